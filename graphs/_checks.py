@@ -1,0 +1,42 @@
+"""_checks: what must hold of a graph before it is compiled."""
+
+from collections.abc import Mapping, Set
+from typing import get_type_hints
+
+from langgraph.graph import END, START
+
+from interlock.state.errors import SetupError
+
+
+def check_keys(what: str, part: type, state: type) -> None:
+    """Each key of `part` is a key of `state`, with the same type. LangGraph would add a channel instead."""
+    known = get_type_hints(state, include_extras=True)
+    for key, kind in get_type_hints(part, include_extras=True).items():
+        if key not in known:
+            raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
+        if known[key] != kind:
+            raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
+
+
+def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:
+    """Every node can be reached from START and can reach END."""
+    reached = _closure(START, edges)
+    if lost := nodes - reached:
+        raise SetupError(f"{name}: no edge leads to {sorted(lost)}. Add one, or remove the node.")
+    reverse: dict[str, set[str]] = {}
+    for source, targets in edges.items():
+        for target in targets:
+            reverse.setdefault(target, set()).add(source)
+    if stuck := nodes - _closure(END, reverse):
+        raise SetupError(f"{name}: {sorted(stuck)} can't reach the end. Add an edge to END or to a node that can.")
+
+
+def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
+    seen: set[str] = set()
+    todo = [start]
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            todo.extend(edges.get(node, ()))
+    return seen

@@ -1,0 +1,129 @@
+"""_pipeline: a `StateGraph` that refuses, at build and at run time, what LangGraph accepts silently."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast, get_args, get_type_hints
+
+from langgraph.checkpoint.base import BaseCheckpointSaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.state import CompiledStateGraph
+
+from interlock.graphs._checks import check_keys, check_shape
+from interlock.graphs._wrap import checked_node, checked_router, checked_sender
+from interlock.state.deps import Deps
+from interlock.state.errors import SetupError
+from interlock.state.run import WorkflowInput, WorkflowOutput
+
+Compiled = CompiledStateGraph[Any, Deps, Any, Any]
+Node = Callable[..., Awaitable[Any]]
+Router = Callable[[Any], str]
+Sender = Callable[[Any], Sequence[Mapping[str, Any]]]
+
+
+@dataclass
+class Graph:
+    """One graph while it is declared: nodes, then edges. `build()` checks it as a whole."""
+
+    name: str
+    state: type
+    input: type | None = None
+    """What a `Send` or a parent may hand in; default: the state."""
+    output: type | None = None
+    """What a parent gets back; for a graph reached by `Send` reducer channels only."""
+    parts: dict[str, "Graph"] = field(default_factory=dict[str, "Graph"])
+    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Channels that stored runs may hold under an old name: old → new (`engine.md` 22)."""
+
+    def __post_init__(self) -> None:
+        self._graph: StateGraph[Any, Deps, Any, Any] = StateGraph(
+            self.state, context_schema=Deps, input_schema=self.input or self.state, output_schema=self.output
+        )
+        self._inputs: dict[str, type] = {}
+        self._edges: dict[str, set[str]] = {}
+
+    def node(self, name: str, function: Node) -> None:
+        """Add a node; what it reads and writes is declared by its annotations and held at run time."""
+        hints = get_type_hints(function, include_extras=True)
+        reads, writes = self._annotations(name, function, hints)
+        check_keys(f"{self.name}.{name} reads", reads, self.state)
+        check_keys(f"{self.name}.{name} writes", writes, self.state)
+        self._inputs[name] = reads
+        self._graph.add_node(name, checked_node(self.name, name, function, reads, writes), input_schema=reads)
+
+    def part(self, name: str, graph: "Graph") -> None:
+        """Add another graph as a node. Keys that both states have are handed over and back."""
+        shared = graph.output or graph.state
+        sent = graph.input is not None
+        if not sent:
+            check_keys(f"{self.name}.{name} shares", shared, self.state)
+        elif graph.output is not None:
+            check_keys(f"{self.name}.{name} returns", graph.output, self.state)
+        self.parts[name] = graph
+        self._inputs[name] = graph.input or graph.state
+        self._graph.add_node(name, graph.compile())
+
+    def edge(self, source: str, target: str) -> None:
+        self._note(source, target)
+        self._graph.add_edge(source, target)
+
+    def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
+        """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys."""
+        labels = get_args(get_type_hints(router)["return"])
+        if set(labels) != set(targets):
+            raise SetupError(f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}.")
+        for target in targets.values():
+            self._note(source, target)
+        wrapped = checked_router(router, self._router_reads(router), labels)
+        self._graph.add_conditional_edges(source, wrapped, dict(targets))
+
+    def fan_out(self, source: str, sender: Sender, target: str, otherwise: str | None = None) -> None:
+        """Send each payload to `target`, side by side; with none, go to `otherwise`."""
+        self._note(source, target)
+        targets = [target]
+        if otherwise is not None:
+            self._note(source, otherwise)
+            targets.append(otherwise)
+        wrapped = checked_sender(sender, self._router_reads(sender), target, self._inputs[target], otherwise)
+        self._graph.add_conditional_edges(source, wrapped, targets)
+
+    def build(self) -> StateGraph[Any, Deps, Any, Any]:
+        """The checked graph. Raises `SetupError` naming what is unreachable or can't end."""
+        check_shape(self.name, set(self._inputs), self._edges)
+        return self._graph
+
+    def compile(self, checkpointer: BaseCheckpointSaver[int] | None = None) -> Compiled:
+        """Check and compile; parts keep LangGraph's default persistence (`engine.md`)."""
+        return cast(Compiled, self.build().compile(checkpointer=checkpointer, name=self.name))
+
+    def _note(self, source: str, target: str) -> None:
+        for name in (source, target):
+            if name not in (START, END) and name not in self._inputs:
+                raise SetupError(f"{self.name}: edge {source!r} → {target!r} names no node {name!r}.")
+        self._edges.setdefault(source, set()).add(target)
+
+    def _router_reads(self, function: Callable[..., Any]) -> type:
+        hints = get_type_hints(function, include_extras=True)
+        reads = next(t for key, t in hints.items() if key != "return")
+        check_keys(f"{self.name}: {function.__name__} reads", reads, self.state)
+        return reads
+
+    def _annotations(self, name: str, function: Node, hints: dict[str, Any]) -> tuple[type, type]:
+        try:
+            writes = hints.pop("return")
+            return next(iter(hints.values())), writes
+        except (KeyError, StopIteration):
+            raise SetupError(
+                f"{self.name}.{name}: {function.__name__} needs annotations `(state: X, …) -> Y`."
+            ) from None
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A workflow that people run by name."""
+
+    name: str
+    build: Callable[[], Graph]
+    input: type[WorkflowInput]
+    output: type[WorkflowOutput]
+    prompt_field: str | None = None
+    """The input field that the positional PROMPT fills (★)."""

@@ -1,0 +1,109 @@
+"""_wrap: what happens around every node, router and sender at run time."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast, get_type_hints
+
+from langgraph.graph import END
+from langgraph.runtime import ExecutionInfo, Runtime
+from langgraph.types import Send
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from interlock.state.deps import Deps
+from interlock.state.errors import SetupError
+from interlock.state.events import NodeEnd, NodeStart
+
+_STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+def _adapter(kind: type) -> TypeAdapter[Any]:
+    """A strict checker for a TypedDict: unknown keys and wrong types are errors, absent keys are fine."""
+    keys = get_type_hints(kind, include_extras=True)
+    from typing_extensions import TypedDict
+
+    partial = TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType]
+    return TypeAdapter(with_config(_STRICT)(cast(Any, partial)))
+
+
+def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
+    context = cast(Deps | None, runtime.context)
+    info = runtime.execution_info
+    if context is None or info is None:  # LangGraph starts a graph without its context
+        raise SetupError(f"{where} was started without Deps. Run it through interlock.engine.run.")
+    return context, info
+
+
+def checked_node(
+    workflow: str, name: str, function: Callable[..., Awaitable[Any]], reads: type, writes: type
+) -> Callable[..., Awaitable[Any]]:
+    """The node, with its input keys and its update checked, its time kept, and its start and end told."""
+    check = _adapter(writes)
+    keys = frozenset(get_type_hints(reads))
+    where = f"{workflow}.{name}"
+
+    async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> Any:
+        deps, info = _context(runtime, where)
+        if not keys.issuperset(state):
+            raise SetupError(f"{where} was sent {sorted(set(state) - keys)}, it reads {sorted(keys)}.")
+        deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
+        runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
+        started = time.perf_counter()
+        update = await function(state, runtime)
+        ms = (time.perf_counter() - started) * 1000
+        try:
+            check.validate_python(update)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SetupError(f"{where} wrote {first['loc']!r}: {first['msg']}; see {writes.__name__}.") from error
+        deps.steps.ended(info.task_id, ms, list(update))
+        runtime.stream_writer(
+            NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
+        )
+        return update
+
+    node.__name__ = name
+    return node
+
+
+def checked_router(router: Callable[[Any], str], reads: type, labels: Sequence[str]) -> Callable[..., str]:
+    """The router, held to its labels; the label is kept as the step's route."""
+
+    def route(state: Any, runtime: Runtime[Deps]) -> str:
+        label = router(state)
+        if label not in labels:
+            raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
+        deps, info = _context(runtime, router.__name__)
+        deps.steps.routed(info.task_id, label)
+        return label
+
+    route.__name__ = router.__name__
+    route.__annotations__["state"] = reads
+    return route
+
+
+def checked_sender(
+    sender: Callable[[Any], Sequence[Mapping[str, Any]]],
+    reads: type,
+    target: str,
+    payload: type,
+    otherwise: str | None,
+) -> Callable[..., list[Send] | str]:
+    """The sender, with every payload checked against the target's input; LangGraph checks none."""
+    check = _adapter(payload)
+
+    def send(state: Any, runtime: Runtime[Deps]) -> list[Send] | str:
+        payloads = sender(state)
+        for item in payloads:
+            try:
+                check.validate_python(item)
+            except ValidationError as error:
+                raise SetupError(f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}.") from error
+        deps, info = _context(runtime, sender.__name__)
+        deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
+        if not payloads:
+            return otherwise or END
+        return [Send(target, dict(item)) for item in payloads]
+
+    send.__name__ = sender.__name__
+    send.__annotations__["state"] = reads
+    return send

@@ -1,0 +1,172 @@
+"""calls: a tool call's key, verdict, approval request, answer and result."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from interlock.state.messages import Frozen, ToolStatus
+
+Risk = Literal["read", "write", "execute", "network", "question", "state"]
+"""What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""
+ApprovalMode = Literal["default", "auto_edit", "plan", "yolo"]
+Decision = Literal["allow", "ask", "deny"]
+Choice = Literal[
+    "proceed_once",
+    "proceed_always",
+    "proceed_always_tool",
+    "proceed_always_server",
+    "proceed_always_and_save",
+    "modify",
+    "reject",
+    "cancel",
+]
+RequestKind = Literal["approval", "question", "outcome"]
+"""`approval`: may this call run? `question`: ask_user. `outcome`: a crash hid whether the call took effect."""
+
+
+class CallKey(Frozen):
+    """Names one attempt at one call, within a run: the journal's key (`engine.md` 12)."""
+
+    message: str
+    """Id of the assistant record that holds the call."""
+    index: int
+    """0-based place of the call in that record."""
+    attempt: int = 1
+    """Grows when a decision or a hook changes the arguments, and when a person says redo."""
+
+    def __str__(self) -> str:
+        return f"{self.message}.{self.index}.{self.attempt}"
+
+    @classmethod
+    def parse(cls, text: str) -> "CallKey":
+        message, index, attempt = text.rsplit(".", 2)
+        return cls(message=message, index=int(index), attempt=int(attempt))
+
+
+class CallView(Frozen):
+    """What policy and tools see of a call."""
+
+    id: str
+    name: str
+    args: dict[str, JsonValue]
+
+
+class ShellPart(Frozen):
+    """One simple command of a shell line, and what policy says of it."""
+
+    text: str
+    decision: Decision
+    reason: str
+
+
+class Verdict(Frozen):
+    """What policy says of a call."""
+
+    decision: Decision
+    rule: str
+    """The deciding rule, with its file and line where it has one."""
+    reason: str
+    """One line for people: why this is asked or denied."""
+    deny_message: str | None = None
+    """For the model, when denied."""
+    parts: tuple[ShellPart, ...] = ()
+
+
+class SessionRule(Frozen):
+    """An always-choice, narrowed: never a blanket permission for a tool that can do harm."""
+
+    tool: str
+    command_prefixes: tuple[str, ...] = ()
+    """Shell: the leading words of each simple command that was approved, e.g. `git status`."""
+    path: str | None = None
+    """Files: the workspace-relative path. Network: the host."""
+    server: str | None = None
+    redirection: bool = False
+    modes: tuple[ApprovalMode, ...] = ()
+
+
+class FileState(Frozen):
+    """A file as it was seen: sha256 of its bytes in hex, or null where there is no file."""
+
+    path: str
+    """Absolute real path."""
+    sha256: str | None
+
+
+class Preview(Frozen):
+    """What a person decides on."""
+
+    text: str
+    """A unified diff for edits, the command for shell, the URL for a fetch."""
+    files: tuple[FileState, ...] = ()
+    """The files that the call touches, as they are when the preview is made; earlier edits of the batch applied."""
+    problem: str | None = None
+    """Set when the call would fail as it stands; then nobody is asked, and the call fails by itself."""
+
+
+class ApprovalRequest(Frozen):
+    """What waits for a person. Written before the run stops; `engine.md` 14."""
+
+    key: str
+    kind: RequestKind
+    call: CallView
+    reason: str
+    preview: str
+    parts: tuple[ShellPart, ...] = ()
+    files: tuple[FileState, ...] = ()
+    choices: tuple[Choice, ...]
+    note: str | None = None
+    """Set when it is asked again: what changed since it was first shown."""
+    questions: tuple[dict[str, JsonValue], ...] = ()
+
+
+class Answer(Frozen):
+    """A person's decision. Immutable once written."""
+
+    choice: Choice
+    feedback: str | None = None
+    args: dict[str, JsonValue] | None = None
+    """New arguments, for `modify`."""
+    text: str | None = None
+    """The answer to a question; for an outcome `redo` or `skip`."""
+    by: str = ""
+    at: float = 0.0
+    """Unix time, seconds."""
+
+
+class ToolResult(Frozen):
+    """What a call came to. `content` is what the model reads."""
+
+    status: ToolStatus
+    content: str
+    error: dict[str, str] | None = None
+    """`{type, message}` when status isn't success."""
+    meta: dict[str, JsonValue] = Field(default_factory=dict)
+    """For people and renderers: summary, diff, exit code, path of the full output."""
+    stop: str | None = None
+    """Set when the run must end after this batch; the reason."""
+
+
+class Planned(Frozen):
+    """A file change that was computed but not made: what the intent row needs to prove itself afterwards."""
+
+    path: str
+    before: str | None
+    after: str | None
+    """sha256 of the bytes, hex; null: no file."""
+
+
+def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:
+    """An error result; the model reads `message`."""
+    return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
+
+
+def cancelled(message: str) -> ToolResult:
+    """The answer of a call that never ran, or was stopped."""
+    return ToolResult(status="cancelled", content=message, error={"type": "cancelled", "message": message})
+
+
+def merge_verdicts(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> dict[str, str]:
+    """Reducer: call index → verdict; `None` empties it (the join's reset)."""
+    return {} if new is None else {**(old or {}), **new}

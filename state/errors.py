@@ -1,0 +1,111 @@
+"""errors: what can go wrong, and the exit code of each. Imported by the fast commands: no pydantic here."""
+
+
+class InterlockError(Exception):
+    """Text is one line for a person: what, which (`!r`), what was expected, the next command."""
+
+    exit_code = 1
+    kind = "error"
+
+
+class SetupError(InterlockError):
+    """A graph, prompt or tool is malformed: found before any run."""
+
+    kind = "setup"
+
+
+class ConfigError(InterlockError):
+    """Settings that can't be used."""
+
+    exit_code = 52
+    kind = "config"
+
+
+class RunError(InterlockError):
+    """A run can't go on; what it did so far is kept and it can be resumed."""
+
+    kind = "run"
+
+
+class StoreError(RunError):
+    """The store can't be opened, read or written."""
+
+    kind = "store"
+
+
+class BusyError(RunError):
+    """Another process drives the run, or holds the store."""
+
+    kind = "busy"
+
+
+class UserError(InterlockError):
+    """What was typed can't be done."""
+
+    exit_code = 2
+    kind = "usage"
+
+
+class InputError(UserError):
+    """A workflow's input is wrong; `field` names the place in dotted form."""
+
+    exit_code = 42
+    kind = "input"
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class CredentialsError(UserError):
+    """No usable key for the model that was asked for."""
+
+    exit_code = 41
+    kind = "credentials"
+
+
+class ModelError(RunError):
+    """A model request failed for good. `retryable` and `retry_after_s` steer the retry loop."""
+
+    kind = "model"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        status: int | None = None,
+        retryable: bool = False,
+        retry_after_s: float | None = None,
+        terminal: bool = False,
+        overflow: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        """HTTP status, if there was one."""
+        self.retryable = retryable
+        self.retry_after_s = retry_after_s
+        """The server's own delay in seconds, honoured instead of the backoff."""
+        self.terminal = terminal
+        """The model is gone for the run: quota used up, or no such model."""
+        self.overflow = overflow
+        """The request was larger than the model's window."""
+
+
+EXIT_CODES = {
+    "done": 0,
+    "failed": 1,
+    "context_overflow": 1,
+    "invalid_stream": 1,
+    "turn_limit": 53,
+    "session_limit": 53,
+    "tool_failure": 54,
+    "denied": 56,
+    "stopped_by_hook": 56,
+    "blocked_by_hook": 56,
+    "budget": 57,
+    "loop_detected": 58,
+    "waiting": 75,
+    "timeout": 124,
+    "cancelled": 130,
+}
+"""How a run ended → exit code (`cli.md`, Exit codes)."""

@@ -1,0 +1,157 @@
+"""events: what a run tells while it goes. One stream, consumed by every renderer.
+
+Names and fields are those of `stream-json`; a renderer adds the timestamp.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+
+class Event(BaseModel):
+    """Base of all events. `agent` is the path of the sub-agent that speaks, empty for the run itself."""
+
+    model_config = ConfigDict(frozen=True)
+    type: str
+    agent: str = ""
+
+
+class Init(Event):
+    type: Literal["init"] = "init"
+    session_id: str
+    model: str
+    workflow: str
+
+
+class MessageEvent(Event):
+    """A user message, or an assistant's text: with `delta` a piece of it as it streams."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user", "assistant"]
+    content: str
+    delta: bool = False
+
+
+class Thought(Event):
+    type: Literal["thought"] = "thought"
+    content: str
+
+
+class ToolUse(Event):
+    type: Literal["tool_use"] = "tool_use"
+    tool_name: str
+    tool_id: str
+    parameters: dict[str, JsonValue]
+    summary: str = ""
+    """One line for people."""
+
+
+class ToolOutput(Event):
+    """Live output of a running tool."""
+
+    type: Literal["tool_output"] = "tool_output"
+    tool_id: str
+    text: str
+
+
+class ToolResultEvent(Event):
+    type: Literal["tool_result"] = "tool_result"
+    tool_name: str
+    tool_id: str
+    status: Literal["success", "error", "cancelled"]
+    output: str = ""
+    error: dict[str, str] | None = None
+    duration_ms: int = 0
+
+
+class ErrorEvent(Event):
+    type: Literal["error"] = "error"
+    severity: Literal["warning", "error"]
+    message: str
+
+
+class NodeStart(Event):
+    type: Literal["node_start"] = "node_start"
+    workflow: str
+    node: str
+    checkpoint_id: str
+
+
+class NodeEnd(Event):
+    type: Literal["node_end"] = "node_end"
+    workflow: str
+    node: str
+    checkpoint_id: str
+    duration_ms: float
+    route: str | None = None
+
+
+class Retry(Event):
+    """A model request failed and is asked again after `delay_s` seconds."""
+
+    type: Literal["retry"] = "retry"
+    reason: str
+    delay_s: float
+    attempt: int
+
+
+class ModelInfo(Event):
+    type: Literal["model_info"] = "model_info"
+    model: str
+
+
+class ContextOverflow(Event):
+    type: Literal["context_overflow"] = "context_overflow"
+    estimated: int
+    remaining: int
+
+
+class MaxSessionTurns(Event):
+    type: Literal["max_session_turns"] = "max_session_turns"
+    limit: int
+
+
+class InvalidStream(Event):
+    type: Literal["invalid_stream"] = "invalid_stream"
+    reason: str
+
+
+class Finished(Event):
+    """A model answer is complete."""
+
+    type: Literal["finished"] = "finished"
+    reason: str
+    usage: dict[str, int]
+    duration_ms: int
+
+
+class ApprovalRequired(Event):
+    """A person must decide; the fields are those of the approval request."""
+
+    type: Literal["approval_required"] = "approval_required"
+    id: str
+    kind: str
+    tool_name: str
+    args: dict[str, JsonValue]
+    reason: str
+    preview: str
+    choices: list[str]
+
+
+class Cancelled(Event):
+    type: Literal["cancelled"] = "cancelled"
+
+
+class Result(Event):
+    """The last event of a drive."""
+
+    type: Literal["result"] = "result"
+    status: str
+    response: str = ""
+    error: dict[str, Any] | None = None
+    stats: dict[str, Any] = {}
+    pending_approvals: list[dict[str, Any]] = []
+    resume_command: str | None = None
+    output: dict[str, Any] | None = None
+    """The workflow's Output object, for workflows other than `main`."""
+    exit_code: int = 0

@@ -1,0 +1,74 @@
+"""main: state, input and output of the main agent loop."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+
+MainStatus = Literal[
+    "running",
+    "done",
+    "waiting",
+    "stopped_by_hook",
+    "blocked_by_hook",
+    "turn_limit",
+    "context_overflow",
+    "invalid_stream",
+    "loop_detected",
+    "budget",
+    "cancelled",
+    "failed",
+]
+
+
+class MainInput(WorkflowInput):
+    """Input of `main`."""
+
+    prompt: str = Field(min_length=1, description="what to do ★")
+    history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage], description="an earlier conversation")
+    ide: dict[str, Any] | None = Field(None, description="editor context (active file, open files, selection)")
+
+
+class MainOutput(WorkflowOutput):
+    """Output of `main`."""
+
+    status: MainStatus
+    response: str
+    history: list[dict[str, Any]]
+    stats: dict[str, Any]
+    error: ErrorInfo | None = None
+
+
+class MainState(TypedDict, total=False):
+    """Everything a `main` run knows besides its chain; this is what a checkpoint stores."""
+
+    prompt: str
+    """Chain record (detached) that holds the prompt word for word."""
+    prompt_no: int
+    """1 for the first prompt of the run; a follow-up prompt adds one."""
+    head: str
+    """Newest record of the conversation."""
+    approval_mode: str
+    model: str
+    """As asked for: alias or id."""
+    max_turns: int
+    max_session_turns: int
+    turn_no: int
+    """Model turns of this prompt so far."""
+    session_turns: int
+    """Model turns of the run so far."""
+    sticky_model: str
+    """The model that this prompt is answered by; empty until the first turn chose it."""
+    last_prompt_tokens: int
+    turn_status: str
+    """How the last turn ended (`TurnOutput.status`)."""
+    reply: str
+    """Chain record of the last turn's answer."""
+    finish_reason: str
+    stop: str
+    """Reason for which a tool or hook ended the run; empty otherwise."""
+    error: dict[str, str]
+    """`{type, message}`; empty: none."""
+    status: str

@@ -1,0 +1,61 @@
+"""run: what every workflow's input takes, and what a run is to its nodes."""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from interlock.state.calls import ApprovalMode
+
+MAX_TURNS = 100
+"""Turns per prompt (gemini-cli's MAX_TURNS)."""
+
+
+class Limits(BaseModel):
+    """What a run may use. Turns are model turns; -1 means no limit."""
+
+    model_config = ConfigDict(extra="forbid")
+    max_turns: int = Field(MAX_TURNS, ge=0, description="model turns per prompt")
+    max_session_turns: int = Field(-1, ge=-1, description="model turns over all prompts of the run; -1: no limit")
+    max_tokens: int | None = Field(None, ge=1, description="input and output tokens over the whole run")
+    max_budget_usd: float | None = Field(None, gt=0, description="money over the whole run, in US dollars")
+    timeout_s: float | None = Field(None, gt=0, description="seconds of running, waiting for people not counted")
+
+
+class WorkflowInput(BaseModel):
+    """The fields that every workflow's input has."""
+
+    model_config = ConfigDict(extra="forbid")
+    workspace: str | None = Field(None, description="directory to work in; default: the working directory")
+    model: str | None = Field(None, description="alias, Gemini id, provider:model or script:FILE")
+    approval_mode: ApprovalMode | None = Field(None, description="default | auto_edit | plan | yolo")
+    mode: str | None = Field(None, description="mode of the task loop")
+    limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
+
+
+class HistoryMessage(BaseModel):
+    """A message at the door: `{role, content, tool_calls?, tool_call_id?}` (`pipelines.md` §0)."""
+
+    model_config = ConfigDict(extra="forbid")
+    role: Literal["user", "assistant", "tool", "system"]
+    content: str | list[dict[str, JsonValue]] = ""
+    tool_calls: list[dict[str, JsonValue]] = []
+    tool_call_id: str | None = None
+    name: str | None = None
+    status: Literal["success", "error", "cancelled"] | None = None
+
+
+class WorkflowOutput(BaseModel):
+    """Base of every workflow's output."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ErrorInfo(BaseModel):
+    """Why a run did not end well."""
+
+    model_config = ConfigDict(extra="forbid")
+    type: str
+    message: str
+
+
+Stats = dict[str, Any]

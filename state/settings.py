@@ -1,0 +1,68 @@
+"""settings: the typed part of settings files. Gemini's nested keys; unknown keys are kept and reported by `doctor`."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ApprovalMode
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+
+class ModelSettings(_Section):
+    name: str = Field("auto", description="alias, Gemini id, provider:model or script:FILE")
+    aliases: dict[str, str] = Field(
+        default_factory=lambda: {
+            "pro": "gemini-2.5-pro",
+            "flash": "gemini-3.8-flash",
+            "flash-lite": "gemini-3.5-flash-lite",
+        }
+    )
+    """`auto` is not here: it means routed (until routing exists: `pro`)."""
+    roles: dict[str, str] = Field(default_factory=dict[str, str])
+    """Role → alias, over the defaults of `services/models`."""
+    token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
+    max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
+    temperature: float | None = None
+
+
+class ShellSettings(_Section):
+    timeout_s: float = Field(1800, alias="timeout", gt=0)
+    """Seconds a command may run in all."""
+    inactivity_timeout_s: float = Field(300, alias="inactivityTimeout", ge=0)
+    """Seconds without output after which a command is ended; 0: never (gemini-cli: 300)."""
+
+
+class ToolSettings(_Section):
+    allowed: list[str] = Field(default_factory=list[str])
+    """Tool names, or `run_shell_command(prefix)`, that need no asking."""
+    exclude: list[str] = Field(default_factory=list[str])
+    """Tool names that are denied."""
+    shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
+    truncate_at: int = Field(40_000, alias="truncateToolOutputThreshold", gt=0)
+    """Characters of a shell output that the model is sent (gemini-cli: 40,000)."""
+
+
+class ContextSettings(_Section):
+    file_name: str | list[str] = Field(default_factory=lambda: ["GEMINI.md", "AGENTS.md"], alias="fileName")
+    include_directories: list[str] = Field(default_factory=list[str], alias="includeDirectories")
+    file_filtering: dict[str, Any] = Field(default_factory=dict[str, Any], alias="fileFiltering")
+
+    @property
+    def file_names(self) -> list[str]:
+        return [self.file_name] if isinstance(self.file_name, str) else self.file_name
+
+
+class GeneralSettings(_Section):
+    default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
+
+
+class Settings(_Section):
+    """All settings, merged by precedence (`cli.md`, Files)."""
+
+    general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
+    model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
+    tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
+    context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))

@@ -1,0 +1,102 @@
+"""tools: state, input and output of tool scheduling and execution."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from interlock.state.calls import merge_verdicts
+from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+
+
+class ToolsInput(WorkflowInput):
+    """Input of `tools`."""
+
+    calls: list[dict[str, Any]] = Field(min_length=1, description="the calls, each {id, name, args}")
+    protocol: Literal["native"] = "native"
+    history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
+
+
+class ToolsOutput(WorkflowOutput):
+    """Output of `tools`: one response for each call, in the calls' order."""
+
+    responses: list[dict[str, Any]]
+    stop: str | None = None
+
+
+Verdicts = Annotated[dict[str, str], merge_verdicts]
+"""Call index → `ready:ATTEMPT` or `answered:ATTEMPT` after decide, `done` or `stop` after execute."""
+
+
+class ToolsState(TypedDict, total=False):
+    """What a batch knows besides the chain and the journal."""
+
+    head: str
+    """On entry the assistant record with the calls; on exit the last answer."""
+    approval_mode: str
+    message: str
+    """The assistant record whose calls these are."""
+    count: int
+    """Number of calls in the batch."""
+    group: list[int]
+    """Indices of the calls that run now, side by side."""
+    decided: Verdicts
+    finished: Verdicts
+    stop: str
+
+
+class DecideState(TypedDict, total=False):
+    """One call on its way to `ready` or to an answer without execution. Reached by `Send`."""
+
+    message: str
+    index: int
+    attempt: int
+    approval_mode: str
+    status: str
+    """Where the call is in its life (`state/charts.py`, ToolCallChart)."""
+    label: str
+    """What the last node decided; the routers read it."""
+    asks: int
+    """How often a person was asked about this call; a request that went stale is asked again."""
+    approved_by_person: bool
+    """A person wrote these arguments: deny still holds, ask does not come again."""
+    decided: Verdicts
+
+
+class DecideOut(TypedDict, total=False):
+    """What a decided call tells its batch: reducer channels only."""
+
+    decided: Verdicts
+
+
+class ExecuteState(TypedDict, total=False):
+    """One approved call while it runs. Reached by `Send`."""
+
+    message: str
+    index: int
+    attempt: int
+    status: str
+    label: str
+    finished: Verdicts
+
+
+class ExecuteOut(TypedDict, total=False):
+    """What an executed call tells its batch: reducer channels only."""
+
+    finished: Verdicts
+
+
+class DecideSend(TypedDict):
+    """Payload that starts a decision."""
+
+    message: str
+    index: int
+    approval_mode: str
+
+
+class ExecuteSend(TypedDict):
+    """Payload that starts an execution."""
+
+    message: str
+    index: int
+    attempt: int

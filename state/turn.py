@@ -1,0 +1,75 @@
+"""turn: state, input and output of one model turn."""
+
+from typing import Any, Literal
+
+from pydantic import Field, JsonValue
+from typing_extensions import TypedDict
+
+from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+
+STREAM_ATTEMPTS = 4
+"""Tries at an answer whose stream came out invalid (gemini-cli: 4, with delays of 1, 2, 4 s between)."""
+
+TurnStatus = Literal[
+    "ok",
+    "calls",
+    "context_overflow",
+    "session_limit",
+    "turn_limit",
+    "loop_nudge",
+    "loop_detected",
+    "invalid_stream",
+    "stopped_by_hook",
+    "blocked_by_hook",
+    "error",
+    "cancelled",
+]
+
+
+class TurnInput(WorkflowInput):
+    """Input of `turn`."""
+
+    request: str | list[dict[str, JsonValue]] = Field(description="the user's message, text or parts ★")
+    history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
+    prompt_id: str | None = None
+    turn_no: int = Field(1, ge=1, description="number of this turn within its prompt")
+    session_turns: int = Field(0, ge=0, description="model turns of the session before this one")
+    sticky_model: str | None = Field(None, description="the model that this prompt already uses")
+    last_prompt_tokens: int = Field(0, ge=0, description="tokens of the last request, as the provider counted them")
+    ide: dict[str, Any] | None = None
+
+
+class TurnOutput(WorkflowOutput):
+    """Output of `turn`."""
+
+    status: TurnStatus
+    text: str
+    tool_calls: list[dict[str, Any]]
+    finish_reason: str | None
+    model: str
+    usage: dict[str, int]
+    history: list[dict[str, Any]]
+    error: ErrorInfo | None = None
+
+
+class TurnState(TypedDict, total=False):
+    """What one turn knows besides the chain."""
+
+    head: str
+    model: str
+    max_turns: int
+    max_session_turns: int
+    turn_no: int
+    session_turns: int
+    sticky_model: str
+    last_prompt_tokens: int
+    attempt: int
+    """Tries at this answer so far; counts invalid streams, not connection errors."""
+    candidate: str
+    """Chain record of an answer that `check_stream` has not accepted yet."""
+    stream_problem: str
+    """Why the last try was invalid; empty: it was fine."""
+    turn_status: str
+    reply: str
+    finish_reason: str
+    error: dict[str, str]
