@@ -1,0 +1,98 @@
+-- The store: one SQLite file (WAL). LangGraph's `checkpoints` and `writes` are made by its saver.
+create table if not exists runs (
+    run text primary key,
+    workflow text not null,
+    parent text,                      -- run that this one was forked from or handed over by
+    workspace text not null,
+    title text not null,              -- first 200 characters of the prompt
+    created real not null,            -- unix time
+    updated real not null,
+    status text not null,             -- open | waiting | done | failed | cancelled (running follows from the lease)
+    outcome text not null default '', -- how it ended: a key of EXIT_CODES
+    step integer not null default 0,  -- root checkpoint number
+    options text not null,            -- JSON: what is needed to drive it again (model, approval mode, settings flags)
+    error text                        -- JSON {type, message}
+);
+create table if not exists chain (
+    id text primary key,
+    parent text not null,             -- '' for a root record
+    run text not null,
+    body blob not null,               -- the exact bytes that `id` names, UTF-8 JSON; or a reference to a file
+    file text                         -- name in outputs/ when the bytes are over 8 KB
+) without rowid;
+create table if not exists model_calls (
+    run text not null,
+    agent text not null,
+    role text not null,
+    ordinal integer not null,         -- 0-based, per (run, agent, role)
+    task text not null,               -- graph task that asked
+    request_hash text not null,
+    record text not null,             -- chain record of the reply
+    model text not null,
+    finish_reason text,
+    problem text,
+    input_tokens integer not null,
+    output_tokens integer not null,
+    cached_tokens integer not null,
+    thought_tokens integer not null,
+    duration_ms integer not null,
+    at real not null,
+    primary key (run, agent, role, ordinal)
+) without rowid;
+create unique index if not exists model_calls_task on model_calls (run, task);
+create table if not exists journal (
+    run text not null,
+    message text not null,
+    idx integer not null,
+    attempt integer not null,
+    tool text not null,
+    args_hash text not null,
+    args text,                        -- JSON, when they aren't those of the chain
+    state text not null,              -- scheduled | intent | done
+    planned text,                     -- JSON {path, before, after}
+    result text,                      -- JSON ToolResult
+    result_file text,                 -- name in outputs/ when the result is over 8 KB
+    epoch integer not null,
+    intent_at real,
+    done_at real,
+    primary key (run, message, idx, attempt)
+) without rowid;
+create table if not exists approvals (
+    id text primary key,              -- RUN-N
+    run text not null,
+    key text not null,                -- call key and kind
+    request text not null,            -- JSON ApprovalRequest
+    asked_at real not null,
+    interrupt text,                   -- LangGraph's id once the run really waits for it
+    answer text,                      -- JSON Answer; immutable
+    answered_at real,
+    answered_by text,
+    rule text,                        -- JSON SessionRule of an always-choice
+    superseded integer not null default 0,
+    unique (run, key)
+);
+create table if not exists steps (
+    run text not null,
+    namespace text not null,          -- '' for the root
+    checkpoint text not null,         -- checkpoint that the node ran in
+    task text not null,
+    workflow text not null,
+    node text not null,
+    started real not null,
+    ms real not null,
+    keys text not null,               -- changed keys, comma-separated
+    route text,                       -- label its router returned
+    root_step integer not null,       -- number of the root step around it
+    seq integer not null,
+    primary key (run, seq)
+) without rowid;
+create table if not exists lease (
+    run text primary key,
+    host text not null,
+    boot text not null,
+    pid integer not null,
+    started text not null,            -- the process's start time, as the system counts it
+    epoch integer not null,
+    beat integer not null,            -- grows with every heartbeat; a clock isn't compared
+    held integer not null             -- 1 while the owner drives
+) without rowid;

@@ -1,0 +1,168 @@
+"""tooling: what a tool is, and what it may use while it runs. Tools import this and nothing else of ours."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pydantic import BaseModel
+
+from interlock.state.calls import CallKey, Planned, Preview, Risk, ToolResult
+from interlock.state.settings import Settings
+
+
+class PathRefused(Exception):
+    """A path that no tool may touch; the text says which, why, and what is expected."""
+
+
+class Workspace(Protocol):
+    """The directories that tools may touch. All results are absolute real paths (symlinks resolved)."""
+
+    @property
+    def root(self) -> Path: ...
+
+    @property
+    def roots(self) -> Sequence[Path]:
+        """The workspace first, then included directories."""
+        ...
+
+    def readable(self, path: str) -> Path:
+        """Raises `PathRefused`. Relative paths are taken from the root."""
+        ...
+
+    def writable(self, path: str) -> Path:
+        """Raises `PathRefused`; stricter than `readable`."""
+        ...
+
+    def relative(self, path: Path) -> str:
+        """Posix path relative to the root it lies in, for people and models."""
+        ...
+
+    def ignored(self, path: Path) -> bool:
+        """By .gitignore (in git repositories), .geminiignore, .rooignore."""
+        ...
+
+    def walk(self, start: Path, *, include_ignored: bool = False) -> Sequence[Path]:
+        """All files below `start`, sorted, without ignored ones, never following symlinks out."""
+        ...
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended."""
+
+    how: Literal["exited", "timeout", "inactivity", "cancelled", "not_started"]
+    exit_code: int | None
+    """Null when a signal ended it."""
+    signal: str | None
+    output: str
+    """stdout and stderr as they came, interleaved; decoded UTF-8 with replacement; the middle left out past the limit."""
+    omitted: int
+    """Characters left out of `output`."""
+    full_output: Path | None
+    """File with every byte, when something was left out."""
+    duration_s: float
+
+
+class Processes(Protocol):
+    """Supervised processes: whatever becomes of the run, none outlives it (`engine.md` 16)."""
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        inactivity_s: float = 0,
+        limit_chars: int = 40_000,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> Ended:
+        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
+        ...
+
+    async def start(self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None) -> int:
+        """Start in the background; the pid of the command. Output goes to a file in `outputs/`."""
+        ...
+
+    def background(self) -> Sequence[Mapping[str, Any]]:
+        """Background processes of this drive: {pid, label, running, exit_code, output_file}."""
+        ...
+
+
+class Outputs(Protocol):
+    """`outputs/` in the state directory: content-addressed files, fsynced before they are named (`engine.md` 10)."""
+
+    def save(self, data: bytes, suffix: str = ".txt") -> Path: ...
+
+    def new_spool(self) -> Path:
+        """A fresh file name in `outputs/` to write while something runs."""
+        ...
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a tool may use. `emit_output` streams live output to people."""
+
+    key: CallKey
+    workspace: Workspace
+    processes: Processes
+    outputs: Outputs
+    settings: Settings
+    emit_output: Callable[[str], None]
+    call_id: str = ""
+
+
+class FileChange(BaseModel):
+    """What a file tool wants to write. `content` null: nothing changes (then `message` says why it is no error)."""
+
+    path: str
+    before: bytes | None
+    after: bytes
+    message: str
+    """What the model is told once it is written."""
+    diff: str
+
+
+Run = Callable[[Any, ToolContext], Awaitable[ToolResult]]
+Plan = Callable[[Any, ToolContext, Mapping[str, bytes]], Awaitable[FileChange | ToolResult]]
+"""Computes a change without making it; the mapping holds files as earlier calls of the batch will leave them."""
+PreviewText = Callable[[Any, ToolContext], Awaitable[Preview]]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """One tool: what a model can call. Exactly one of `run` and `plan` is set."""
+
+    name: str
+    description: str
+    args: type[BaseModel]
+    """Its field descriptions are what the model reads."""
+    risk: Risk
+    summary: Callable[[Any], str]
+    """One line for people, from the parsed arguments."""
+    run: Run | None = None
+    plan: Plan | None = None
+    """For tools that write one file: the caller journals and writes."""
+    preview: PreviewText | None = None
+    paths: Callable[[Any], Sequence[tuple[str, Literal["read", "write"]]]] = lambda _: ()
+    """Paths among the arguments, checked before anything else happens."""
+    idempotent: bool = False
+    """May be done again after a crash without asking (tools with effects only)."""
+    aliases: tuple[str, ...] = ()
+
+
+__all__ = [
+    "CallKey",
+    "Ended",
+    "FileChange",
+    "Outputs",
+    "PathRefused",
+    "Planned",
+    "Processes",
+    "Tool",
+    "ToolContext",
+    "ToolResult",
+    "Workspace",
+]
