@@ -1,0 +1,77 @@
+"""options: how a run is driven. Plain data, so that the fast commands can use it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
+
+Renderer = Callable[["Event"], None]
+"""Consumes events on a thread of its own; may block or raise without harm to the run."""
+
+HEARTBEAT_STALE_S = 30.0
+"""Seconds without a heartbeat after which a live owner is replaced (`engine.md` 17)."""
+
+
+def _empty() -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the door says about a drive. None means: the settings decide."""
+
+    home: Path
+    """State directory: store, outputs."""
+    user_home: Path = field(default_factory=Path.home)
+    """Where the user's settings and memory files lie."""
+    workspace: Path | None = None
+    model: str | None = None
+    approval_mode: str | None = None
+    overrides: Mapping[str, Any] = field(default_factory=_empty)
+    """Settings from flags, in Gemini's nested keys."""
+    include_directories: tuple[Path, ...] = ()
+    allowed_tools: tuple[str, ...] = ()
+    policy_files: tuple[Path, ...] = ()
+    limits: Mapping[str, Any] = field(default_factory=_empty)
+    record_to: Path | None = None
+    fake: Path | None = None
+    system_prompt: str | None = None
+    append_system_prompt: str | None = None
+    skip_trust: bool = False
+    interactive: bool = False
+    env: Mapping[str, str] = field(default_factory=_empty)
+    stale_after_s: float = HEARTBEAT_STALE_S
+
+    @property
+    def store_path(self) -> Path:
+        return self.home / "interlock.db"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A person's answer to one request, or to all that wait (`approval == "all"`)."""
+
+    approval: str
+    choice: str
+    feedback: str | None = None
+    args: Mapping[str, Any] | None = None
+    text: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a drive ended."""
+
+    run: str
+    workflow: str
+    status: str
+    exit_code: int
+    output: dict[str, Any] = field(default_factory=_empty)
+    error: dict[str, str] | None = None
+    stats: dict[str, Any] = field(default_factory=_empty)
+    pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    resume_command: str | None = None
+    warnings: list[str] = field(default_factory=list[str])

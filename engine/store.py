@@ -1,0 +1,122 @@
+"""store: one SQLite file (WAL) for checkpoints, chain, journal, approvals, runs and steps."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+from interlock.state.errors import BusyError, InterlockError, StoreError
+
+SCHEMA_VERSION = 1
+"""`PRAGMA user_version`; grows with every change that an older Interlock can't read."""
+BUSY_TIMEOUT_S = 10.0
+_CHECKPOINT_TABLES = """
+create table if not exists checkpoints (
+    thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
+    parent_checkpoint_id text, type text, checkpoint blob, metadata blob,
+    primary key (thread_id, checkpoint_ns, checkpoint_id));
+create table if not exists writes (
+    thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
+    task_id text not null, task_path text not null default '', idx integer not null,
+    channel text not null, type text, value blob,
+    primary key (thread_id, checkpoint_ns, checkpoint_id, task_id, idx));
+"""
+"""As langgraph-checkpoint-sqlite 3.1.2 makes them; made here so that triggers can name them before its setup."""
+
+
+class Store:
+    """The file, and connections to it. Every connection is made, and closed, by one drive."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.path = home / "interlock.db"
+        self.outputs = home / "outputs"
+
+    def open(self) -> None:
+        """Make the folder and the tables where they aren't. Raises `StoreError` in one line."""
+        try:
+            self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.outputs.mkdir(exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise StoreError(
+                f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
+                "Choose another with INTERLOCK_HOME."
+            ) from error
+        conn = self.connect("FULL")
+        try:
+            self._migrate(conn)
+        finally:
+            conn.close()
+
+    def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> sqlite3.Connection:
+        """A connection in autocommit: transactions begin with `transaction` and hold no `await`."""
+        with explained(self.path):
+            conn = sqlite3.connect(
+                self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            try:
+                conn.execute("pragma journal_mode=wal")
+                conn.execute(f"pragma synchronous={synchronous}")
+            except BaseException:
+                conn.close()
+                raise
+        return conn
+
+    def _migrate(self, conn: sqlite3.Connection) -> None:
+        with explained(self.path):
+            (version,) = conn.execute("pragma user_version").fetchone()
+            if version > SCHEMA_VERSION:
+                raise StoreError(
+                    f"The store {str(self.path)!r} was written by a newer Interlock (version {version}, "
+                    f"this one reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
+                )
+            if version < SCHEMA_VERSION:
+                schema = files("interlock.engine").joinpath("schema.sql").read_text(encoding="utf-8")
+                conn.executescript(
+                    f"begin immediate;{_CHECKPOINT_TABLES}{schema}pragma user_version={SCHEMA_VERSION};commit;"
+                )
+
+
+@contextmanager
+def transaction(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """One write transaction. Must hold no `await`: another on the same file would wait for it."""
+    conn.execute("begin immediate")
+    try:
+        yield conn
+    except BaseException:
+        conn.rollback()
+        raise
+    conn.commit()
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """SQLite's errors as one line that says what to do."""
+    try:
+        yield
+    except InterlockError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise explain(error, path) from error
+
+
+def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
+    """The error of ours that stands for one of SQLite's."""
+    text, shown = str(error), repr(str(path))
+    if "locked" in text or "busy" in text:
+        return BusyError(
+            f"The store {shown} is busy: another process has written to it for {BUSY_TIMEOUT_S:.0f} s. "
+            "See which with: interlock runs --status running"
+        )
+    if "full" in text:
+        return StoreError(f"No space left for the store {shown}. Free some, then: interlock resume latest")
+    if "readonly" in text or "unable to open" in text:
+        return StoreError(f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME.")
+    if "malformed" in text or "not a database" in text:
+        return StoreError(
+            f"The store {shown} is damaged ({text}). Move it away to start anew, "
+            "or recover it with: sqlite3 interlock.db .recover"
+        )
+    return StoreError(f"The store {shown} failed: {text}. Check it with: interlock doctor --store")
