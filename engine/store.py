@@ -1,17 +1,16 @@
 """store: one SQLite file (WAL) for checkpoints, chain, journal, approvals, runs and steps."""
 
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from interlock.state.errors import BusyError, InterlockError, StoreError
+from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
+from interlock.state.errors import StoreError
 
 SCHEMA_VERSION = 1
 """`PRAGMA user_version`; grows with every change that an older Interlock can't read."""
-BUSY_TIMEOUT_S = 10.0
+__all__ = ["SCHEMA_VERSION", "Store", "transaction"]
 _CHECKPOINT_TABLES = """
 create table if not exists checkpoints (
     thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
@@ -77,46 +76,3 @@ class Store:
                 conn.executescript(
                     f"begin immediate;{_CHECKPOINT_TABLES}{schema}pragma user_version={SCHEMA_VERSION};commit;"
                 )
-
-
-@contextmanager
-def transaction(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
-    """One write transaction. Must hold no `await`: another on the same file would wait for it."""
-    conn.execute("begin immediate")
-    try:
-        yield conn
-    except BaseException:
-        conn.rollback()
-        raise
-    conn.commit()
-
-
-@contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """SQLite's errors as one line that says what to do."""
-    try:
-        yield
-    except InterlockError:
-        raise
-    except sqlite3.DatabaseError as error:
-        raise explain(error, path) from error
-
-
-def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
-    """The error of ours that stands for one of SQLite's."""
-    text, shown = str(error), repr(str(path))
-    if "locked" in text or "busy" in text:
-        return BusyError(
-            f"The store {shown} is busy: another process has written to it for {BUSY_TIMEOUT_S:.0f} s. "
-            "See which with: interlock runs --status running"
-        )
-    if "full" in text:
-        return StoreError(f"No space left for the store {shown}. Free some, then: interlock resume latest")
-    if "readonly" in text or "unable to open" in text:
-        return StoreError(f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME.")
-    if "malformed" in text or "not a database" in text:
-        return StoreError(
-            f"The store {shown} is damaged ({text}). Move it away to start anew, "
-            "or recover it with: sqlite3 interlock.db .recover"
-        )
-    return StoreError(f"The store {shown} failed: {text}. Check it with: interlock doctor --store")

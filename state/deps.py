@@ -277,7 +277,9 @@ class JournalRow:
 class Journal(Protocol):
     """The effect journal (`engine.md` 12, 13). Every method is one committed transaction."""
 
-    def find(self, key: CallKey) -> JournalRow | None: ...
+    def find(self, key: CallKey, call: CallView) -> JournalRow | None:
+        """Raises `RunError` when the row names another tool or other arguments."""
+        ...
 
     def amend(self, key: CallKey, call: CallView) -> None:
         """Record the arguments of a later attempt, when they aren't those of the chain."""

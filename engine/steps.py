@@ -1,0 +1,77 @@
+"""steps: what each node did and how long it took; kept when its checkpoints are dropped (`engine.md` 3)."""
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass
+class _Note:
+    namespace: str
+    node: str
+    workflow: str
+    started: float
+    ms: float | None = None
+    keys: tuple[str, ...] = ()
+    route: str | None = None
+
+
+class StepLog:
+    """Implements `Steps`: notes from the nodes' wrapper, saved by the saver with the task's writes."""
+
+    def __init__(self) -> None:
+        self.root_step = 0
+        self._notes: dict[str, _Note] = {}
+        self._seq = -1
+
+    def resume(self, conn: sqlite3.Connection, run: str) -> None:
+        """Go on counting where the run's rows end."""
+        row = conn.execute("select max(seq), max(root_step) from steps where run = ?", (run,)).fetchone()
+        self._seq = -1 if row[0] is None else row[0]
+        self.root_step = row[1] or 0
+
+    def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
+        now = time.time()
+        self._notes[task] = _Note(namespace, node, workflow, now)
+        # A graph that is a node has no wrapper: its first node starts it, too.
+        for part in namespace.split("|")[:-1]:
+            name, _, owner = part.partition(":")
+            self._notes.setdefault(owner, _Note("", name, "", now))
+
+    def ended(self, task: str, ms: float, keys: Sequence[str]) -> None:
+        if note := self._notes.get(task):
+            note.ms, note.keys = ms, tuple(keys)
+
+    def routed(self, task: str, label: str) -> None:
+        if note := self._notes.get(task):
+            note.route = label
+
+    def save(
+        self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
+    ) -> None:
+        """Insert the row of a finished task; a task that no wrapper saw is a graph whose name is in its path."""
+        note = self._notes.pop(task, None)
+        node = note.node if note else task_path.rpartition(", ")[2]
+        now = time.time()
+        started = note.started if note else now
+        ms = note.ms if note and note.ms is not None else (now - started) * 1000
+        self._seq += 1
+        conn.execute(
+            "insert into steps (run, namespace, checkpoint, task, workflow, node, started, ms, keys, route, "
+            "root_step, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (
+                run,
+                namespace,
+                checkpoint,
+                task,
+                note.workflow if note else "",
+                node,
+                started,
+                round(ms, 3),
+                ",".join(note.keys) if note else "",
+                note.route if note else None,
+                self.root_step,
+                self._seq,
+            ),
+        )

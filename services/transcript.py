@@ -1,0 +1,149 @@
+"""transcript: the chain. Immutable records, each named by the hash of its bytes and its parent (`engine.md` 8-10)."""
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from interlock.services.sqlite import transaction
+from interlock.state.errors import RunError
+from interlock.state.messages import Message
+
+FORMAT = "interlock-chain-1"
+INLINE_BYTES = 8192
+"""Longer bodies are files in `outputs/`, named by their own hash (`design.md`)."""
+
+
+def record_id(parent: str, body: bytes) -> str:
+    """`sha256(format version, parent id, bytes)` in hex."""
+    return hashlib.sha256(f"{FORMAT}\n{parent}\n".encode() + body).hexdigest()
+
+
+def encode(message: Message) -> bytes:
+    """The bytes that are stored: UTF-8 JSON without defaults, arguments in the order given."""
+    return message.model_dump_json(exclude_defaults=True).encode()
+
+
+class ChainTranscript:
+    """Implements `Transcript` over one connection of the run's driver."""
+
+    def __init__(
+        self, conn: sqlite3.Connection, outputs: Path, run: str, agent: str = "", continues: str | None = None
+    ) -> None:
+        self._conn = conn
+        self._outputs = outputs
+        self._run = run
+        self._root = json.dumps({"root": {"run": run, "agent": agent, "continues": continues}}).encode()
+        self._cache: dict[str, tuple[str, Message | None]] = {}
+        self._last: tuple[str, list[Message]] = ("", [])
+
+    def append(self, head: str, messages: Sequence[Message]) -> str:
+        """Add records after `head` (`""`: after a new root record); the new head."""
+        with transaction(self._conn):
+            if not head:
+                head = self._write("", self._root, None)
+            for message in messages:
+                head = self._write(head, encode(message), message)
+        return head
+
+    def read(self, head: str) -> list[Message]:
+        """All messages up to `head`, oldest first."""
+        known, prefix = self._last
+        new: list[Message] = []
+        at = head
+        while at and at != known:
+            parent, message = self._record(at)
+            if message is not None:
+                new.append(message)
+            at = parent
+        found = [*(prefix if at else ()), *reversed(new)]
+        self._last = (head, found)
+        return list(found)
+
+    def ids(self, head: str) -> list[str]:
+        """Ids of the message records up to `head`, oldest first."""
+        found: list[str] = []
+        while head:
+            parent, message = self._record(head)
+            if message is not None:
+                found.append(head)
+            head = parent
+        return found[::-1]
+
+    def message(self, record: str) -> Message:
+        _, message = self._record(record)
+        if message is None:
+            raise RunError(f"Record {record!r} is the root of a chain, not a message.")
+        return message
+
+    def verify(self, head: str) -> Iterator[str]:
+        """One line for each record up to `head` that is missing or whose bytes were changed."""
+        while head:
+            row = self._row(head)
+            if row is None:
+                yield f"record {head} is missing"
+                return
+            parent, body = row
+            if body is None or record_id(parent, body) != head:
+                yield f"record {head} was changed, or its file is missing"
+            head = parent
+
+    def _write(self, parent: str, body: bytes, message: Message | None) -> str:
+        name = record_id(parent, body)
+        if name in self._cache:
+            return name
+        file = None
+        if len(body) > INLINE_BYTES:
+            file = hashlib.sha256(body).hexdigest() + ".json"
+            store_file(self._outputs, file, body)
+        self._conn.execute(
+            "insert or ignore into chain (id, parent, run, body, file) values (?, ?, ?, ?, ?)",
+            (name, parent, self._run, b"" if file else body, file),
+        )
+        self._cache[name] = (parent, message)
+        return name
+
+    def _record(self, record: str) -> tuple[str, Message | None]:
+        if record not in self._cache:
+            row = self._row(record)
+            if row is None or row[1] is None:
+                raise RunError(f"Record {record!r} is missing. Check the run with: interlock show RUN --verify")
+            parent, body = row
+            message = Message.model_validate_json(body) if parent else None
+            self._cache[record] = (parent, message)
+        return self._cache[record]
+
+    def _row(self, record: str) -> tuple[str, bytes | None] | None:
+        row = self._conn.execute("select parent, body, file from chain where id = ?", (record,)).fetchone()
+        if row is None:
+            return None
+        parent, body, file = row
+        if file:
+            path = self._outputs / file
+            return parent, path.read_bytes() if path.exists() else None
+        return parent, body
+
+
+def store_file(folder: Path, name: str, body: bytes) -> None:
+    """Write a content-addressed file, durable with its folder before it is named in a row (`engine.md` 10)."""
+    path = folder / name
+    if path.exists() and path.stat().st_size == len(body):
+        return
+    temp = folder / f".{name}.{os.getpid()}"
+    with temp.open("wb") as out:
+        out.write(body)
+        out.flush()
+        os.fsync(out.fileno())
+    temp.replace(path)
+    sync_folder(folder)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename in `folder` durable."""
+    fd = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
