@@ -1,0 +1,119 @@
+"""conftest: every test gets an empty home, no keys and no network; goldens are rewritten only when asked."""
+
+import ipaddress
+import os
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+# What would make a test depend on the machine, or reach a paid model.
+_REMOVED = (
+    *("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GEMINI_MODEL", "GEMINI_SYSTEM_MD"),
+    *("GOOGLE_CLOUD_PROJECT", "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_GENAI_USE_VERTEXAI"),
+    *("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY"),
+    *(
+        "LANGSMITH_API_KEY",
+        "LANGSMITH_TRACING",
+        "LANGSMITH_GATEWAY",
+        "LANGCHAIN_API_KEY",
+        "LANGCHAIN_TRACING_V2",
+    ),
+    *("CI", "NO_COLOR", "FORCE_COLOR", "COLUMNS"),
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"),
+    *(f"{kind}_PROXY" for kind in ("HTTP", "HTTPS", "ALL")),
+    *(f"{kind}_proxy" for kind in ("http", "https", "all")),
+)
+_GIT = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+    "GIT_AUTHOR_NAME": "Test",
+    "GIT_AUTHOR_EMAIL": "test@example.invalid",
+    "GIT_COMMITTER_NAME": "Test",
+    "GIT_COMMITTER_EMAIL": "test@example.invalid",
+}
+
+Golden = Callable[[Path, str], None]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Compare a text with a golden file; `pytest --update-golden` rewrites it."""
+
+    def check(path: Path, text: str) -> None:
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path.name} is missing; run `pytest --update-golden` and review the diff"
+        assert path.read_text(encoding="utf-8") == text, (
+            f"{path.name} is stale; run `pytest --update-golden` and review the diff"
+        )
+
+    return check
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty home of its own: user settings, keys and earlier runs of this machine don't reach a test."""
+    folder = tmp_path_factory.mktemp("home")
+    for name in _REMOVED:
+        monkeypatch.delenv(name, raising=False)
+    for name in [n for n in os.environ if n.startswith("INTERLOCK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.setenv("USERPROFILE", str(folder))
+    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    monkeypatch.setenv("INTERLOCK_HOME", str(folder / "interlock"))
+    for name, value in _GIT.items():
+        monkeypatch.setenv(name, value)
+    return folder
+
+
+def _is_here(host: object) -> bool:
+    if host is None or host in ("", "localhost", b"localhost"):
+        return True
+    try:
+        address = ipaddress.ip_address(
+            host.decode() if isinstance(host, bytes) else str(host).partition("%")[0]
+        )
+    except ValueError:
+        return False
+    return address.is_loopback or address.is_unspecified
+
+
+@pytest.fixture(autouse=True)
+def network_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections and name look-ups beyond loopback fail, whoever makes them in this process."""
+    connect, connect_ex, lookup = socket.socket.connect, socket.socket.connect_ex, socket.getaddrinfo
+
+    def check(host: object) -> None:
+        if not _is_here(host):
+            pytest.fail(
+                f"this test reached for the network: {host!r}; use a loopback server or a script model"
+            )
+
+    def guarded(original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(self: socket.socket, address: Any) -> Any:
+            if self.family in (socket.AF_INET, socket.AF_INET6):
+                check(address[0])
+            return original(self, address)
+
+        return call
+
+    def guarded_lookup(host: Any, *args: Any, **kwargs: Any) -> Any:
+        check(host)
+        return lookup(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket.socket, "connect", guarded(connect))
+    monkeypatch.setattr(socket.socket, "connect_ex", guarded(connect_ex))
+    monkeypatch.setattr(socket, "getaddrinfo", guarded_lookup)
