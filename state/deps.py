@@ -14,7 +14,6 @@ from interlock.state.calls import (
     CallKey,
     CallView,
     Choice,
-    Decision,
     Planned,
     Preview,
     Risk,
@@ -293,7 +292,7 @@ class Journal(Protocol):
         """Commit (power-safe) that an effect is about to happen."""
         ...
 
-    def finish(self, key: CallKey, call: CallView, result: ToolResult, decided: Decision | None = None) -> None:
+    def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         """Commit the result."""
         ...
 

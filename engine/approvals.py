@@ -1,0 +1,115 @@
+"""approvals: requests that wait for a person, and the answers. An answer is a row before anything is driven."""
+
+import json
+import sqlite3
+import time
+from typing import Any
+
+from interlock.services.sqlite import transaction
+from interlock.state.calls import Answer, ApprovalRequest, SessionRule
+from interlock.state.errors import UserError
+
+
+class SqlApprovals:
+    """Implements `Approvals` for the driver of a run."""
+
+    def __init__(self, conn: sqlite3.Connection, run: str) -> None:
+        self._conn = conn
+        self._run = run
+
+    def ask(self, request: ApprovalRequest) -> str:
+        with transaction(self._conn) as conn:
+            found = conn.execute(
+                "select id from approvals where run = ? and key = ?", (self._run, request.key)
+            ).fetchone()
+            if found:
+                return found[0]
+            (count,) = conn.execute("select count(*) from approvals where run = ?", (self._run,)).fetchone()
+            name = f"{self._run}-{count + 1}"
+            conn.execute(
+                "insert into approvals (id, run, key, request, asked_at) values (?, ?, ?, ?, ?)",
+                (name, self._run, request.key, request.model_dump_json(), time.time()),
+            )
+        return name
+
+    def get(self, key: str) -> ApprovalRequest | None:
+        row = self._conn.execute(
+            "select request from approvals where run = ? and key = ?", (self._run, key)
+        ).fetchone()
+        return ApprovalRequest.model_validate_json(row[0]) if row else None
+
+    def answer(self, key: str) -> Answer | None:
+        row = self._conn.execute(
+            "select answer from approvals where run = ? and key = ?", (self._run, key)
+        ).fetchone()
+        return Answer.model_validate_json(row[0]) if row and row[0] else None
+
+    def session_rules(self) -> list[SessionRule]:
+        rows = self._conn.execute(
+            "select rule from approvals where run = ? and rule is not null order by rowid", (self._run,)
+        )
+        return [SessionRule.model_validate_json(rule) for (rule,) in rows]
+
+    def add_session_rule(self, key: str, rule: SessionRule) -> None:
+        with transaction(self._conn) as conn:
+            conn.execute(
+                "update approvals set rule = ? where run = ? and key = ?", (rule.model_dump_json(), self._run, key)
+            )
+
+
+def waiting(conn: sqlite3.Connection, run: str) -> list[dict[str, Any]]:
+    """The run's unanswered requests that it really stopped for, in the order asked."""
+    rows = conn.execute(
+        "select id, request from approvals where run = ? and interrupt is not null and answer is null "
+        "and superseded = 0 order by rowid",
+        (run,),
+    )
+    return [public_request(name, json.loads(request)) for name, request in rows]
+
+
+def public_request(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    """A request as `pending_approvals` and `approvals --json` show it."""
+    call = request["call"]
+    return {
+        "id": name,
+        "kind": request["kind"],
+        "tool_name": call["name"],
+        "args": call["args"],
+        "reason": request["reason"],
+        "preview": request["preview"],
+        "parts": request.get("parts", []),
+        "choices": request["choices"],
+        "note": request.get("note"),
+        "questions": request.get("questions", []),
+    }
+
+
+def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) -> None:
+    """Write a person's answer, power-safe, before anything moves. An answered request is never answered again."""
+    with transaction(conn):
+        row = conn.execute(
+            "select request, answer from approvals where run = ? and id = ?", (run, approval)
+        ).fetchone()
+        if row is None:
+            raise UserError(f"No request {approval!r} in run {run!r}. See: interlock approvals {run}")
+        if row[1] is not None:
+            past = json.loads(row[1])
+            raise UserError(
+                f"Request {approval!r} was already answered ({past['choice']} by {past['by'] or 'somebody'}). "
+                f"See: interlock show {run}"
+            )
+        choices = json.loads(row[0])["choices"]
+        if answer.choice not in choices:
+            raise UserError(f"Request {approval!r} takes {', '.join(choices)}; got {answer.choice!r}.")
+        conn.execute(
+            "update approvals set answer = ?, answered_at = ?, answered_by = ? where run = ? and id = ?",
+            (answer.model_dump_json(), answer.at, answer.by, run, approval),
+        )
+
+
+def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:
+    """Interrupt id → request key, for answers that wait to be taken up."""
+    rows = conn.execute(
+        "select interrupt, key from approvals where run = ? and interrupt is not null and answer is not null", (run,)
+    )
+    return dict(rows.fetchall())

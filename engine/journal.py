@@ -1,0 +1,113 @@
+"""journal: what each call was about to do, and what came of it (`engine.md` 12, 13)."""
+
+import hashlib
+import json
+import sqlite3
+import time
+from pathlib import Path
+from typing import Any
+
+from interlock.services.sqlite import transaction
+from interlock.services.transcript import INLINE_BYTES, store_file
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult
+from interlock.state.deps import JournalRow, Transcript
+from interlock.state.errors import RunError
+
+
+def args_hash(call: CallView) -> str:
+    """sha256 of the arguments in the order given, hex."""
+    return hashlib.sha256(json.dumps(call.args, ensure_ascii=True).encode()).hexdigest()
+
+
+class SqlJournal:
+    """Implements `Journal`. Intents are committed on a connection that syncs (`FULL`): a power cut loses none."""
+
+    def __init__(
+        self,
+        normal: sqlite3.Connection,
+        full: sqlite3.Connection,
+        transcript: Transcript,
+        outputs: Path,
+        run: str,
+        epoch: int,
+    ) -> None:
+        self._normal, self._full = normal, full
+        self._transcript = transcript
+        self._outputs = outputs
+        self._run = run
+        self._epoch = epoch
+
+    def find(self, key: CallKey, call: CallView) -> JournalRow | None:
+        row = self._row(key)
+        if row is None:
+            return None
+        tool, hashed, _, state, planned, result, file, epoch = row
+        if tool != call.name or hashed != args_hash(call):
+            raise RunError(
+                f"The journal has another call under {str(key)!r}: {tool!r}, expected {call.name!r} "
+                "with the same arguments. Nothing was run; check with: interlock show RUN --verify"
+            )
+        text = (self._outputs / file).read_text(encoding="utf-8") if file else result
+        return JournalRow(
+            key=key,
+            state=state,
+            tool=tool,
+            args_hash=hashed,
+            planned=Planned.model_validate_json(planned) if planned else None,
+            result=ToolResult.model_validate_json(text) if text else None,
+            epoch=epoch,
+        )
+
+    def amend(self, key: CallKey, call: CallView) -> None:
+        with transaction(self._normal) as conn:
+            self._insert(conn, key, call, "scheduled", args=json.dumps(call.args))
+
+    def call(self, key: CallKey) -> CallView:
+        call = self._transcript.message(key.message).tool_calls[key.index]
+        for attempt in range(key.attempt, 1, -1):
+            row = self._row(key.model_copy(update={"attempt": attempt}))
+            if row is not None and row[2] is not None:
+                return CallView(id=call.id, name=call.name, args=json.loads(row[2]))
+        return CallView(id=call.id, name=call.name, args=call.args)
+
+    def intend(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
+        with transaction(self._full) as conn:
+            self._insert(conn, key, call, "intent")
+            conn.execute(
+                "update journal set state = 'intent', planned = ?, intent_at = ?, epoch = ? "
+                "where run = ? and message = ? and idx = ? and attempt = ? and state <> 'done'",
+                (planned.model_dump_json() if planned else None, time.time(), self._epoch, *self._where(key)),
+            )
+
+    def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
+        text, file = result.model_dump_json(), None
+        if len(text.encode()) > INLINE_BYTES:
+            body = text.encode()
+            file = hashlib.sha256(body).hexdigest() + ".json"
+            store_file(self._outputs, file, body)
+        with transaction(self._normal) as conn:
+            self._insert(conn, key, call, "done")
+            conn.execute(
+                "update journal set state = 'done', result = ?, result_file = ?, done_at = ?, epoch = ? "
+                "where run = ? and message = ? and idx = ? and attempt = ?",
+                (None if file else text, file, time.time(), self._epoch, *self._where(key)),
+            )
+
+    def _row(self, key: CallKey) -> tuple[Any, ...] | None:
+        return self._normal.execute(
+            "select tool, args_hash, args, state, planned, result, result_file, epoch from journal "
+            "where run = ? and message = ? and idx = ? and attempt = ?",
+            self._where(key),
+        ).fetchone()
+
+    def _where(self, key: CallKey) -> tuple[str, str, int, int]:
+        return (self._run, key.message, key.index, key.attempt)
+
+    def _insert(
+        self, conn: sqlite3.Connection, key: CallKey, call: CallView, state: str, args: str | None = None
+    ) -> None:
+        conn.execute(
+            "insert or ignore into journal (run, message, idx, attempt, tool, args_hash, args, state, epoch) "
+            "values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            (*self._where(key), call.name, args_hash(call), args, state, self._epoch),
+        )

@@ -1,0 +1,118 @@
+"""model_log: every model call leaves a record: role, ordinal, request hash, reply (`engine.md` 20)."""
+
+import sqlite3
+import time
+from typing import Any
+
+from interlock.services.sqlite import transaction
+from interlock.services.transcript import ChainTranscript
+from interlock.state.deps import ModelCall, Reply, Usage
+from interlock.state.messages import Message
+
+
+class SqlModelLog:
+    """Implements the models service's `ModelLog`."""
+
+    def __init__(self, conn: sqlite3.Connection, transcript: ChainTranscript, run: str) -> None:
+        self._conn = conn
+        self._transcript = transcript
+        self._run = run
+
+    def recorded(self, task: str) -> Reply | None:
+        row = self._conn.execute(
+            "select record, model, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
+            "thought_tokens, duration_ms from model_calls where run = ? and task = ?",
+            (self._run, task),
+        ).fetchone()
+        if row is None:
+            return None
+        record, model, finish, problem, spent, out, cached, thoughts, ms = row
+        return Reply(
+            record=record,
+            message=self._transcript.message(record),
+            model=model,
+            finish_reason=finish,
+            problem=problem,
+            usage=Usage(input=spent, output=out, cached=cached, thoughts=thoughts),
+            duration_ms=ms,
+            replayed=True,
+        )
+
+    def ordinal(self, agent: str, role: str) -> int:
+        (count,) = self._conn.execute(
+            "select count(*) from model_calls where run = ? and agent = ? and role = ?", (self._run, agent, role)
+        ).fetchone()
+        return count
+
+    def record(
+        self,
+        call: ModelCall,
+        agent: str,
+        ordinal: int,
+        message: Message,
+        *,
+        model: str,
+        finish_reason: str | None,
+        problem: str | None,
+        usage: Usage,
+        duration_ms: int,
+        request_hash: str,
+    ) -> Reply:
+        with transaction(self._conn) as conn:
+            record = self._transcript.append(call.head, [message])
+            conn.execute(
+                "insert into model_calls (run, agent, role, ordinal, task, request_hash, record, model, "
+                "finish_reason, problem, input_tokens, output_tokens, cached_tokens, thought_tokens, duration_ms, "
+                "at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    self._run,
+                    agent,
+                    call.role,
+                    ordinal,
+                    call.task,
+                    request_hash,
+                    record,
+                    model,
+                    finish_reason,
+                    problem,
+                    usage.input,
+                    usage.output,
+                    usage.cached,
+                    usage.thoughts,
+                    duration_ms,
+                    time.time(),
+                ),
+            )
+        return Reply(
+            record=record,
+            message=message,
+            model=model,
+            finish_reason=finish_reason,
+            problem=problem,
+            usage=usage,
+            duration_ms=duration_ms,
+        )
+
+
+def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+    """Tokens and calls of a run, in all and by model, as `stats` shows them."""
+    rows = conn.execute(
+        "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms) "
+        "from model_calls where run = ? group by model order by model",
+        (run,),
+    ).fetchall()
+    models = {
+        model: {"requests": n, "input_tokens": i, "output_tokens": o, "cached": c, "duration_ms": ms}
+        for model, n, i, o, c, ms in rows
+    }
+    (calls,) = conn.execute("select count(*) from journal where run = ? and state = 'done'", (run,)).fetchone()
+    spent, out = sum(m["input_tokens"] for m in models.values()), sum(m["output_tokens"] for m in models.values())
+    return {
+        "total_tokens": spent + out,
+        "input_tokens": spent,
+        "output_tokens": out,
+        "cached": sum(m["cached"] for m in models.values()),
+        "duration_ms": sum(m["duration_ms"] for m in models.values()),
+        "tool_calls": calls,
+        "models": models,
+    }
