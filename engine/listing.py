@@ -1,0 +1,149 @@
+"""listing: what the store knows of runs, read with sqlite3 alone: the fast commands import nothing heavier."""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.owner import Owner, is_alive
+from interlock.engine.store_file import reading
+from interlock.state.errors import UserError
+
+STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
+_ENDED = ("done", "failed", "cancelled")
+_RUNS = """
+select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, r.status, r.outcome, r.step,
+       r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
+       (select count(*) from approvals a where a.run = r.run and a.answer is null and a.superseded = 0
+        and a.interrupt is not null) as waiting,
+       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m where m.run = r.run) as tokens
+from runs r left join lease l on l.run = r.run
+"""
+
+
+class RunRow(NamedTuple):
+    """One run, as lists show it."""
+
+    run: str
+    workflow: str
+    parent: str | None
+    workspace: str
+    title: str
+    created: float
+    """Unix time, seconds."""
+    updated: float
+    status: str
+    """One of `STATUSES`."""
+    outcome: str
+    step: int
+    error: dict[str, str] | None
+    owner: str | None
+    """`host:pid` of the process that drives it now."""
+    waiting: int
+    """Requests that a person must answer."""
+    tokens: int
+
+
+class Request(NamedTuple):
+    """One request that waits for a person; `fields` are those of `pending_approvals`."""
+
+    id: str
+    run: str
+    asked_at: float
+    fields: dict[str, Any]
+
+
+def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
+    """All runs, the newest change first; none where there is no store. Raises `StoreError`."""
+    with reading(home) as conn:
+        rows = [] if conn is None else [_run_row(r) for r in conn.execute(_RUNS + " order by r.updated desc")]
+    return [r for r in rows if status is None or r.status == status]
+
+
+def find_run(home: Path, name: str) -> RunRow:
+    """A run by id, unique prefix or `latest`. Raises `UserError` with the nearest ids."""
+    rows = list_runs(home)
+    if not rows:
+        raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
+    if name == "latest":
+        return rows[0]
+    found = [r for r in rows if r.run == name] or [r for r in rows if name and r.run.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(r.run for r in found[:5])
+        raise UserError(
+            f"Run {name!r} fits {len(found)} runs: {ids}. Give more of the id; see: interlock runs --all"
+        )
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [r.run for r in rows], 3, 0.5)
+    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+    raise UserError(f"No run {name!r}.{hint} List runs with: interlock runs --all")
+
+
+def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
+    """What waits for a person, of one run or of all; in the order asked within a run, the longest wait first."""
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        rows = conn.execute(
+            "select a.id, a.run, a.asked_at, a.request from approvals a join runs r on r.run = a.run "
+            "where a.answer is null and a.superseded = 0 and a.interrupt is not null "
+            "and r.status not in ('done', 'failed', 'cancelled') and (? is null or a.run = ?) order by a.rowid",
+            (run, run),
+        ).fetchall()
+    found = [
+        Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], json.loads(r["request"]))) for r in rows
+    ]
+    first = {r.run: r.asked_at for r in reversed(found)}
+    return sorted(found, key=lambda r: (first[r.run], r.run))
+
+
+def _fields(name: str, request: dict[str, Any]) -> dict[str, Any]:
+    call = request["call"]
+    return {
+        "id": name,
+        "kind": request["kind"],
+        "tool_name": call["name"],
+        "args": call["args"],
+        "reason": request["reason"],
+        "preview": request["preview"],
+        "parts": request.get("parts", []),
+        "choices": request["choices"],
+        "note": request.get("note"),
+        "questions": request.get("questions", []),
+    }
+
+
+def _run_row(row: sqlite3.Row) -> RunRow:
+    alive: bool | None = False
+    if row["held"]:
+        alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
+    # An owner on another host can't be looked at from here: while it holds the lease it counts as alive.
+    driven = alive is not False
+    return RunRow(
+        row["run"],
+        row["workflow"],
+        row["parent"],
+        row["workspace"],
+        row["title"],
+        row["created"],
+        row["updated"],
+        _status(row["status"], driven, row["waiting"]),
+        row["outcome"],
+        row["step"],
+        json.loads(row["error"]) if row["error"] else None,
+        f"{row['host']}:{row['pid']}" if driven else None,
+        row["waiting"],
+        row["tokens"],
+    )
+
+
+def _status(stored: str, driven: bool, waiting: int) -> str:
+    """`running` follows from the lease; a run that neither ended, waits nor is driven was interrupted."""
+    if driven:
+        return "running"
+    if stored in _ENDED:
+        return stored
+    return "waiting" if waiting else "interrupted"

@@ -1,0 +1,164 @@
+"""listing_run: one run in detail: steps, calls, tokens, answered requests; read with sqlite3 alone."""
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.store_file import reading
+
+
+class Step(NamedTuple):
+    """One node that ran."""
+
+    step: int
+    """The root step around it; what --at and diff take."""
+    depth: int
+    """0 for a node of the root graph."""
+    workflow: str
+    node: str
+    started: float
+    """Unix time, seconds."""
+    ms: float
+    keys: tuple[str, ...]
+    """What it changed in the state."""
+    route: str | None
+
+
+class Call(NamedTuple):
+    """One tool call, as the journal has it."""
+
+    tool: str
+    state: str
+    """scheduled | intent | done"""
+    status: str | None
+    """success | error | cancelled, once it is done."""
+    attempt: int
+    summary: str
+    ms: float | None
+
+
+class Checkpoint(NamedTuple):
+    """One root checkpoint."""
+
+    step: int
+    id: str
+    source: str
+    """input | loop | update | fork"""
+
+
+def steps(home: Path, run: str) -> list[Step]:
+    """Every node that ran, in the order in which they ended."""
+    with reading(home) as conn:
+        rows = (
+            []
+            if conn is None
+            else conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
+        )
+    return [_step(row) for row in rows]
+
+
+def _step(row: sqlite3.Row) -> Step:
+    keys = tuple(k for k in row["keys"].split(",") if k)
+    depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
+    return Step(
+        row["root_step"], depth, row["workflow"], row["node"], row["started"], row["ms"], keys, row["route"]
+    )
+
+
+def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
+    """Nodes of one depth in the order taken, repetitions in a row counted."""
+    found: list[tuple[str, int]] = []
+    for step in taken:
+        if step.depth != depth:
+            continue
+        if found and found[-1][0] == step.node:
+            found[-1] = (step.node, found[-1][1] + 1)
+        else:
+            found.append((step.node, 1))
+    return found
+
+
+def checkpoints(home: Path, run: str) -> list[Checkpoint]:
+    """Root checkpoints, oldest first."""
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        rows = conn.execute(
+            "select checkpoint_id, metadata from checkpoints where thread_id = ? and checkpoint_ns = '' "
+            "order by checkpoint_id",
+            (run,),
+        ).fetchall()
+    return [_checkpoint(row["checkpoint_id"], json.loads(row["metadata"])) for row in rows]
+
+
+def _checkpoint(name: str, metadata: dict[str, Any]) -> Checkpoint:
+    return Checkpoint(metadata.get("step", 0), name, metadata.get("source", ""))
+
+
+def calls(home: Path, run: str) -> list[Call]:
+    """Tool calls in the order in which they were done; those without a result last."""
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        rows = conn.execute(
+            "select * from journal where run = ? order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), "
+            "message, idx, attempt",
+            (run,),
+        ).fetchall()
+    return [_call(home, row) for row in rows]
+
+
+def _call(home: Path, row: sqlite3.Row) -> Call:
+    text = row["result"]
+    if row["result_file"]:
+        file = home / "outputs" / row["result_file"]
+        text = file.read_text(encoding="utf-8") if file.exists() else None
+    result: dict[str, Any] = json.loads(text) if text else {}
+    meta = result.get("meta") or {}
+    error = result.get("error") or {}
+    summary = error.get("message") or meta.get("summary") or result.get("content", "")
+    began = row["intent_at"]
+    ms = (row["done_at"] - began) * 1000 if began and row["done_at"] else None
+    first = next(iter(str(summary).splitlines()), "")
+    return Call(row["tool"], row["state"], result.get("status"), row["attempt"], first, ms)
+
+
+def models(home: Path, run: str) -> dict[str, dict[str, int]]:
+    """Model → requests and tokens."""
+    with reading(home) as conn:
+        if conn is None:
+            return {}
+        rows = conn.execute(
+            "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
+            "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, sum(thought_tokens) as thoughts, "
+            "sum(duration_ms) as duration_ms from model_calls where run = ? group by model order by model",
+            (run,),
+        ).fetchall()
+    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}
+
+
+def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
+    """Requests that were answered: id, tool, what was chosen, by whom, when."""
+    with reading(home) as conn:
+        rows = (
+            []
+            if conn is None
+            else conn.execute(
+                "select id, request, answer, answered_at, answered_by from approvals where run = ? "
+                "and answer is not null order by rowid",
+                (run,),
+            ).fetchall()
+        )
+    for row in rows:
+        request, answer = json.loads(row["request"]), json.loads(row["answer"])
+        yield {
+            "id": row["id"],
+            "tool_name": request["call"]["name"],
+            "choice": answer["choice"],
+            "feedback": answer.get("feedback"),
+            "text": answer.get("text"),
+            "by": row["answered_by"] or "",
+            "at": row["answered_at"],
+        }
