@@ -1,0 +1,1 @@
+"""context: the message that stands before the first prompt: environment, repository, memory files."""

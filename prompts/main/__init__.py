@@ -1,0 +1,1 @@
+"""main: the sections of the main loop's system prompt (`pipelines.md` §13)."""
