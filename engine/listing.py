@@ -1,4 +1,4 @@
-"""listing: what the store knows of runs, read with sqlite3 alone: the fast commands import nothing heavier."""
+"""listing: what the store knows of runs; sqlite3 alone, for the fast commands import nothing heavier."""
 
 import json
 import sqlite3
@@ -16,7 +16,8 @@ select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, 
        r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
        (select count(*) from approvals a where a.run = r.run and a.answer is null and a.superseded = 0
         and a.interrupt is not null) as waiting,
-       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m where m.run = r.run) as tokens
+       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
+        where m.run = r.run) as tokens
 from runs r left join lease l on l.run = r.run
 """
 
@@ -83,14 +84,15 @@ def find_run(home: Path, name: str) -> RunRow:
 
 
 def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
-    """What waits for a person, of one run or of all; in the order asked within a run, the longest wait first."""
+    """What waits for a person, of one run or of all: the longest wait first, a run's in the order asked."""
     with reading(home) as conn:
         if conn is None:
             return []
         rows = conn.execute(
             "select a.id, a.run, a.asked_at, a.request from approvals a join runs r on r.run = a.run "
             "where a.answer is null and a.superseded = 0 and a.interrupt is not null "
-            "and r.status not in ('done', 'failed', 'cancelled') and (? is null or a.run = ?) order by a.rowid",
+            "and r.status not in ('done', 'failed', 'cancelled') and (? is null or a.run = ?) "
+            "order by a.rowid",
             (run, run),
         ).fetchall()
     found = [

@@ -103,8 +103,8 @@ def calls(home: Path, run: str) -> list[Call]:
         if conn is None:
             return []
         rows = conn.execute(
-            "select * from journal where run = ? order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), "
-            "message, idx, attempt",
+            "select * from journal where run = ? order by coalesce(done_at, 9e99), "
+            "coalesce(intent_at, 9e99), message, idx, attempt",
             (run,),
         ).fetchall()
     return [_call(home, row) for row in rows]
@@ -116,8 +116,8 @@ def _call(home: Path, row: sqlite3.Row) -> Call:
         file = home / "outputs" / row["result_file"]
         text = file.read_text(encoding="utf-8") if file.exists() else None
     result: dict[str, Any] = json.loads(text) if text else {}
-    meta = result.get("meta") or {}
-    error = result.get("error") or {}
+    meta: dict[str, Any] = result.get("meta") or {}
+    error: dict[str, Any] = result.get("error") or {}
     summary = error.get("message") or meta.get("summary") or result.get("content", "")
     began = row["intent_at"]
     ms = (row["done_at"] - began) * 1000 if began and row["done_at"] else None
@@ -132,8 +132,9 @@ def models(home: Path, run: str) -> dict[str, dict[str, int]]:
             return {}
         rows = conn.execute(
             "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
-            "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, sum(thought_tokens) as thoughts, "
-            "sum(duration_ms) as duration_ms from model_calls where run = ? group by model order by model",
+            "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
+            "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
+            "from model_calls where run = ? group by model order by model",
             (run,),
         ).fetchall()
     return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}

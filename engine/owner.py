@@ -1,4 +1,4 @@
-"""owner: names a process so that no later one is taken for it: host, boot, pid and start time (`engine.md` 17)."""
+"""owner: names a process so that no other is taken for it: host, boot, pid, start time (`engine.md` 17)."""
 
 import os
 import subprocess

@@ -1,7 +1,7 @@
-"""store_file: opens the store for the fast commands: read-only, with sqlite3 alone, and says plainly why it can't."""
+"""store_file: opens the store for reading, with sqlite3 alone, and says plainly why it can't."""
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def state_home(env: Mapping[str, str]) -> Path:
 
 
 @contextmanager
-def reading(home: Path) -> Iterator[sqlite3.Connection | None]:
+def reading(home: Path) -> Generator[sqlite3.Connection | None]:
     """A connection that can't write; None where nothing has run yet. Raises `StoreError` in one line."""
     path = home / "interlock.db"
     if not path.exists():
@@ -34,8 +34,8 @@ def reading(home: Path) -> Iterator[sqlite3.Connection | None]:
         version = int(conn.execute("pragma user_version").fetchone()[0])
         if version > SCHEMA_VERSION:
             raise StoreError(
-                f"The store {str(path)!r} was written by a newer Interlock (version {version}, this one reads "
-                f"{SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
+                f"The store {str(path)!r} was written by a newer Interlock (version {version}, this one "
+                f"reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
             )
         yield conn if version else None
     except sqlite3.DatabaseError as error:
