@@ -1,0 +1,162 @@
+"""hub: hands events to renderers, each on a thread and a queue of its own; none can stop or slow the run."""
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from interlock.state.events import (
+    ErrorEvent,
+    Event,
+    MessageEvent,
+    NodeEnd,
+    NodeStart,
+    Result,
+    Thought,
+    ToolOutput,
+)
+
+Renderer = Callable[[Event], None]
+"""Shows one event. Runs on a thread of its own, so it may block; what it raises detaches it."""
+
+LIMIT = 8_000_000
+"""Characters that wait for a renderer at most, about as many bytes of memory."""
+_EVENT_COST = 500
+"""What an event weighs besides its texts, so that empty ones are bounded too."""
+
+
+class Hub:
+    """The one place that events go to (`Emit`)."""
+
+    def __init__(self, renderers: Sequence[Renderer], limit: int = LIMIT) -> None:
+        self._outlets = [_Outlet(renderer, limit, self._detached) for renderer in renderers]
+        self.failures: list[str] = []
+        """One line for each renderer that was detached; its reader closing the pipe is no failure."""
+
+    def __call__(self, event: Event, /) -> None:
+        """Queue for every renderer; never blocks, never fails. From any thread."""
+        for outlet in self._outlets:
+            outlet.put(event)
+
+    emit = __call__
+
+    async def close(self, timeout_s: float = 5.0) -> bool:
+        """Let renderers finish what waits. False: one still blocks, and the process should end by `os._exit`.
+
+        (Python's own exit would wait for a lock that the blocked thread holds on stdout, and then abort.)
+        """
+        for outlet in self._outlets:
+            outlet.close()
+        deadline = time.monotonic() + timeout_s
+        pause = 0.001
+        while any(outlet.is_alive() for outlet in self._outlets):
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(pause)
+            pause = min(pause * 2, 0.05)
+        return True
+
+    def _detached(self, renderer: Renderer, error: Exception) -> None:
+        name = getattr(renderer, "__qualname__", type(renderer).__qualname__)
+        line = f"Output {name!r} failed and is off from here: {type(error).__name__}: {error}"
+        self.failures.append(line)
+        self(ErrorEvent(severity="warning", message=line))
+
+
+class _Outlet(threading.Thread):
+    """One renderer with its queue."""
+
+    def __init__(
+        self, renderer: Renderer, limit: int, on_failure: Callable[[Renderer, Exception], None]
+    ) -> None:
+        super().__init__(name="renderer", daemon=True)
+        self._renderer, self._limit, self._on_failure = renderer, limit, on_failure
+        self._queue: deque[tuple[Event, int]] = deque()
+        self._weight = 0
+        self._left_out = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self.start()
+
+    def put(self, event: Event) -> None:
+        weight = _weight(event)
+        with self._changed:
+            if self._closed:
+                return
+            if self._weight + weight > self._limit:
+                if _is_droppable(event):
+                    self._left_out += 1
+                    return
+                self._make_room(weight)
+            self._queue.append((event, weight))
+            self._weight += weight
+            self._changed.notify()
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def run(self) -> None:
+        while (event := self._next()) is not None:
+            try:
+                self._renderer(event)
+            except Exception as error:
+                self._detach()
+                if not isinstance(error, BrokenPipeError):  # `| head` has seen enough
+                    self._on_failure(self._renderer, error)
+                return
+
+    def _next(self) -> Event | None:
+        with self._changed:
+            while not self._queue:
+                if self._closed:
+                    return None
+                self._changed.wait()
+            if self._left_out and isinstance(self._queue[0][0], Result):
+                count, self._left_out = self._left_out, 0
+                return ErrorEvent(
+                    severity="warning",
+                    message=f"This output was slower than the run: {count} events were left out.",
+                )
+            event, weight = self._queue.popleft()
+            self._weight -= weight
+            return event
+
+    def _detach(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._queue.clear()
+
+    def _make_room(self, weight: int) -> None:
+        """Leave out the oldest pieces, then (the output stands still) the oldest of all but the result.
+
+        An eighth more than needed, so that a stuck output doesn't cost a pass for each event.
+        """
+        excess = self._weight + weight - self._limit + self._limit // 8
+        for may_go in (_is_droppable, _is_not_result):
+            kept: deque[tuple[Event, int]] = deque()
+            for event, size in self._queue:
+                if excess > 0 and may_go(event):
+                    excess -= size
+                    self._weight -= size
+                    self._left_out += 1
+                else:
+                    kept.append((event, size))
+            self._queue = kept
+
+
+def _weight(event: Event) -> int:
+    return _EVENT_COST + sum(len(value) for value in event.__dict__.values() if isinstance(value, str))
+
+
+def _is_droppable(event: Event) -> bool:
+    """A piece of something that comes whole later, or that only shows progress."""
+    if isinstance(event, MessageEvent):
+        return event.delta
+    return isinstance(event, (Thought, ToolOutput, NodeStart, NodeEnd))
+
+
+def _is_not_result(event: Event) -> bool:
+    return not isinstance(event, Result)
