@@ -5,7 +5,6 @@ import sqlite3
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.owner import Owner, is_alive
 from interlock.engine.store_file import reading
 from interlock.state.errors import UserError
 
@@ -121,6 +120,8 @@ def _fields(name: str, request: dict[str, Any]) -> dict[str, Any]:
 def _run_row(row: sqlite3.Row) -> RunRow:
     alive: bool | None = False
     if row["held"]:
+        from interlock.engine.process_identity import Owner, is_alive  # needs asyncio, which takes 20 ms
+
         alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
     # An owner on another host can't be looked at from here: while it holds the lease it counts as alive.
     driven = alive is not False
