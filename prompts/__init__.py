@@ -1,7 +1,7 @@
 """prompts: loads prompt files: TOML front matter between `+++` lines, then Markdown with `{{slot}}`s.
 
-A file has one body, or the two parts `# System` and `# User`. Slots hold no logic: what to include is decided by
-the code that asks, a section a file.
+A file has one body, or the two parts `# System` and `# User`. Slots hold no logic: the code that asks decides what
+to include, a section a file.
 """
 
 import re
@@ -40,13 +40,11 @@ class Prompt:
     def parts(self, **values: str) -> tuple[str, str]:
         """(system, user) with their slots filled. Raises `SetupError` for missing and extra inputs."""
         if self.system is None:
-            raise SetupError(
-                f"Prompt {self.name!r} has one body; use text(), or give it # System and # User."
-            )
+            raise SetupError(f"Prompt {self.name!r} has one body; use text(), not parts().")
         return self._fill(self.system, values), self._fill(self.user, values)
 
     def _fill(self, text: str, values: Mapping[str, str]) -> str:
-        if values.keys() != self.inputs:
+        if self.inputs.symmetric_difference(values):
             raise SetupError(
                 f"Prompt {self.name!r} needs inputs {sorted(self.inputs)}, got {sorted(values)}."
             )
@@ -73,7 +71,7 @@ def parse(name: str, source: str) -> Prompt:
 
 @cache
 def load(name: str) -> Prompt:
-    """The shipped prompt `name`, e.g. `main/preamble`. Raises `SetupError` when there is none or it is malformed."""
+    """The shipped prompt `name`, e.g. `main/preamble`. Raises `SetupError` if there is none or it is malformed."""
     if not _NAME.fullmatch(name):
         raise SetupError(f"Prompt name {name!r} is not of the form folder/name in lower case.")
     try:

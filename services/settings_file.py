@@ -1,0 +1,159 @@
+"""settings_file: one settings file: read, variables expanded, keys checked against what is known."""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from interlock.services import jsonc
+from interlock.state.errors import ConfigError
+from interlock.state.settings import Settings
+from interlock.state.text import clean_json
+
+_VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::-([^}]*))?\})")
+_EXPECTED = {
+    "model_type": "an object",
+    "dict_type": "an object",
+    "list_type": "an array",
+    "string_type": "a string",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
+    "float_type": "a number",
+    "bool_type": "true or false",
+}
+"""pydantic's error type → what JSON calls it; where none is given here, pydantic's own words do."""
+_SHOWN = 60
+"""Characters of a wrong value that an error shows."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What one source says, keys as settings files spell them."""
+
+    source: str
+    """The file, `environment` or `flags`; errors name it."""
+    data: dict[str, Any]
+    unknown: list[str] = field(default_factory=list[str])
+    """Dotted keys that no setting has."""
+    unset: list[str] = field(default_factory=list[str])
+    """Variables that were named but aren't set; they stay as they were written."""
+
+
+def read_object(file: Path) -> dict[str, Any] | None:
+    """The JSON object in `file`; None: no such file. Raises `ConfigError` with file, line and column."""
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be read ({error.strerror}); expected a JSON file.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: byte {error.start} is not UTF-8; save the file as UTF-8.") from None
+    if not text.strip():
+        return {}
+    try:
+        value = jsonc.parse(text)
+    except json.JSONDecodeError as error:
+        place = f"{file}:{error.lineno}:{error.colno}"
+        raise ConfigError(f"{place}: not JSON: {error.msg}. Correct it there.") from None
+    except ValueError as error:
+        raise ConfigError(f"{file}: not JSON: {error}.") from None
+    if not isinstance(value, dict):
+        raise ConfigError(f"{file}: holds {_shown(value)}, expected a JSON object.")
+    return cast(dict[str, Any], clean_json(value))  # pyright: ignore[reportUnknownArgumentType]
+
+
+def read_layer(file: Path, env: Mapping[str, str]) -> Layer | None:
+    """A settings file, expanded and checked; None: no such file. Raises `ConfigError`."""
+    data = read_object(file)
+    if data is None:
+        return None
+    unset: list[str] = []
+    # A hook's command is expanded by the shell that runs it, where a value can't become code.
+    expanded = {k: v if k == "hooks" else _expand(v, env, unset) for k, v in data.items()}
+    return check_layer(str(file), expanded, unset)
+
+
+def check_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = None) -> Layer:
+    """Spell keys as files do, find unknown ones, hold the types. Raises `ConfigError` naming source and key."""
+    unknown: list[str] = []
+    spelled = _spell(data, Settings, "", unknown)
+    try:
+        Settings.model_validate(spelled, strict=True)
+    except ValidationError as error:
+        raise ConfigError(_explain(source, spelled, error)) from None
+    return Layer(source, spelled, unknown, unset or [])
+
+
+def _spell(
+    data: Mapping[str, Any], model: type[BaseModel], prefix: str, unknown: list[str]
+) -> dict[str, Any]:
+    names = {alias: f for n, f in model.model_fields.items() for alias in (n, f.alias or n)}
+    spelled: dict[str, Any] = {}
+    for key, value in data.items():
+        known = names.get(key)
+        if known is None:
+            unknown.append(prefix + key)
+            spelled[key] = value
+            continue
+        section = known.annotation
+        if isinstance(value, Mapping) and isinstance(section, type) and issubclass(section, BaseModel):
+            value = _spell(cast(Mapping[str, Any], value), section, f"{prefix}{key}.", unknown)
+        spelled[known.alias or key] = value
+    return spelled
+
+
+def _expand(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:
+    if isinstance(value, str):
+        return _VARIABLE.sub(lambda match: _variable(match, env, unset), value)
+    if isinstance(value, list):
+        return [_expand(v, env, unset) for v in cast(list[Any], value)]
+    if isinstance(value, dict):
+        return {k: _expand(v, env, unset) for k, v in cast(dict[str, Any], value).items()}
+    return value
+
+
+def _variable(match: re.Match[str], env: Mapping[str, str], unset: list[str]) -> str:
+    name = match[1] or match[2]
+    if name in env:
+        return env[name]
+    if match[3] is not None:
+        return match[3]
+    unset.append(name)
+    return match[0]
+
+
+def _explain(source: str, data: Mapping[str, Any], error: ValidationError) -> str:
+    """The first wrong key, with every type that it may have; how many more there are."""
+    expected: dict[str, list[str]] = {}
+    values: dict[str, Any] = {}
+    for problem in error.errors(include_url=False, include_context=False):
+        key, value = _place(data, problem["loc"])
+        values[key] = value
+        what = _EXPECTED.get(problem["type"], problem["msg"].removeprefix("Input should be "))
+        if what not in expected.setdefault(key, []):
+            expected[key].append(what)
+    key = next(iter(expected))
+    more = f" ({len(expected) - 1} more like it.)" if len(expected) > 1 else ""
+    return f"{source}: {key} is {_shown(values[key])}, expected {' or '.join(expected[key])}.{more}"
+
+
+def _place(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
+    """Dotted key and value; a union's branch at the end of a location is no key."""
+    keys: list[str] = []
+    for step in location:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            break
+        keys.append(str(step))
+    return ".".join(keys), data
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
