@@ -1,0 +1,56 @@
+"""diagrams: pictures of pipelines, taken from the compiled graphs, and of the way a run took through them."""
+
+from interlock.engine.diagrams.dot import dot, png, svg
+from interlock.engine.diagrams.extract import extract
+from interlock.engine.diagrams.files import check, write
+from interlock.engine.diagrams.mermaid import mermaid
+from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.diagrams.wiring import places, wires
+from interlock.graphs import pipeline
+from interlock.graphs._pipeline import Compiled
+from interlock.state.errors import UserError
+
+__all__ = ["RunPath", "check", "declared_edges", "render", "run_path", "taken_edges", "write"]
+
+FORMATS = ("mermaid", "dot", "svg", "png")
+
+
+def render(
+    workflow: str, format: str = "mermaid", depth: int = 1, path: RunPath | None = None
+) -> str | bytes:
+    """A diagram of a workflow, `depth` levels of graphs drawn open. Text for mermaid and dot, else bytes.
+
+    With `path`, what the run took is coloured and counted, and the rest is grey.
+    """
+    if format not in FORMATS:
+        raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
+    if depth < 1:
+        raise UserError(f"Diagram depth {depth} draws nothing; expected 1 or more: --depth 1")
+    diagram = extract(_graph(workflow), depth, path)
+    if format == "mermaid":
+        return mermaid(diagram)
+    source = dot(diagram)
+    return source if format == "dot" else svg(source) if format == "svg" else png(source)
+
+
+def declared_edges(workflow: str) -> set[tuple[str, str, str]]:
+    """Every edge of a workflow and of the graphs inside it: (graph, source, target)."""
+    return edges(_graph(workflow))
+
+
+def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
+    """The declared edges whose two nodes ran one after the other."""
+    return edges(_graph(workflow), path)
+
+
+def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
+    return {
+        (inner.name or "", wire.source, wire.target)
+        for place, inner in places(graph)
+        for wire in wires(inner)
+        if path is None or path.taken(place, wire.source, wire.target)
+    }
+
+
+def _graph(workflow: str) -> Compiled:
+    return pipeline(workflow).build().compile()

@@ -1,0 +1,69 @@
+"""extract: compiled graphs and statecharts as diagrams."""
+
+from typing import Any
+
+from langgraph.graph import END, START
+from statemachine import StateChart
+
+from interlock.engine.diagrams.model import Diagram, Edge, Node
+from interlock.engine.diagrams.path import Place, RunPath
+from interlock.engine.diagrams.wiring import parts, wires
+from interlock.graphs._pipeline import Compiled
+
+
+def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None) -> Diagram:
+    """Draw `depth` levels of graphs open, marked with the way of a run."""
+    return _level(graph, (), depth, path)
+
+
+def _level(graph: Compiled, place: Place, depth: int, path: RunPath | None) -> Diagram:
+    inner = parts(graph)
+    opened = tuple(inner) if depth > 1 else ()
+
+    def count(name: str) -> int | None:
+        return None if path is None else path.entered(place, name)
+
+    nodes = [
+        Node(_id(place, n), n, "graph" if n in inner else "step", count(n))
+        for n in graph.builder.nodes
+        if n not in opened
+    ]
+    edges = tuple(
+        Edge(
+            _id((*place, w.source), END) if w.source in opened else _id(place, w.source),
+            _id((*place, w.target), START) if w.target in opened else _id(place, w.target),
+            w.labels,
+            w.each,
+            None if path is None else path.taken(place, w.source, w.target),
+        )
+        for w in wires(graph)
+    )
+    start = Node(_id(place, START), "start", "start", count(START))
+    end = Node(_id(place, END), "end", "end", count(END))
+    return Diagram(
+        id=".".join(place),
+        name=place[-1] if place else graph.name or "",
+        nodes=(start, *nodes, end),
+        edges=edges,
+        clusters=tuple(_level(inner[n], (*place, n), depth - 1, path) for n in opened),
+    )
+
+
+def _id(place: Place, name: str) -> str:
+    return ".".join((*place, name))
+
+
+def extract_chart(name: str, chart: type[StateChart[Any]]) -> Diagram:
+    """A statechart: states as nodes, events as labels."""
+    merged: dict[tuple[str, str], list[str]] = {}
+    for state in chart.states:
+        for transition in state.transitions:
+            if transition.target is not None:
+                events = merged.setdefault((state.id, transition.target.id), [])
+                events.extend(e.id for e in transition.events)
+    edges = [Edge(START, s.id) for s in chart.states if s.initial]
+    edges += [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]
+    edges += [Edge(s.id, END) for s in chart.states if s.final]
+    ends = [Node(END, "end", "end")] if any(s.final for s in chart.states) else []
+    states = [Node(s.id, s.id, "step") for s in chart.states]
+    return Diagram("", name, (Node(START, "start", "start"), *states, *ends), tuple(edges))
