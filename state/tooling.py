@@ -35,15 +35,18 @@ class Workspace(Protocol):
         ...
 
     def relative(self, path: Path) -> str:
-        """Posix path relative to the root it lies in, for people and models."""
+        """Posix path relative to the workspace, absolute in an included directory; for people and models."""
         ...
 
-    def ignored(self, path: Path) -> bool:
-        """By .gitignore (in git repositories), .geminiignore, .rooignore."""
+    def ignored(self, path: Path, *, git: bool = True) -> bool:
+        """By .gitignore (in git repositories; not asked when `git` is false), .geminiignore, .rooignore."""
         ...
 
     def walk(self, start: Path, *, include_ignored: bool = False) -> Sequence[Path]:
-        """All files below `start`, sorted, without ignored ones, never following symlinks out."""
+        """All files below `start`, sorted, without ignored ones, never following symlinks out.
+
+        `include_ignored` brings what git ignores, never what .geminiignore and .rooignore keep from tools.
+        """
         ...
 
 
@@ -62,6 +65,8 @@ class Ended:
     full_output: Path | None
     """File with every byte, when something was left out."""
     duration_s: float
+    note: str = ""
+    """Set when `full_output` is missing or not complete: why."""
 
 
 class Processes(Protocol):
@@ -82,7 +87,9 @@ class Processes(Protocol):
         """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
         ...
 
-    async def start(self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None) -> int:
+    async def start(
+        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
+    ) -> int:
         """Start in the background; the pid of the command. Output goes to a file in `outputs/`."""
         ...
 
@@ -115,7 +122,7 @@ class ToolContext:
 
 
 class FileChange(BaseModel):
-    """What a file tool wants to write. `content` null: nothing changes (then `message` says why it is no error)."""
+    """What a file tool wants to write. `before` null: there is no file yet."""
 
     path: str
     before: bytes | None

@@ -1,0 +1,113 @@
+"""process_watch: waits for a command while its output streams; ends it on time-out, silence or cancel."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from interlock.services.process_output import ProcessOutput
+from interlock.services.supervised import GRACE_S, Supervised, readable
+from interlock.state.deps import Cancel
+from interlock.state.tooling import Ended
+
+_CHUNK = 65_536
+"""Bytes a read: what a pipe holds."""
+_STOP_S = GRACE_S + 6.0
+"""A supervisor that was asked to stop has ended by then, or what it supervises can't be killed."""
+_DRAIN_S = 1.0
+"""Only what escaped its supervisor (`escape_note`) can hold the output open for longer."""
+
+Why = Literal["exited", "timeout", "inactivity", "cancelled"]
+
+
+class Watch:
+    """One run of one command."""
+
+    def __init__(
+        self, child: Supervised, read: int, output: ProcessOutput, on_output: Callable[[str], None] | None
+    ) -> None:
+        self._child = child
+        self._read = read
+        self._output = output
+        self._on_output = on_output
+        self._started = self._spoke = time.monotonic()
+        os.set_blocking(read, False)
+
+    async def until_end(self, cancel: Cancel, timeout_s: float, inactivity_s: float) -> Ended:
+        """Wait for the command, all its descendants and all of its output."""
+        end = asyncio.ensure_future(self._child.finished())
+        stop = asyncio.ensure_future(cancel.wait())
+        pump = asyncio.ensure_future(self._pump())
+        try:
+            why = await self._until(end, stop, timeout_s, inactivity_s)
+            if why != "exited":
+                self._child.stop()
+                await asyncio.wait({end}, timeout=_STOP_S)
+            await asyncio.wait({pump}, timeout=_DRAIN_S)
+            if pump.done():
+                pump.result()
+        finally:
+            for task in (end, stop, pump):
+                task.cancel()
+            await asyncio.gather(end, stop, pump, return_exceptions=True)
+        return await self._ended(why)
+
+    async def _until(
+        self, end: asyncio.Future[None], stop: asyncio.Future[None], timeout_s: float, inactivity_s: float
+    ) -> Why:
+        while True:
+            now = time.monotonic()
+            total, silent = self._started + timeout_s - now, self._spoke + inactivity_s - now
+            await asyncio.wait(
+                {end, stop}, timeout=max(0.0, min(total, silent)), return_when=asyncio.FIRST_COMPLETED
+            )
+            now = time.monotonic()
+            if end.done():
+                return "exited"
+            if stop.done():
+                return "cancelled"
+            if now >= self._started + timeout_s:
+                return "timeout"
+            if now >= self._spoke + inactivity_s:
+                return "inactivity"
+
+    async def _pump(self) -> None:
+        while True:
+            await readable(self._read)
+            chunk = os.read(self._read, _CHUNK)
+            self._spoke = time.monotonic()
+            self._show(self._output.feed(chunk) if chunk else self._output.end())
+            if not chunk:
+                return
+
+    def _show(self, text: str) -> None:
+        if text and self._on_output:
+            self._on_output(text)
+
+    async def _ended(self, why: Why) -> Ended:
+        file = await asyncio.to_thread(self._output.save)
+        child = self._child
+        not_started = child.pid is None and why == "exited"
+        return Ended(
+            how="not_started" if not_started else why,
+            exit_code=child.exit_code,
+            signal=self._signal(),
+            output=child.error or self._output.text(),
+            omitted=self._output.omitted,
+            full_output=file,
+            duration_s=time.monotonic() - self._started,
+            note=self._output.note,
+        )
+
+    def _signal(self) -> str | None:
+        if self._child.exit_code is not None or self._child.pid is None:
+            return None
+        number = (
+            self._child.signal or signal.SIGKILL
+        )  # unsaid: the supervisor was killed, and its guard cleaned up
+        try:
+            return signal.Signals(number).name
+        except ValueError:
+            return f"signal {number}"  # real-time signals have no name

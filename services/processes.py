@@ -1,0 +1,128 @@
+"""processes: runs commands under a supervisor; whatever becomes of the run, none outlives it (`engine.md` 16)."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from interlock.services.process_output import ProcessOutput
+from interlock.services.process_watch import Watch
+from interlock.services.supervised import Supervised
+from interlock.state.deps import Cancel
+from interlock.state.errors import RunError
+from interlock.state.tooling import Ended, Outputs
+
+
+@dataclass(frozen=True)
+class _Background:
+    child: Supervised
+    label: str
+    output_file: Path
+
+
+class SupervisedProcesses:
+    """Implements `Processes`. `env` is what tools get: see `tool_environment`."""
+
+    def __init__(self, *, outputs: Outputs, cancel: Cancel, env: Mapping[str, str]) -> None:
+        self._outputs = outputs
+        self._cancel = cancel
+        self._env = dict(env)
+        self._background: list[_Background] = []
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        inactivity_s: float = 0,
+        limit_chars: int = 40_000,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[str], None] | None = None,
+    ) -> Ended:
+        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
+        if self._cancel.requested:
+            return _not_run("cancelled", "")
+        read, write = os.pipe()
+        try:
+            child = Supervised(argv, cwd=cwd, env=self._with(env), output=write, mode="once", stdin=stdin)
+        except (OSError, ValueError) as error:
+            os.close(read)
+            return _not_run("not_started", _reason(error))
+        finally:
+            os.close(write)
+        output = ProcessOutput(limit_chars, self._outputs)
+        watch = Watch(child, read, output, on_output)
+        try:
+            return await watch.until_end(self._cancel, timeout_s, inactivity_s or float("inf"))
+        finally:
+            child.close()
+            os.close(read)
+            output.discard()
+
+    async def start(
+        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
+    ) -> int:
+        """Start in the background; the pid of the command. Output goes to a file in `outputs/`.
+
+        Raises `RunError` when it can't be started.
+        """
+        path = self._outputs.new_spool()
+        try:
+            with path.open("xb") as file:
+                child = Supervised(
+                    argv, cwd=cwd, env=self._with(env), output=file.fileno(), mode="background"
+                )
+        except (OSError, ValueError) as error:
+            path.unlink(missing_ok=True)
+            raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error
+        self._background.append(_Background(child, label, path))
+        await child.started()
+        if child.pid is None:
+            self._background.pop()
+            child.close()
+            path.unlink(missing_ok=True)
+            raise RunError(
+                f"Command {label!r} could not be started: {child.error or 'its supervisor ended'}."
+            )
+        return child.pid
+
+    def background(self) -> Sequence[Mapping[str, Any]]:
+        """Background processes of this drive: {pid, label, running, exit_code, output_file}.
+
+        `exit_code` is negative for a signal. What a command left behind runs on, also when it isn't `running` itself.
+        """
+        for one in self._background:
+            one.child.listen()
+        return [
+            {
+                "pid": one.child.pid,
+                "label": one.label,
+                "running": not one.child.ended,
+                "exit_code": one.child.exit_code if one.child.signal is None else -one.child.signal,
+                "output_file": str(one.output_file),
+            }
+            for one in self._background
+        ]
+
+    def close(self) -> None:
+        """End all background processes. Without it they end with this process."""
+        for one in self._background:
+            one.child.kill()
+        for one in self._background:
+            one.child.close()
+
+    def _with(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._env, **(env or {})}
+
+
+def _not_run(how: Literal["cancelled", "not_started"], why: str) -> Ended:
+    return Ended(how, None, None, why, omitted=0, full_output=None, duration_s=0.0)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {str(error.filename)!r}" if error.filename else error.strerror
+    return str(error)

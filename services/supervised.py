@@ -1,0 +1,154 @@
+"""supervised: the run's end of one supervisor. Starts it, hears how the command fares, stops or kills it."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+GRACE_S = 2.0
+"""From SIGTERM to SIGKILL when a command is stopped."""
+_REAP_S = 6.0
+"""A supervisor gives up on what survives SIGKILL after 5 s."""
+
+
+class Supervised:
+    """One command under its supervisor. `close` must be called; it kills whatever is left."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        output: int,
+        mode: Literal["once", "background"],
+        stdin: bytes | None = None,
+    ) -> None:
+        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`."""
+        self.pid: int | None = None
+        """Of the command, once it has started."""
+        self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.error: str | None = None
+        """Why the command could not be started."""
+        self.over = False
+        """The supervisor has ended, and all descendants with it."""
+        self._heard = b""
+        lifeline_read, self._lifeline = os.pipe()
+        self._status, status_write = os.pipe()
+        os.set_blocking(self._status, False)
+        program = [sys.executable, "-I", "-S", _SUPERVISOR]
+        program += [str(lifeline_read), str(status_write), mode, str(GRACE_S)]
+        try:
+            with _source(stdin) as source:
+                self._process = subprocess.Popen(
+                    [*program, *argv],
+                    cwd=cwd,
+                    env=env,
+                    stdin=source,
+                    stdout=output,
+                    stderr=output,
+                    start_new_session=True,
+                    pass_fds=(lifeline_read, status_write),
+                )
+        except BaseException:
+            os.close(self._lifeline)
+            os.close(self._status)
+            raise
+        finally:
+            os.close(lifeline_read)
+            os.close(status_write)
+
+    @property
+    def ended(self) -> bool:
+        """The command itself has ended; in the background, its descendants may live on."""
+        return self.over or self.exit_code is not None or self.signal is not None
+
+    def listen(self) -> None:
+        """Take in what the supervisor has said so far, without waiting."""
+        with suppress(BlockingIOError):
+            while not self.over:
+                said = os.read(self._status, 4096)
+                self.over = not said
+                self._heard += said
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            self._take(*line.decode().split(" ", 1))
+
+    async def started(self) -> None:
+        """Return when `pid` or `error` is known, or the supervisor has ended."""
+        while not (self.over or self.pid or self.error):
+            await readable(self._status)
+            self.listen()
+
+    async def finished(self) -> None:
+        """Return when the supervisor has ended."""
+        while not self.over:
+            await readable(self._status)
+            self.listen()
+
+    def stop(self) -> None:
+        """SIGTERM to the command's group; SIGKILL to everything `GRACE_S` later."""
+        with suppress(BrokenPipeError):  # it ended by itself meanwhile
+            os.write(self._lifeline, b"T")
+
+    def kill(self) -> None:
+        """SIGKILL to everything, at once."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def close(self) -> None:
+        """Kill what is left and wait for that: milliseconds, at worst `_REAP_S`."""
+        self.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP_S)
+        if self._status >= 0:
+            self.listen()
+            os.close(self._status)
+            self._status, self.over = -1, True
+
+    def _take(self, what: str, value: str) -> None:
+        match what:
+            case "pid":
+                self.pid = int(value)
+            case "exit":
+                self.exit_code = int(value)
+            case "signal":
+                self.signal = int(value)
+            case _:
+                self.error = value
+
+
+@contextmanager
+def _source(stdin: bytes | None) -> Generator[int]:
+    """A file and not a pipe: nobody has to feed it while the command runs."""
+    if stdin is None:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(stdin)
+        file.seek(0)
+        yield file.fileno()
+
+
+async def readable(descriptor: int) -> None:
+    """Return when something can be read, or the other end is closed."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def note() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(descriptor, note)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
