@@ -62,6 +62,8 @@ class ToolResultEvent(Event):
     output: str = ""
     error: dict[str, str] | None = None
     duration_ms: int = 0
+    diff: str = ""
+    """Unified diff of a file change, for people."""
 
 
 class ErrorEvent(Event):
