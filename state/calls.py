@@ -87,11 +87,14 @@ class SessionRule(Frozen):
 
 
 class FileState(Frozen):
-    """A file as it was seen: sha256 of its bytes in hex, or null where there is no file."""
+    """A file that a call touches: sha256 of its bytes in hex, or null where there is no file."""
 
     path: str
     """Absolute real path."""
     sha256: str | None
+    """As the call will find it: after the earlier calls of its batch."""
+    on_disk: str | None = None
+    """As it was on the disk when the request was made."""
 
 
 class Preview(Frozen):
@@ -155,6 +158,9 @@ class Planned(Frozen):
     before: str | None
     after: str | None
     """sha256 of the bytes, hex; null: no file."""
+    message: str = ""
+    """What the model is told once it is written; kept, so that a crash after the write changes no word of it."""
+    diff: str = ""
 
 
 def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:

@@ -206,6 +206,8 @@ class ToolRun:
     key: CallKey
     call: CallView
     emit: Emit
+    planned: Planned | None = None
+    """For `effect == "file"`: what the intent row holds. With it a run after a crash gives the same result."""
 
 
 class Toolset(Protocol):

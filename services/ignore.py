@@ -1,0 +1,171 @@
+"""ignore: which files git and the user want tools to leave alone. Decides as git does, from the top down."""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
+
+AGENT_FILES = (".geminiignore", ".rooignore")
+_GIT_FILE = ".gitignore"
+_MARK = "ps_d"
+"""pathspec's group for the slash after what a pattern names."""
+_STAR = "[^/]*"
+_MOST_DEEP = 3
+"""A pattern with more `**` than this can backtrack for minutes on a deep path; it isn't honoured."""
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    regex: re.Pattern[str]
+    include: bool
+    marked: bool
+
+    def matches(self, path: str, is_dir: bool) -> bool:
+        """Whether it names this very entry. Its parents were asked before: a match on one of them doesn't count."""
+        if not self.marked:
+            return self.regex.search(path) is not None
+        if self.regex.pattern == f"(?P<{_MARK}>/)":
+            return is_dir
+        match = self.regex.search(path + "/" if is_dir else path)
+        return match is not None and match.start(_MARK) in (-1, len(path))
+
+
+def _tame(regex: str) -> str:
+    """The same language without catastrophic backtracking: a star before a literal takes the first place that fits."""
+    first, *rest = regex.split(_STAR)
+    if not rest:
+        return regex
+    tamed = [f"(?>[^/]*?{part})" if "/" not in part else _STAR + part for part in rest[:-1]]
+    return "".join([first, *tamed, _STAR, rest[-1]])
+
+
+def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
+    """Last one first, because the last match decides. Lines that git can't use are left out, as git does."""
+    patterns: list[_Pattern] = []
+    for line in lines:
+        try:
+            regex, include = GitIgnoreSpecPattern.pattern_to_regex(line)
+        except ValueError:
+            continue
+        if regex is None or include is None or regex.count(".+") > _MOST_DEEP:
+            continue
+        try:
+            compiled = re.compile(_tame(regex))
+        except re.error:
+            continue
+        patterns.append(_Pattern(compiled, include, _MARK in compiled.groupindex))
+    return tuple(reversed(patterns))
+
+
+@dataclass
+class _Files:
+    """Compiled ignore files; read again only when they changed on disk."""
+
+    seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = field(
+        default_factory=dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]]
+    )
+
+    def load(self, file: str) -> tuple[_Pattern, ...]:
+        try:
+            status = Path(file).stat()
+            stamp = (status.st_mtime_ns, status.st_size)
+            known = self.seen.get(file)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            text = Path(file).read_bytes().decode("utf-8-sig", "surrogateescape")
+        except OSError:  # no such file, or one that we may not read: git goes on without it too
+            return ()
+        patterns = _compile(text.split("\n"))
+        self.seen[file] = (stamp, patterns)
+        return patterns
+
+
+Layer = tuple[str, tuple[_Pattern, ...]]
+"""Directory that patterns are relative to (with a final slash), and the patterns."""
+
+
+def _verdict(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
+    """The last layer that names the entry decides; None: none does."""
+    for base, patterns in reversed(layers):
+        relative = path[len(base) :]
+        for pattern in patterns:
+            if pattern.matches(relative, is_dir):
+                return pattern.include
+    return None
+
+
+class IgnoreRules:
+    """Rules for one root: `.gitignore` (all levels, and `.git/info/exclude`) in a git repository, then `.geminiignore`,
+    `.rooignore` and custom files at the root, which may bring back what git ignores."""
+
+    def __init__(self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()) -> None:
+        self._root = str(root)
+        self._top = git_top(root) if git else None
+        self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
+        self._agent_files += [str(path) for path in custom]
+        self._files = _Files()
+
+    def git_layers(self, directory: str) -> list[Layer]:
+        """Layers that hold for entries of `directory`, outermost first."""
+        if self._top is None:
+            return []
+        top = str(self._top)
+        layers = [(_slashed(top), self._files.load(str(exclude_file(self._top))))]
+        for level in _levels(top, directory):
+            layers.append((_slashed(level), self._files.load(_slashed(level) + _GIT_FILE)))
+        return [layer for layer in layers if layer[1]]
+
+    def deeper(self, layers: list[Layer], directory: str) -> list[Layer]:
+        """The layers of a directory that has a .gitignore of its own, from those of its parent."""
+        if self._top is None:
+            return layers
+        return [*layers, (_slashed(directory), self._files.load(_slashed(directory) + _GIT_FILE))]
+
+    def agent_layers(self) -> list[Layer]:
+        return [(_slashed(self._root), patterns) for f in self._agent_files if (patterns := self._files.load(f))]
+
+    def ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
+        """Whether an entry below the root is left alone. With `git` false only the user's own files count."""
+        agent = self.agent_layers()
+        for level in _levels(self._root, path)[1:]:
+            layers = self.git_layers(str(Path(level).parent)) if git else []
+            if entry_ignored(layers, agent, level, is_dir if level == path else True):
+                return True
+        return False
+
+
+def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_dir: bool) -> bool:
+    """One entry, its parents not being ignored: the user's own files have the last word."""
+    own = _verdict(agent, path, is_dir)
+    return bool(_verdict(git, path, is_dir)) if own is None else own
+
+
+def git_top(directory: Path) -> Path | None:
+    """The work tree that a directory lies in."""
+    return next((d for d in (directory, *directory.parents) if (d / ".git").exists()), None)
+
+
+def exclude_file(top: Path) -> Path:
+    """`info/exclude` of a work tree, linked ones included (their `.git` is a file that names the real directory)."""
+    git = top / ".git"
+    if git.is_file():
+        text = git.read_text("utf-8", "surrogateescape").strip()
+        git = top / text.removeprefix("gitdir:").strip()
+        common = git / "commondir"
+        if common.is_file():
+            git = git / common.read_text("utf-8", "surrogateescape").strip()
+    return git / "info" / "exclude"
+
+
+def _slashed(directory: str) -> str:
+    return directory if directory.endswith("/") else directory + "/"
+
+
+def _levels(top: str, path: str) -> list[str]:
+    """`top`, then each directory on the way to `path`, `path` last."""
+    levels = [top]
+    for name in path[len(_slashed(top)) :].split("/") if path != top else ():
+        levels.append(_slashed(levels[-1]) + name)
+    return levels

@@ -1,0 +1,65 @@
+"""outputs: `outputs/` in the state directory, content-addressed files that are durable before anything names them."""
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+
+from interlock.services.files import make_directories, sync_directory
+
+_OWNER_FILE = 0o600
+_OWNER_DIRECTORY = 0o700
+_NAME_LENGTH = 32
+"""Hex digits of the sha256 in a name: 128 bits."""
+
+
+class OutputFiles:
+    """Implements `Outputs`. Only the owner can read what is in it."""
+
+    def __init__(self, state_directory: Path) -> None:
+        self.directory = state_directory / "outputs"
+
+    def save(self, data: bytes, suffix: str = ".txt") -> Path:
+        """Keep `data`; the same bytes have the same name. On return file and folder are on the disk."""
+        self._make()
+        path = self.directory / (hashlib.sha256(data).hexdigest()[:_NAME_LENGTH] + suffix)
+        if not self._holds(path, data):
+            self._write(path, data)
+        sync_directory(self.directory)
+        return path
+
+    def new_spool(self) -> Path:
+        """As `Outputs.new_spool`: an empty file with a name of its own."""
+        self._make()
+        path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_FILE))
+        return path
+
+    def _make(self) -> None:
+        make_directories(self.directory, _OWNER_DIRECTORY)
+        self.directory.chmod(_OWNER_DIRECTORY)
+
+    def _holds(self, path: Path, data: bytes) -> bool:
+        """A name can be there without its bytes after a power cut; then it is written again."""
+        try:
+            if path.stat().st_size != len(data) or path.read_bytes() != data:
+                return False
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _write(self, path: Path, data: bytes) -> None:
+        scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        scratch.unlink(missing_ok=True)
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_FILE)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            scratch.replace(path)
+        except OSError:
+            scratch.unlink(missing_ok=True)
+            raise

@@ -1,0 +1,199 @@
+"""workspace: the directories that tools may touch, and what in them they may not."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
+from interlock.state.errors import ConfigError, UserError
+from interlock.state.settings import Settings
+from interlock.state.text import clean
+from interlock.state.tooling import PathRefused
+
+_PRIVATE = frozenset({".git", ".env"})
+"""Path segments that no tool reads or writes (`pipelines.md` §4); `.env.local` is fine."""
+_DEPENDENCIES = "node_modules"
+"""Readable, never writable; left out of listings like what git ignores."""
+_CREDENTIALS = re.compile(r"gha-creds-.*\.json|\.git-credentials|\.netrc|id_(rsa|dsa|ecdsa|ed25519)")
+"""File names that hold keys: those that CI writes, git's and curl's stores, private SSH keys."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
+
+
+class FolderWorkspace:
+    """A `Workspace` of directories on this machine."""
+
+    def __init__(
+        self,
+        root: Path,
+        included: Sequence[Path] = (),
+        *,
+        git_ignore: bool = True,
+        agent_ignore: bool = True,
+        custom_ignore: Sequence[Path] = (),
+    ) -> None:
+        self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
+        custom = [self.root / path for path in custom_ignore]
+        self._rules = {
+            d: IgnoreRules(d, git=git_ignore, agent=agent_ignore, custom=custom if d == self.root else ())
+            for d in self._roots
+        }
+
+    @property
+    def root(self) -> Path:
+        return self._roots[0]
+
+    @property
+    def roots(self) -> Sequence[Path]:
+        return self._roots
+
+    def readable(self, path: str) -> Path:
+        """As `Workspace.readable`; files that ignore rules leave alone are refused too, directories aren't."""
+        real = self._allowed(path)
+        if not real.is_file():
+            return real
+        if self.ignored(real, git=False):
+            raise PathRefused(f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it.")
+        if not self._in_dependencies(real) and self.ignored(real):
+            raise PathRefused(f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it.")
+        return real
+
+    def writable(self, path: str) -> Path:
+        """As `Workspace.writable`; what git ignores may be written."""
+        real = self._allowed(path)
+        if real in self._roots:
+            raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
+        if self._in_dependencies(real):
+            raise PathRefused(f"{path!r} lies in node_modules, which is read only; change the project's own files.")
+        if self.ignored(real, git=False):
+            raise PathRefused(f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it.")
+        return real
+
+    def relative(self, path: Path) -> str:
+        """Relative to the workspace; absolute in an included directory, so that it can be used as a path again."""
+        inside = path.is_relative_to(self.root)
+        text = (path.relative_to(self.root) if inside else path).as_posix()
+        return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", clean(text))
+
+    def ignored(self, path: Path, *, git: bool = True) -> bool:
+        root = self._root_of(path)
+        if root is None or path == root:
+            return False
+        if git and self._in_dependencies(path):
+            return True
+        return self._rules[root].ignored(str(path), path.is_dir(), git=git)
+
+    def walk(self, start: Path, *, include_ignored: bool = False) -> Sequence[Path]:
+        root = self._root_of(start)
+        if root is None:
+            return ()
+        if not start.is_dir():
+            return [start] if start.is_file() else []
+        git = not include_ignored and not self._in_dependencies(start)
+        return list(self._files_below(start, self._rules[root], git))
+
+    def _files_below(self, start: Path, rules: IgnoreRules, git: bool) -> Iterator[Path]:
+        agent = rules.agent_layers()
+        pending: list[tuple[os.DirEntry[str], list[Layer]]] = []
+
+        def open_directory(path: str, layers: list[Layer]) -> None:
+            entries = _entries(path)
+            if git and path != str(start) and any(e.name == ".gitignore" for e in entries):
+                layers = rules.deeper(layers, path)
+            pending.extend((entry, layers) for entry in reversed(entries))
+
+        open_directory(str(start), rules.git_layers(str(start)) if git else [])
+        while pending:
+            entry, layers = pending.pop()
+            is_dir = entry.is_dir(follow_symlinks=False)
+            name = entry.name.casefold()
+            if _private(name) or (git and name == _DEPENDENCIES):
+                continue
+            if entry_ignored(layers, agent, entry.path, is_dir):
+                continue
+            if is_dir:
+                open_directory(entry.path, layers)
+            elif entry.is_file(follow_symlinks=False) or self._link_to_own_file(entry, rules):
+                yield Path(entry.path)
+
+    def _link_to_own_file(self, entry: os.DirEntry[str], rules: IgnoreRules) -> bool:
+        if not entry.is_symlink():
+            return False
+        target = Path(os.path.realpath(entry.path))
+        root = self._root_of(target)
+        if root is None or not target.is_file() or _private_in(target.relative_to(root)):
+            return False
+        return rules is not self._rules[root] or not self.ignored(target, git=False)
+
+    def _allowed(self, path: str) -> Path:
+        """The real path, once it is known to be inside and not private."""
+        given = self._given(path)
+        real = Path(os.path.realpath(given))
+        root = self._root_of(real)
+        if root is None:
+            raise PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")
+        # A private name can also be a link to somewhere harmless: what was written counts as well as where it leads.
+        written = Path(os.path.normpath(given))
+        lexical = self._root_of(written)
+        names = [real.relative_to(root), *([written.relative_to(lexical)] if lexical else [])]
+        for name in names:
+            if found := _private_in(name):
+                raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
+        return real
+
+    def _given(self, path: str) -> Path:
+        if not path.strip():
+            raise PathRefused("the path is empty; name a file or directory of the workspace.")
+        if "\0" in path:
+            raise PathRefused(f"{path!r} holds a NUL character; write the path without it.")
+        if path.startswith("file://"):
+            path = unquote(urlsplit(path).path)
+        elif path == "~" or path.startswith("~/"):
+            path = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises where there is no home
+        elif path.startswith("@") and len(path) > 1 and not os.path.lexists(self.root / path):
+            path = path[1:]  # models copy the mark of a file reference
+        return self.root / path
+
+    def _root_of(self, path: Path) -> Path | None:
+        inside = [root for root in self._roots if path.is_relative_to(root)]
+        return max(inside, key=lambda root: len(root.parts), default=None)
+
+    def _in_dependencies(self, path: Path) -> bool:
+        root = self._root_of(path)
+        return root is not None and _DEPENDENCIES in str(path.relative_to(root)).casefold().split("/")
+
+
+def _entries(path: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as found:
+            return sorted(found, key=lambda entry: entry.name)
+    except OSError:  # gone meanwhile, or not ours to read: as if it were empty
+        return []
+
+
+def _private(name: str) -> bool:
+    return name in _PRIVATE or _CREDENTIALS.fullmatch(name) is not None
+
+
+def _private_in(path: Path) -> str | None:
+    return next((part for part in path.parts if _private(part.casefold())), None)
+
+
+def open_workspace(root: Path, settings: Settings) -> FolderWorkspace:
+    """The workspace that settings describe. Raises `UserError` or `ConfigError` naming a directory that isn't there."""
+    if not root.is_dir():
+        raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
+    included = [root / Path(name).expanduser() for name in settings.context.include_directories]
+    for directory in included:
+        if not directory.is_dir():
+            raise ConfigError(f"Included directory {str(directory)!r} isn't there; expected a directory.")
+    filtering: dict[str, Any] = settings.context.file_filtering
+    return FolderWorkspace(
+        root,
+        included,
+        git_ignore=filtering.get("respectGitIgnore", True),
+        agent_ignore=filtering.get("respectGeminiIgnore", True),
+        custom_ignore=[Path(name) for name in filtering.get("customIgnoreFilePaths", ())],
+    )

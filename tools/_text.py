@@ -1,0 +1,110 @@
+"""_text: a text file's bytes as text and back, with encoding, BOM and line endings kept."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Longest first: the UTF-32 mark begins with the UTF-16 one.
+_MARKS = (
+    (b"\xff\xfe\x00\x00", "utf-32-le"),
+    (b"\x00\x00\xfe\xff", "utf-32-be"),
+    (b"\xef\xbb\xbf", "utf-8"),
+    (b"\xff\xfe", "utf-16-le"),
+    (b"\xfe\xff", "utf-16-be"),
+)
+_SNIFFED = 8192
+_CONTROLS = frozenset(range(32)) - frozenset(b"\t\n\r\f\v\b\x1b")
+_MOST_CONTROLS = 0.1
+"""Share of control characters above which bytes without NUL are taken for binary."""
+
+
+@dataclass(frozen=True)
+class TextFile:
+    """A decoded file. `raw` has the file's own line endings and no BOM."""
+
+    raw: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+    @property
+    def text(self) -> str:
+        """With LF line endings: what models read and match against."""
+        return self.raw.replace("\r\n", "\n")
+
+    @property
+    def newline(self) -> str:
+        """The line ending that most lines have."""
+        crlf = self.raw.count("\r\n")
+        return "\r\n" if crlf > self.raw.count("\n") - crlf else "\n"
+
+    def encode(self, raw: str) -> bytes:
+        """Other text in this file's encoding. Raises `UnicodeEncodeError` for what it can't hold."""
+        return self.mark + raw.encode(self.encoding)
+
+    def endings(self, text: str) -> str:
+        """`text` with this file's line ending."""
+        plain = text.replace("\r\n", "\n")
+        return plain.replace("\n", self.newline) if self.newline != "\n" else plain
+
+    def splice(self, spans: Sequence[tuple[int, int]], new: str) -> str:
+        """`raw` with each span of `text` replaced by `new`; everything outside the spans stays, byte for byte."""
+        at = self._raw_offsets()
+        pieces: list[str] = []
+        done = 0
+        for start, end in spans:
+            pieces += [self.raw[done : at(start)], self.endings(new)]
+            done = at(end)
+        return "".join([*pieces, self.raw[done:]])
+
+    def _raw_offsets(self) -> "_Offsets":
+        ends: list[int] = []
+        place = self.raw.find("\r\n")
+        while place >= 0:
+            ends.append(place - len(ends))
+            place = self.raw.find("\r\n", place + 2)
+        return _Offsets(ends)
+
+
+@dataclass(frozen=True)
+class _Offsets:
+    """Offsets in `text` → offsets in `raw`; `ends` are the places of line ends that were CRLF."""
+
+    ends: Sequence[int]
+
+    def __call__(self, offset: int) -> int:
+        return offset + bisect_left(self.ends, offset)
+
+
+def decode(data: bytes) -> TextFile | None:
+    """UTF-8, UTF-16/32 by their mark, else Latin-1, which holds any bytes; None: not text."""
+    for mark, encoding in _MARKS:
+        if data.startswith(mark):
+            return _decode_as(data[len(mark) :], encoding, mark)
+    if b"\0" in data or data.startswith(b"%PDF-"):
+        return None
+    try:
+        return TextFile(data.decode())
+    except UnicodeDecodeError:
+        sample = data[:_SNIFFED]
+        if sum(1 for byte in sample if byte in _CONTROLS) > len(sample) * _MOST_CONTROLS:
+            return None
+        return TextFile(data.decode("latin-1"), "latin-1")
+
+
+def _decode_as(body: bytes, encoding: str, mark: bytes) -> TextFile | None:
+    try:
+        raw = body.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    return None if "\0" in raw else TextFile(raw, encoding, mark)
+
+
+def lines_of(text: str) -> list[str]:
+    """Lines as editors count them: only LF ends one, and a final LF starts no further line."""
+    lines = text.split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def line_at(text: str, offset: int) -> int:
+    """1-based number of the line that `offset` lies in."""
+    return text.count("\n", 0, offset) + 1
