@@ -43,7 +43,7 @@ class Saver(SqliteSaver):
         finally:
             cursor.close()
 
-    def get_next_version(self, current: int | None, channel: None) -> int:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 # pyright: ignore[reportIncompatibleMethodOverride]
         """Integers: 18 bytes less a channel and step than the default (`engine.md` 3)."""
         return (current or 0) + 1
 
@@ -150,7 +150,9 @@ def status_of(values: dict[str, Any]) -> tuple[str, str]:
     due = values.get("__pregel_tasks") or any(k.startswith(("branch:to:", "__start__")) for k in values)
     if due:
         return "open", ""
-    outcome = str(values.get("status") or values.get("turn_status") or ("stopped" if values.get("stop") else "done"))
+    outcome = str(
+        values.get("status") or values.get("turn_status") or ("stopped" if values.get("stop") else "done")
+    )
     if outcome in ("done", "ok", "calls"):
         return "done", "done"
     return ("cancelled" if outcome == "cancelled" else "failed"), outcome

@@ -18,6 +18,18 @@ def check_keys(what: str, part: type, state: type) -> None:
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
 
 
+def check_shared(what: str, part: type, state: type) -> None:
+    """Keys that a part and its parent both have are of one type; at least one is shared."""
+    mine, theirs = get_type_hints(state, include_extras=True), get_type_hints(part, include_extras=True)
+    if not (both := mine.keys() & theirs.keys()):
+        raise SetupError(
+            f"{what}: {part.__name__} and {state.__name__} share no key, so nothing can be handed over."
+        )
+    for key in both:
+        if mine[key] != theirs[key]:
+            raise SetupError(f"{what} has {key!r} as {theirs[key]}, {state.__name__} has it as {mine[key]}.")
+
+
 def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:
     """Every node can be reached from START and can reach END."""
     reached = _closure(START, edges)
@@ -28,7 +40,9 @@ def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> No
         for target in targets:
             reverse.setdefault(target, set()).add(source)
     if stuck := nodes - _closure(END, reverse):
-        raise SetupError(f"{name}: {sorted(stuck)} can't reach the end. Add an edge to END or to a node that can.")
+        raise SetupError(
+            f"{name}: {sorted(stuck)} can't reach the end. Add an edge to END or to a node that can."
+        )
 
 
 def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:

@@ -8,7 +8,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from interlock.graphs._checks import check_keys, check_shape
+from interlock.graphs._checks import check_keys, check_shape, check_shared
 from interlock.graphs._wrap import checked_node, checked_router, checked_sender
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
@@ -52,12 +52,10 @@ class Graph:
 
     def part(self, name: str, graph: "Graph") -> None:
         """Add another graph as a node. Keys that both states have are handed over and back."""
-        shared = graph.output or graph.state
-        sent = graph.input is not None
-        if not sent:
-            check_keys(f"{self.name}.{name} shares", shared, self.state)
-        elif graph.output is not None:
+        if graph.output is not None:
             check_keys(f"{self.name}.{name} returns", graph.output, self.state)
+        elif graph.input is None:
+            check_shared(f"{self.name}.{name}", graph.state, self.state)
         self.parts[name] = graph
         self._inputs[name] = graph.input or graph.state
         self._graph.add_node(name, graph.compile())
@@ -70,7 +68,9 @@ class Graph:
         """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys."""
         labels = get_args(get_type_hints(router)["return"])
         if set(labels) != set(targets):
-            raise SetupError(f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}.")
+            raise SetupError(
+                f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}."
+            )
         for target in targets.values():
             self._note(source, target)
         wrapped = checked_router(router, self._router_reads(router), labels)

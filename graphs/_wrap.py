@@ -54,7 +54,9 @@ def checked_node(
             check.validate_python(update)
         except ValidationError as error:
             first = error.errors()[0]
-            raise SetupError(f"{where} wrote {first['loc']!r}: {first['msg']}; see {writes.__name__}.") from error
+            raise SetupError(
+                f"{where} wrote {first['loc']!r}: {first['msg']}; see {writes.__name__}."
+            ) from error
         deps.steps.ended(info.task_id, ms, list(update))
         runtime.stream_writer(
             NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
@@ -97,7 +99,9 @@ def checked_sender(
             try:
                 check.validate_python(item)
             except ValidationError as error:
-                raise SetupError(f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}.") from error
+                raise SetupError(
+                    f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."
+                ) from error
         deps, info = _context(runtime, sender.__name__)
         deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:

@@ -48,7 +48,9 @@ def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
     if "full" in text:
         return StoreError(f"No space left for the store {shown}. Free some, then: interlock resume latest")
     if "readonly" in text or "unable to open" in text:
-        return StoreError(f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME.")
+        return StoreError(
+            f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME."
+        )
     if "malformed" in text or "not a database" in text:
         return StoreError(
             f"The store {shown} is damaged ({text}). Move it away to start anew, "

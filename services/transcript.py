@@ -109,7 +109,9 @@ class ChainTranscript:
         if record not in self._cache:
             row = self._row(record)
             if row is None or row[1] is None:
-                raise RunError(f"Record {record!r} is missing. Check the run with: interlock show RUN --verify")
+                raise RunError(
+                    f"Record {record!r} is missing. Check the run with: interlock show RUN --verify"
+                )
             parent, body = row
             message = Message.model_validate_json(body) if parent else None
             self._cache[record] = (parent, message)

@@ -59,7 +59,10 @@ class ToolCallChart(StateChart):
     succeed = executing.to(success)
     fail = validating.to(error) | awaiting_approval.to(error) | scheduled.to(error) | executing.to(error)
     cancel = (
-        validating.to(cancelled) | awaiting_approval.to(cancelled) | scheduled.to(cancelled) | executing.to(cancelled)
+        validating.to(cancelled)
+        | awaiting_approval.to(cancelled)
+        | scheduled.to(cancelled)
+        | executing.to(cancelled)
     )
 
 
@@ -84,4 +87,6 @@ def step(chart: type[StateChart], state: str, event: str) -> str:
         return _table(chart)[state, event]
     except KeyError:
         legal = sorted(e for s, e in _table(chart) if s == state)
-        raise RunError(f"{chart.__name__}: event {event!r} is illegal in {state!r}; legal: {legal}.") from None
+        raise RunError(
+            f"{chart.__name__}: event {event!r} is illegal in {state!r}; legal: {legal}."
+        ) from None

@@ -196,7 +196,7 @@ class ToolInfo:
     alone: bool
     """Runs by itself, in order (it writes, executes, or asks)."""
     effect: Literal["none", "file", "other"]
-    """`file`: proves itself by hashes after a crash; `other`: needs an intent, and a person when the outcome is unknown."""
+    """`file`: proves itself by its hashes after a crash; `other`: when the outcome is unknown, a person is asked."""
 
 
 @dataclass(frozen=True)

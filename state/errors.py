@@ -91,6 +91,13 @@ class ModelError(RunError):
         """The request was larger than the model's window."""
 
 
+class ModelAuthError(ModelError):
+    """The provider refused the key."""
+
+    exit_code = 41
+    kind = "credentials"
+
+
 EXIT_CODES = {
     "done": 0,
     "failed": 1,

@@ -5,25 +5,24 @@ Names and fields are those of `stream-json`; a renderer adds the timestamp.
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, JsonValue
 
 
-class Event(BaseModel):
+class Event(BaseModel, frozen=True):
     """Base of all events. `agent` is the path of the sub-agent that speaks, empty for the run itself."""
 
-    model_config = ConfigDict(frozen=True)
     type: str
     agent: str = ""
 
 
-class Init(Event):
+class Init(Event, frozen=True):
     type: Literal["init"] = "init"
     session_id: str
     model: str
     workflow: str
 
 
-class MessageEvent(Event):
+class MessageEvent(Event, frozen=True):
     """A user message, or an assistant's text: with `delta` a piece of it as it streams."""
 
     type: Literal["message"] = "message"
@@ -32,12 +31,12 @@ class MessageEvent(Event):
     delta: bool = False
 
 
-class Thought(Event):
+class Thought(Event, frozen=True):
     type: Literal["thought"] = "thought"
     content: str
 
 
-class ToolUse(Event):
+class ToolUse(Event, frozen=True):
     type: Literal["tool_use"] = "tool_use"
     tool_name: str
     tool_id: str
@@ -46,7 +45,7 @@ class ToolUse(Event):
     """One line for people."""
 
 
-class ToolOutput(Event):
+class ToolOutput(Event, frozen=True):
     """Live output of a running tool."""
 
     type: Literal["tool_output"] = "tool_output"
@@ -54,7 +53,7 @@ class ToolOutput(Event):
     text: str
 
 
-class ToolResultEvent(Event):
+class ToolResultEvent(Event, frozen=True):
     type: Literal["tool_result"] = "tool_result"
     tool_name: str
     tool_id: str
@@ -66,20 +65,20 @@ class ToolResultEvent(Event):
     """Unified diff of a file change, for people."""
 
 
-class ErrorEvent(Event):
+class ErrorEvent(Event, frozen=True):
     type: Literal["error"] = "error"
     severity: Literal["warning", "error"]
     message: str
 
 
-class NodeStart(Event):
+class NodeStart(Event, frozen=True):
     type: Literal["node_start"] = "node_start"
     workflow: str
     node: str
     checkpoint_id: str
 
 
-class NodeEnd(Event):
+class NodeEnd(Event, frozen=True):
     type: Literal["node_end"] = "node_end"
     workflow: str
     node: str
@@ -88,7 +87,7 @@ class NodeEnd(Event):
     route: str | None = None
 
 
-class Retry(Event):
+class Retry(Event, frozen=True):
     """A model request failed and is asked again after `delay_s` seconds."""
 
     type: Literal["retry"] = "retry"
@@ -97,28 +96,28 @@ class Retry(Event):
     attempt: int
 
 
-class ModelInfo(Event):
+class ModelInfo(Event, frozen=True):
     type: Literal["model_info"] = "model_info"
     model: str
 
 
-class ContextOverflow(Event):
+class ContextOverflow(Event, frozen=True):
     type: Literal["context_overflow"] = "context_overflow"
     estimated: int
     remaining: int
 
 
-class MaxSessionTurns(Event):
+class MaxSessionTurns(Event, frozen=True):
     type: Literal["max_session_turns"] = "max_session_turns"
     limit: int
 
 
-class InvalidStream(Event):
+class InvalidStream(Event, frozen=True):
     type: Literal["invalid_stream"] = "invalid_stream"
     reason: str
 
 
-class Finished(Event):
+class Finished(Event, frozen=True):
     """A model answer is complete."""
 
     type: Literal["finished"] = "finished"
@@ -127,7 +126,7 @@ class Finished(Event):
     duration_ms: int
 
 
-class ApprovalRequired(Event):
+class ApprovalRequired(Event, frozen=True):
     """A person must decide; the fields are those of the approval request."""
 
     type: Literal["approval_required"] = "approval_required"
@@ -140,11 +139,11 @@ class ApprovalRequired(Event):
     choices: list[str]
 
 
-class Cancelled(Event):
+class Cancelled(Event, frozen=True):
     type: Literal["cancelled"] = "cancelled"
 
 
-class Result(Event):
+class Result(Event, frozen=True):
     """The last event of a drive."""
 
     type: Literal["result"] = "result"

@@ -27,8 +27,12 @@ class MainInput(WorkflowInput):
     """Input of `main`."""
 
     prompt: str = Field(min_length=1, description="what to do ★")
-    history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage], description="an earlier conversation")
-    ide: dict[str, Any] | None = Field(None, description="editor context (active file, open files, selection)")
+    history: list[HistoryMessage] = Field(
+        default_factory=list[HistoryMessage], description="an earlier conversation"
+    )
+    ide: dict[str, Any] | None = Field(
+        None, description="editor context (active file, open files, selection)"
+    )
 
 
 class MainOutput(WorkflowOutput):

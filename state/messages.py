@@ -75,7 +75,7 @@ class Message(Frozen):
 
 
 def curated(history: list[Message]) -> list[Message]:
-    """What models are sent: runs of assistant messages with an empty one among them are left out (`pipelines.md` §0)."""
+    """What models are sent: without runs of assistant messages that have an empty one among them."""
     kept: list[Message] = []
     run: list[Message] = []
     for message in [*history, None]:

@@ -15,10 +15,14 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     max_turns: int = Field(MAX_TURNS, ge=0, description="model turns per prompt")
-    max_session_turns: int = Field(-1, ge=-1, description="model turns over all prompts of the run; -1: no limit")
+    max_session_turns: int = Field(
+        -1, ge=-1, description="model turns over all prompts of the run; -1: no limit"
+    )
     max_tokens: int | None = Field(None, ge=1, description="input and output tokens over the whole run")
     max_budget_usd: float | None = Field(None, gt=0, description="money over the whole run, in US dollars")
-    timeout_s: float | None = Field(None, gt=0, description="seconds of running, waiting for people not counted")
+    timeout_s: float | None = Field(
+        None, gt=0, description="seconds of running, waiting for people not counted"
+    )
 
 
 class WorkflowInput(BaseModel):

@@ -26,6 +26,8 @@ class ModelSettings(_Section):
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
     temperature: float | None = None
+    stream_retry_delay_s: float = Field(1.0, alias="streamRetryDelay", ge=0)
+    """Seconds before the second try at an invalid stream; doubles with each further one."""
 
 
 class ShellSettings(_Section):

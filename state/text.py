@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_INT = 2**63
@@ -13,7 +14,7 @@ def clean(text: str) -> str:
 
 
 def clean_json(value: object) -> object:
-    """A JSON-like value that msgpack and SQLite can hold: clean strings, 64-bit integers, string keys, finite floats."""
+    """A value that msgpack and SQLite can hold: clean strings, 64-bit integers, string keys, finite floats."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, bool) or value is None:
@@ -23,9 +24,9 @@ def clean_json(value: object) -> object:
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else str(value)
     if isinstance(value, Mapping):
-        return {clean(str(k)): clean_json(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
+        return {clean(str(k)): clean_json(v) for k, v in cast(Mapping[object, object], value).items()}
     if isinstance(value, Sequence):
-        return [clean_json(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+        return [clean_json(v) for v in cast(Sequence[object], value)]
     return clean(str(value))
 
 

@@ -11,7 +11,7 @@ from interlock.state.calls import CallKey, Planned, Preview, Risk, ToolResult
 from interlock.state.settings import Settings
 
 
-class PathRefused(Exception):
+class PathRefused(Exception):  # noqa: N818 - a refusal, not a fault
     """A path that no tool may touch; the text says which, why, and what is expected."""
 
 
@@ -59,7 +59,7 @@ class Ended:
     """Null when a signal ended it."""
     signal: str | None
     output: str
-    """stdout and stderr as they came, interleaved; decoded UTF-8 with replacement; the middle left out past the limit."""
+    """stdout and stderr as they came, decoded as UTF-8 with replacement; past the limit without its middle."""
     omitted: int
     """Characters left out of `output`."""
     full_output: Path | None

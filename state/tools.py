@@ -25,7 +25,7 @@ class ToolsOutput(WorkflowOutput):
 
 
 Verdicts = Annotated[dict[str, str], merge_verdicts]
-"""Call index → `ready:ATTEMPT` or `answered:ATTEMPT` after decide, `done` or `stop` after execute."""
+"""Call index → verdict. After decide: `ready ATTEMPT APPROVAL`, `answered` or `cancel`; after execute: `done`."""
 
 
 class ToolsState(TypedDict, total=False):
@@ -40,9 +40,12 @@ class ToolsState(TypedDict, total=False):
     """Number of calls in the batch."""
     group: list[int]
     """Indices of the calls that run now, side by side."""
+    questions: list[int]
+    """Those of the group that ask the user."""
     decided: Verdicts
     finished: Verdicts
     stop: str
+    """Why the run must end after this batch; empty: it goes on."""
 
 
 class DecideState(TypedDict, total=False):
@@ -50,16 +53,18 @@ class DecideState(TypedDict, total=False):
 
     message: str
     index: int
-    attempt: int
     approval_mode: str
+    attempt: int
     status: str
     """Where the call is in its life (`state/charts.py`, ToolCallChart)."""
     label: str
-    """What the last node decided; the routers read it."""
+    """What the last node found; its router reads it."""
     asks: int
     """How often a person was asked about this call; a request that went stale is asked again."""
-    approved_by_person: bool
+    by_person: bool
     """A person wrote these arguments: deny still holds, ask does not come again."""
+    approval: str
+    """Key of the request that was approved; empty: nobody was asked."""
     decided: Verdicts
 
 
@@ -70,11 +75,14 @@ class DecideOut(TypedDict, total=False):
 
 
 class ExecuteState(TypedDict, total=False):
-    """One approved call while it runs. Reached by `Send`."""
+    """One call that may run. Reached by `Send`."""
 
     message: str
     index: int
     attempt: int
+    approval: str
+    kind: str
+    """`question` or `tool`."""
     status: str
     label: str
     finished: Verdicts
@@ -86,7 +94,7 @@ class ExecuteOut(TypedDict, total=False):
     finished: Verdicts
 
 
-class DecideSend(TypedDict):
+class DecideSend(TypedDict, total=False):
     """Payload that starts a decision."""
 
     message: str
@@ -94,9 +102,11 @@ class DecideSend(TypedDict):
     approval_mode: str
 
 
-class ExecuteSend(TypedDict):
+class ExecuteSend(TypedDict, total=False):
     """Payload that starts an execution."""
 
     message: str
     index: int
     attempt: int
+    approval: str
+    kind: str

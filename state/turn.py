@@ -15,7 +15,6 @@ TurnStatus = Literal[
     "calls",
     "context_overflow",
     "session_limit",
-    "turn_limit",
     "loop_nudge",
     "loop_detected",
     "invalid_stream",
@@ -35,7 +34,9 @@ class TurnInput(WorkflowInput):
     turn_no: int = Field(1, ge=1, description="number of this turn within its prompt")
     session_turns: int = Field(0, ge=0, description="model turns of the session before this one")
     sticky_model: str | None = Field(None, description="the model that this prompt already uses")
-    last_prompt_tokens: int = Field(0, ge=0, description="tokens of the last request, as the provider counted them")
+    last_prompt_tokens: int = Field(
+        0, ge=0, description="tokens of the last request, as the provider counted them"
+    )
     ide: dict[str, Any] | None = None
 
 
@@ -68,7 +69,7 @@ class TurnState(TypedDict, total=False):
     candidate: str
     """Chain record of an answer that `check_stream` has not accepted yet."""
     stream_problem: str
-    """Why the last try was invalid; empty: it was fine."""
+    """Why the last try was invalid (`cancelled` when it was cut short by the user); empty: it was fine."""
     turn_status: str
     reply: str
     finish_reason: str

@@ -1,0 +1,54 @@
+"""_decide: one call, from its name to `ready`, or to an answer without execution.
+
+A person's edit goes back to `validate`, a request whose files changed back to `check_policy`.
+"""
+
+from langgraph.graph import END, START
+
+from interlock.graphs._pipeline import Graph
+from interlock.nodes.tools.apply_decision import apply_decision
+from interlock.nodes.tools.await_person import await_person
+from interlock.nodes.tools.check_policy import check_policy
+from interlock.nodes.tools.ready import ready
+from interlock.nodes.tools.resolve import resolve
+from interlock.nodes.tools.respond_undone import respond_undone
+from interlock.nodes.tools.routes import (
+    after_apply_decision,
+    after_check_policy,
+    after_resolve,
+    after_validate,
+)
+from interlock.nodes.tools.validate import validate
+from interlock.state.tools import DecideOut, DecideSend, DecideState
+
+
+def build() -> Graph:
+    g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
+    g.node("resolve", resolve)
+    g.node("validate", validate)
+    g.node("check_policy", check_policy)
+    g.node("await_approval", await_person)
+    g.node("apply_decision", apply_decision)
+    g.node("ready", ready)
+    g.node("respond", respond_undone)
+
+    g.edge(START, "resolve")
+    g.route("resolve", after_resolve, {"known": "validate", "unknown": "respond"})
+    g.route("validate", after_validate, {"valid": "check_policy", "invalid": "respond"})
+    g.route(
+        "check_policy", after_check_policy, {"allow": "ready", "ask": "await_approval", "deny": "respond"}
+    )
+    g.edge("await_approval", "apply_decision")
+    g.route(
+        "apply_decision",
+        after_apply_decision,
+        {
+            "proceed": "ready",
+            "modify": "validate",
+            "changed since": "check_policy",
+            "reject or cancel": "respond",
+        },
+    )
+    g.edge("ready", END)
+    g.edge("respond", END)
+    return g

@@ -1,0 +1,40 @@
+"""_execute: one call that may run, to its result in the journal.
+
+A call whose outcome a crash hid waits for a person, who may send it back to `run_tool`.
+"""
+
+from langgraph.graph import END, START
+
+from interlock.graphs._pipeline import Graph
+from interlock.nodes.tools.apply_outcome import apply_outcome
+from interlock.nodes.tools.ask_outcome import ask_outcome
+from interlock.nodes.tools.ask_question import ask_question
+from interlock.nodes.tools.await_person import await_person
+from interlock.nodes.tools.respond import respond
+from interlock.nodes.tools.routes import after_apply_outcome, after_run_tool, by_kind
+from interlock.nodes.tools.run_tool import run_tool
+from interlock.nodes.tools.take_answer import take_answer
+from interlock.state.tools import ExecuteOut, ExecuteSend, ExecuteState
+
+
+def build() -> Graph:
+    g = Graph("execute", ExecuteState, input=ExecuteSend, output=ExecuteOut)
+    g.node("run_tool", run_tool)
+    g.node("ask_outcome", ask_outcome)
+    g.node("await_outcome", await_person)
+    g.node("apply_outcome", apply_outcome)
+    g.node("ask_question", ask_question)
+    g.node("await_answer", await_person)
+    g.node("take_answer", take_answer)
+    g.node("respond", respond)
+
+    g.route(START, by_kind, {"tool": "run_tool", "question": "ask_question"})
+    g.route("run_tool", after_run_tool, {"done": "respond", "unknown outcome": "ask_outcome"})
+    g.edge("ask_outcome", "await_outcome")
+    g.edge("await_outcome", "apply_outcome")
+    g.route("apply_outcome", after_apply_outcome, {"redo": "run_tool", "skip": "respond"})
+    g.edge("ask_question", "await_answer")
+    g.edge("await_answer", "take_answer")
+    g.edge("take_answer", "respond")
+    g.edge("respond", END)
+    return g

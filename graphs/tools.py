@@ -1,0 +1,34 @@
+"""tools: one batch of calls. Every call is decided first, all side by side; then they are executed, group by group.
+
+`next_group` and `collect` loop until no group is left; the last `collect` answers every call and ends the batch.
+"""
+
+from langgraph.graph import END, START
+
+from interlock.graphs import _decide, _execute
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.tools.collect import collect
+from interlock.nodes.tools.next_group import next_group
+from interlock.nodes.tools.parse import parse
+from interlock.nodes.tools.routes import after_collect, each_call, each_of_group
+from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState
+
+
+def build() -> Graph:
+    g = Graph("tools", ToolsState)
+    g.node("parse", parse)
+    g.part("decide", _decide.build())
+    g.node("next_group", next_group)
+    g.part("execute", _execute.build())
+    g.node("collect", collect)
+
+    g.edge(START, "parse")
+    g.fan_out("parse", each_call, "decide")
+    g.edge("decide", "next_group")
+    g.fan_out("next_group", each_of_group, "execute", otherwise="collect")
+    g.edge("execute", "collect")
+    g.route("collect", after_collect, {"groups left": "next_group", "done": END})
+    return g
+
+
+PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput)

@@ -1,0 +1,65 @@
+"""apply_decision: do what the person said of a call."""
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from interlock.nodes.tools._requests import answered, rejection
+from interlock.prompts import load
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView, cancelled, failure
+from interlock.state.charts import ToolCallChart, step
+from interlock.state.deps import Deps
+
+
+class ApplyDecisionIn(TypedDict, total=False):
+    message: str
+    index: int
+    attempt: int
+    approval_mode: str
+    approval: str
+    status: str
+
+
+class ApplyDecisionOut(TypedDict, total=False):
+    attempt: int
+    by_person: bool
+    status: str
+    label: str
+
+
+async def apply_decision(state: ApplyDecisionIn, runtime: Runtime[Deps]) -> ApplyDecisionOut:
+    """A decision binds what was shown: when a file changed since, the request is made anew."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    request, answer = answered(deps, state["approval"])
+    if answer.choice == "reject":
+        deps.journal.finish(key, call, failure("rejected", rejection(answer)))
+        return {"label": "reject", "status": step(ToolCallChart, state["status"], "fail")}
+    if answer.choice == "cancel":
+        deps.journal.finish(
+            key, call, cancelled(load("run/call_cancelled").text(reason="the user cancelled it"))
+        )
+        return {"label": "cancel", "status": step(ToolCallChart, state["status"], "cancel")}
+    if _changed(deps, request):
+        return {"label": "stale"}
+    if answer.choice == "modify":
+        amended = CallView(id=call.id, name=call.name, args=answer.args or {})
+        deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), amended)
+        status = step(ToolCallChart, state["status"], "modify")
+        return {"label": "modify", "attempt": key.attempt + 1, "by_person": True, "status": status}
+    _remember(deps, state, call, answer)
+    return {"label": "proceed"}
+
+
+def _changed(deps: Deps, request: ApprovalRequest) -> list[str]:
+    """Files that aren't on the disk as they were when the person was shown the request."""
+    return [f.path for f in request.files if deps.toolset.now(f.path) != f.on_disk]
+
+
+def _remember(deps: Deps, state: ApplyDecisionIn, call: CallView, answer: Answer) -> None:
+    """An always-choice becomes a narrowed rule of this run."""
+    info = deps.toolset.info(call.name)
+    if answer.choice != "proceed_once" and info is not None:
+        rule = deps.policy.narrow(call, info.risk, answer.choice, state["approval_mode"])
+        if rule is not None:
+            deps.approvals.add_session_rule(state["approval"], rule)

@@ -1,0 +1,43 @@
+"""resolve: find the tool that a call names."""
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from interlock.state.calls import CallKey, failure
+from interlock.state.charts import ToolCallChart, step
+from interlock.state.deps import Deps
+
+
+class ResolveIn(TypedDict, total=False):
+    message: str
+    index: int
+
+
+class ResolveOut(TypedDict, total=False):
+    attempt: int
+    asks: int
+    by_person: bool
+    approval: str
+    status: str
+    label: str
+
+
+async def resolve(state: ResolveIn, runtime: Runtime[Deps]) -> ResolveOut:
+    """An unknown tool is an error with the nearest names."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"])
+    call = deps.journal.call(key)
+    fresh: ResolveOut = {
+        "attempt": 1,
+        "asks": 0,
+        "by_person": False,
+        "approval": "",
+        "status": "validating",
+        "label": "known",
+    }
+    if deps.toolset.info(call.name) is not None:
+        return fresh
+    near = deps.toolset.nearest(call.name)
+    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+    deps.journal.finish(key, call, failure("tool_not_registered", f"No tool {call.name!r}.{hint}"))
+    return {**fresh, "label": "unknown", "status": step(ToolCallChart, fresh["status"], "fail")}

@@ -1,0 +1,27 @@
+"""respond: tell that a call is done."""
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from interlock.nodes.tools._results import result_event
+from interlock.nodes.tools._verdicts import verdict
+from interlock.state.calls import CallKey
+from interlock.state.deps import Deps
+from interlock.state.tools import Verdicts
+
+
+class RespondIn(TypedDict, total=False):
+    message: str
+    index: int
+    attempt: int
+
+
+class RespondOut(TypedDict, total=False):
+    finished: Verdicts
+
+
+async def respond(state: RespondIn, runtime: Runtime[Deps]) -> RespondOut:
+    """The result itself stays in the journal; the batch learns which attempt holds it."""
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    runtime.stream_writer(result_event(runtime.context, key))
+    return {"finished": {str(state["index"]): verdict("done", state["attempt"])}}

@@ -1,0 +1,96 @@
+"""routes: where a batch and its calls go."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from typing_extensions import TypedDict
+
+from interlock.nodes.tools._verdicts import approval_of, attempt_of
+from interlock.state.tools import DecideSend, ExecuteSend, Verdicts
+
+
+class LabelIn(TypedDict, total=False):
+    label: str
+
+
+class KindIn(TypedDict, total=False):
+    kind: str
+
+
+class BatchIn(TypedDict, total=False):
+    message: str
+    count: int
+    approval_mode: str
+
+
+class GroupIn(TypedDict, total=False):
+    message: str
+    group: list[int]
+    questions: list[int]
+    decided: Verdicts
+
+
+class HeadIn(TypedDict, total=False):
+    head: str
+    message: str
+
+
+def each_call(state: BatchIn) -> Sequence[DecideSend]:
+    """Every call is decided by itself, all at once: their questions are pending together."""
+    mode = state["approval_mode"]
+    return [{"message": state["message"], "index": i, "approval_mode": mode} for i in range(state["count"])]
+
+
+def each_of_group(state: GroupIn) -> Sequence[ExecuteSend]:
+    sends: list[ExecuteSend] = []
+    for index in state["group"]:
+        verdict = state["decided"][str(index)]
+        sends.append(
+            {
+                "message": state["message"],
+                "index": index,
+                "attempt": attempt_of(verdict),
+                "approval": approval_of(verdict),
+                "kind": "question" if index in state["questions"] else "tool",
+            }
+        )
+    return sends
+
+
+def after_collect(state: HeadIn) -> Literal["groups left", "done"]:
+    """The head moves when the answers are in."""
+    return "groups left" if state["head"] == state["message"] else "done"
+
+
+def after_resolve(state: LabelIn) -> Literal["known", "unknown"]:
+    return "known" if state["label"] == "known" else "unknown"
+
+
+def after_validate(state: LabelIn) -> Literal["valid", "invalid"]:
+    return "valid" if state["label"] == "valid" else "invalid"
+
+
+def after_check_policy(state: LabelIn) -> Literal["allow", "ask", "deny"]:
+    label = state["label"]
+    return "allow" if label == "allow" else "ask" if label == "ask" else "deny"
+
+
+def after_apply_decision(state: LabelIn) -> Literal["proceed", "modify", "changed since", "reject or cancel"]:
+    label = state["label"]
+    if label == "proceed":
+        return "proceed"
+    if label == "modify":
+        return "modify"
+    return "changed since" if label == "stale" else "reject or cancel"
+
+
+def by_kind(state: KindIn) -> Literal["tool", "question"]:
+    return "question" if state["kind"] == "question" else "tool"
+
+
+def after_run_tool(state: LabelIn) -> Literal["done", "unknown outcome"]:
+    return "done" if state["label"] == "done" else "unknown outcome"
+
+
+def after_apply_outcome(state: LabelIn) -> Literal["redo", "skip"]:
+    return "redo" if state["label"] == "redo" else "skip"

@@ -1,0 +1,91 @@
+"""run_tool: do what was approved, once."""
+
+import time
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from interlock.nodes.tools._requests import answered
+from interlock.prompts import load
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure
+from interlock.state.charts import ToolCallChart, step
+from interlock.state.deps import Deps, JournalRow, ToolInfo, ToolRun
+from interlock.state.errors import RunError
+
+
+class RunToolIn(TypedDict, total=False):
+    message: str
+    index: int
+    attempt: int
+    approval: str
+    status: str
+
+
+class RunToolOut(TypedDict, total=False):
+    status: str
+    label: str
+
+
+async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
+    """On re-entry after a crash the journal decides: done, do it, or ask a person (`engine.md` 13)."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    info = deps.toolset.info(call.name)
+    if info is None:
+        raise RunError(f"Tool {call.name!r} is gone. Resume when it is back.")
+    row = deps.journal.find(key, call)
+    if row is not None and row.state == "done" and row.result is not None:
+        return _ended(state, row.result)
+    if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
+        return {"label": "unknown"}
+    result = _refused(deps, state, call) if row is None or row.state == "scheduled" else None
+    if result is None:
+        started = time.monotonic()
+        result = await _execute(deps, info, ToolRun(key=key, call=call, emit=runtime.stream_writer), row)
+        meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
+        result = result.model_copy(update={"meta": meta})
+    deps.journal.finish(key, call, result)
+    return _ended(state, result)
+
+
+async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None) -> ToolResult:
+    """Intent first, for everything that has an effect."""
+    if info.effect == "none":
+        return await deps.toolset.run(run)
+    planned: Planned | None = None
+    if info.effect == "file":
+        computed = await deps.toolset.plan(run.call)
+        if isinstance(computed, ToolResult):
+            return computed
+        planned = computed
+    if row is None or row.state == "scheduled":
+        deps.journal.intend(run.key, run.call, planned)
+    return await deps.toolset.run(run)
+
+
+def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
+    """An intent without an end: a file shows by its bytes whether it was written, a command doesn't."""
+    if info.effect != "file" or row.planned is None:
+        return info.effect == "none"
+    return deps.toolset.now(row.planned.path) in (row.planned.before, row.planned.after)
+
+
+def _refused(deps: Deps, state: RunToolIn, call: CallView) -> ToolResult | None:
+    """What was approved is what runs: arguments and files are compared with the request once more."""
+    if not state["approval"]:
+        return None
+    request, answer = answered(deps, state["approval"])
+    approved = answer.args if answer.choice == "modify" else request.call.args
+    if call.args != approved:
+        raise RunError(f"Call {call.id!r} has other arguments than those that were approved; it was not run.")
+    changed = [file.path for file in request.files if deps.toolset.now(file.path) != file.sha256]
+    if not changed:
+        return None
+    return failure("stale_approval", load("run/call_stale").text(files=", ".join(changed)))
+
+
+def _ended(state: RunToolIn, result: ToolResult) -> RunToolOut:
+    event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
+    executing = step(ToolCallChart, state.get("status", "scheduled"), "execute")
+    return {"label": "done", "status": step(ToolCallChart, executing, event)}

@@ -1,0 +1,48 @@
+"""check_limits: count the turn, or refuse it."""
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from interlock.state.deps import Deps
+from interlock.state.events import MaxSessionTurns
+
+
+class CheckLimitsIn(TypedDict, total=False):
+    turn_no: int
+    session_turns: int
+    max_turns: int
+    max_session_turns: int
+
+
+class CheckLimitsOut(TypedDict, total=False):
+    turn_no: int
+    session_turns: int
+    turn_status: str
+    attempt: int
+    candidate: str
+    stream_problem: str
+    error: dict[str, str]
+
+
+async def check_limits(state: CheckLimitsIn, runtime: Runtime[Deps]) -> CheckLimitsOut:
+    """Both limits count model turns; the session's is -1 when there is none."""
+    fresh: CheckLimitsOut = {
+        "attempt": 1,
+        "candidate": "",
+        "stream_problem": "",
+        "error": {},
+        "turn_status": "",
+    }
+    session = state["max_session_turns"]
+    if session >= 0 and state["session_turns"] >= session:
+        runtime.stream_writer(MaxSessionTurns(limit=session))
+        return _refuse(fresh, "max_session_turns", f"The session's limit of {session} turns is reached")
+    if state["turn_no"] >= state["max_turns"]:
+        runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
+        return _refuse(fresh, "max_turns", f"This prompt's limit of {state['max_turns']} turns is reached")
+    return {**fresh, "turn_no": state["turn_no"] + 1, "session_turns": state["session_turns"] + 1}
+
+
+def _refuse(fresh: CheckLimitsOut, kind: str, what: str) -> CheckLimitsOut:
+    message = f"{what}. Go on with: interlock resume RUN --max-turns N"
+    return {**fresh, "turn_status": "session_limit", "error": {"type": kind, "message": message}}

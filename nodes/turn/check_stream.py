@@ -1,0 +1,82 @@
+"""check_stream: accept the answer, ask again, or end the turn."""
+
+import re
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from interlock.state.deps import Deps
+from interlock.state.events import InvalidStream
+from interlock.state.messages import Message
+from interlock.state.turn import STREAM_ATTEMPTS
+
+_BLOCKED = {
+    "safety",
+    "recitation",
+    "blocklist",
+    "prohibited_content",
+    "spii",
+    "image_safety",
+    "prompt_blocked",
+}
+"""Finish reasons that asking again doesn't change."""
+_INVISIBLE = re.compile(r"<!--.*?-->|[\s\u200b\u200c\u200d\u2060\ufeff]+", re.DOTALL)
+
+
+class CheckStreamIn(TypedDict, total=False):
+    head: str
+    candidate: str
+    attempt: int
+    stream_problem: str
+    finish_reason: str
+    error: dict[str, str]
+
+
+class CheckStreamOut(TypedDict, total=False):
+    head: str
+    reply: str
+    attempt: int
+    stream_problem: str
+    turn_status: str
+    error: dict[str, str]
+
+
+async def check_stream(state: CheckStreamIn, runtime: Runtime[Deps]) -> CheckStreamOut:
+    """An answer enters the conversation only here, and only if it is whole."""
+    if state.get("error"):
+        return {"turn_status": "error"}
+    if state["stream_problem"] == "cancelled":
+        return {"turn_status": ""}
+    transcript = runtime.context.transcript
+    message = transcript.message(state["candidate"])
+    reason = state.get("finish_reason", "")
+    if reason in _BLOCKED and not _visible(message) and not message.tool_calls:
+        text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
+        return {"turn_status": "error", "error": {"type": "blocked", "message": text}}
+    answers_tool = transcript.message(state["head"]).role == "tool"
+    problem = state["stream_problem"] or _problem(message, reason, answers_tool)
+    if not problem:
+        status = "calls" if message.tool_calls else "ok"
+        return {"head": state["candidate"], "reply": state["candidate"], "turn_status": status}
+    runtime.stream_writer(InvalidStream(reason=problem))
+    if state["attempt"] < STREAM_ATTEMPTS:
+        return {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
+    text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. Try again with: interlock resume RUN"
+    return {"turn_status": "invalid_stream", "error": {"type": "invalid_stream", "message": text}}
+
+
+def _problem(message: Message, reason: str, answers_tool: bool) -> str:
+    """Why the answer can't be used; empty: it can (`pipelines.md` §2)."""
+    if message.tool_calls:
+        return ""
+    if not reason:
+        return "the stream ended without a finish reason"
+    if _visible(message):
+        return ""
+    if message.thought:
+        return "the answer holds thoughts only"
+    return "" if answers_tool else "the answer is empty"
+
+
+def _visible(message: Message) -> bool:
+    return bool(_INVISIBLE.sub("", message.text))
