@@ -1,0 +1,104 @@
+"""context: the messages before the first prompt: system prompt, environment, repository, memory files."""
+
+import asyncio
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from interlock.prompts import render
+from interlock.services.git_summary import git_summary
+from interlock.services.memory import MemoryFile, git_root, load_memory
+from interlock.services.system_prompt import generated, replacement
+from interlock.services.tree import ENTRIES, tree
+from interlock.state.deps import Clock, RunInfo, ToolDeclaration
+from interlock.state.messages import Message
+from interlock.state.settings import Settings
+from interlock.state.text import clean
+
+
+class WorkspaceContext:
+    """What a model is told of the workspace before the first prompt; `ContextSource` of `state/deps.py`."""
+
+    def __init__(
+        self,
+        *,
+        info: RunInfo,
+        settings: Settings,
+        clock: Clock,
+        env: Mapping[str, str],
+        workspace_roots: Sequence[Path],
+        ignored: Callable[[Path], bool],
+        system_prompt: str | None,
+        append_system_prompt: str | None,
+        home: Path,
+    ) -> None:
+        self._info = info
+        self._settings = settings
+        self._clock = clock
+        self._env = env
+        self._roots = list(dict.fromkeys([info.workspace, *workspace_roots]))
+        self._ignored = ignored
+        self._system_prompt = system_prompt
+        self._append = append_system_prompt
+        self._home = home
+
+    async def opening(self, tools: Sequence[ToolDeclaration]) -> list[Message]:
+        """A system message and a user message of origin `context`. Raises `ConfigError` (GEMINI_SYSTEM_MD)."""
+        in_git = git_root(self._info.workspace) is not None
+        system, parts = await asyncio.gather(
+            asyncio.to_thread(self._system, {t.name for t in tools}, in_git), self._parts(in_git)
+        )
+        return [
+            Message(role="system", content=clean(system)),
+            Message(role="user", origin="context", content=clean("\n\n".join(parts))),
+        ]
+
+    def _system(self, tools: set[str], in_git: bool) -> str:
+        text = self._system_prompt
+        if text is None:
+            text = replacement(self._env, self._info.workspace, self._home)
+        if text is None:
+            text = generated(tools, in_git=in_git)
+        return f"{text}\n\n{self._append}" if self._append else text
+
+    async def _parts(self, in_git: bool) -> list[str]:
+        names = self._settings.context.file_names
+        trees, files, status = await asyncio.gather(
+            asyncio.to_thread(self._trees),
+            asyncio.to_thread(load_memory, roots=self._roots, home=self._home, names=names),
+            self._git(in_git),
+        )
+        parts = [
+            render(
+                "context/environment",
+                # Only the day: the text stays the same, so a provider can cache what begins with it.
+                date=f"{datetime.fromtimestamp(self._clock.now()):%Y-%m-%d, %A}",
+                system=f"{platform.system()} {platform.release()} ({platform.machine()})",
+                directories="\n".join(f"- {root}" for root in self._roots),
+                tree=trees,
+            )
+        ]
+        if status:
+            parts.append(render("context/git", status=status))
+        if files:
+            parts.append(render("context/memory", files="\n\n".join(self._memory(f) for f in files)))
+        return parts
+
+    async def _git(self, in_git: bool) -> str:
+        return await git_summary(self._info.workspace, self._env) if in_git else ""
+
+    def _trees(self) -> str:
+        limit = ENTRIES // len(self._roots)
+        return "\n\n".join(f"{root}/\n{tree(root, self._ignored, limit)}" for root in self._roots)
+
+    def _memory(self, file: MemoryFile) -> str:
+        name = self._shown(file.path)
+        return f"--- {name} ({file.level}) ---\n{file.text}\n--- end of {name} ---"
+
+    def _shown(self, path: Path) -> str:
+        if path.is_relative_to(self._info.workspace):
+            return path.relative_to(self._info.workspace).as_posix()
+        if path.is_relative_to(self._home):
+            return f"~/{path.relative_to(self._home).as_posix()}"
+        return str(path)

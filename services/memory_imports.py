@@ -1,0 +1,122 @@
+"""memory_imports: `@path` imports in memory files."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.services.textfile import UnreadableError, read_text
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+MAX_DEPTH = 5
+"""Imports within imports (gemini-cli: 5)."""
+_REFERENCE = re.compile(r"(?<![^\s(])@([^\s@`<>\"'()\[\]|*]+)")
+_TICKS = re.compile(r"`+")
+_SECRET = re.compile(r"\.git|\.env|gha-creds-.*\.json", re.IGNORECASE)
+"""Path segments that no tool may read; an import is no way around it."""
+
+
+@dataclass
+class Imports:
+    """One memory file with all that it imports. `left`: bytes that may still be read."""
+
+    root: Path
+    """Real path of the directory that imports must stay in."""
+    left: int
+    seen: set[Path] = field(default_factory=set[Path])
+
+    def text(self, file: Path, depth: int = 0) -> str:
+        """The file with its imports in place. Raises `UnreadableError` for the file, never for an import."""
+        real = self._real(file)
+        if real in self.seen:
+            raise UnreadableError("already included above")
+        text = read_text(real, max(self.left, 0))
+        self.left -= len(text.encode())
+        self.seen.add(real)
+        pieces: list[str] = []
+        end = 0
+        for start, stop, target in references(text):
+            pieces += [text[end:stop], self._import(file.parent, target, depth + 1)]
+            if pieces[-1].startswith("\n"):
+                pieces[-2] = text[end:start]
+            end = stop
+        return "".join([*pieces, text[end:]])
+
+    def _import(self, folder: Path, target: str, depth: int) -> str:
+        """Text to put in place of `@target` when it begins with a line end, else behind it."""
+        try:
+            if depth > MAX_DEPTH:
+                raise UnreadableError(f"imports nest deeper than {MAX_DEPTH}")
+            if self.left <= 0:
+                raise UnreadableError("the memory file and its imports are too large")
+            text = self.text(folder / target, depth)
+        except UnreadableError as error:
+            # A bare word that names no file is a mention of somebody or something.
+            return f" <!-- not imported: {error} -->" if "/" in target or "." in target else ""
+        return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
+
+    def _real(self, file: Path) -> Path:
+        try:
+            real = file.resolve()
+        except (OSError, ValueError, RuntimeError):
+            raise UnreadableError("not a usable path") from None
+        if not real.is_relative_to(self.root):
+            raise UnreadableError("outside the project")
+        if any(_SECRET.fullmatch(part) for part in real.relative_to(self.root).parts):
+            raise UnreadableError("may hold secrets")
+        return real
+
+
+def references(text: str) -> Iterator[tuple[int, int, str]]:
+    """(start, end, target) of each `@target` at a word's start, not in code and not in an HTML comment."""
+    if "@" not in text:
+        return
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    for token in _markdown().parse(text):
+        if token.type != "inline" or token.map is None:
+            continue
+        first, last = token.map
+        block = "\n".join(lines[first:last])
+        for match in _REFERENCE.finditer(_without_code(block)):
+            target = match[1].rstrip(".,;:!?")
+            if target:
+                start = starts[first] + match.start()
+                yield start, start + 1 + len(target), target
+
+
+def _without_code(block: str) -> str:
+    """The block with its code spans blanked, in time linear in its length."""
+    runs = [(m.start(), m.end()) for m in _TICKS.finditer(block)]
+    later: dict[int, list[int]] = {}
+    for index in range(len(runs) - 1, -1, -1):
+        later.setdefault(runs[index][1] - runs[index][0], []).append(index)
+    pieces: list[str] = []
+    end = index = 0
+    while index < len(runs):
+        start, stop = runs[index]
+        same = later[stop - start]
+        while same and same[-1] <= index:
+            same.pop()
+        escaped = start > 0 and block[start - 1] == "\\"
+        if same and not escaped:
+            close = same[-1]
+            pieces += [block[end:start], " " * (runs[close][1] - start)]
+            end = runs[close][1]
+            index = close
+        index += 1
+    return "".join([*pieces, block[end:]])
+
+
+@cache
+def _markdown() -> "MarkdownIt":
+    # Imported late: most memory files import nothing.
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark")

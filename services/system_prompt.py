@@ -1,0 +1,52 @@
+"""system_prompt: the main loop's system prompt, from its sections or from what replaces them."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from interlock.prompts import render
+from interlock.state.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class _Section:
+    prompt: str
+    tool: str | None = None
+    """Included only if this tool exists."""
+    in_git: bool = False
+    """Included only in a git repository."""
+
+
+SECTIONS = (
+    _Section("main/preamble"),
+    _Section("main/mandates"),
+    _Section("main/workflows"),
+    _Section("main/todos", tool="write_todos"),
+    _Section("main/operations"),
+    _Section("main/questions", tool="ask_user"),
+    _Section("main/sandbox_none"),
+    _Section("main/git", in_git=True),
+)
+
+
+def generated(tools: Collection[str], *, in_git: bool) -> str:
+    """The sections that apply, in order."""
+    chosen = [s for s in SECTIONS if (s.tool is None or s.tool in tools) and (in_git or not s.in_git)]
+    return "\n\n".join(render(s.prompt) for s in chosen)
+
+
+def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> str | None:
+    """The text of the file that GEMINI_SYSTEM_MD names (1 or true: `.gemini/system.md`). Raises `ConfigError`."""
+    value = env.get("GEMINI_SYSTEM_MD", "").strip()
+    if value.lower() in ("", "0", "false"):
+        return None
+    if value.lower() in ("1", "true"):
+        file = workspace / ".gemini" / "system.md"
+    else:
+        file = home / value[2:] if value.startswith("~/") else workspace / value
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"GEMINI_SYSTEM_MD={value!r}: {file} can't be read as text ({error}); name another file, or unset it."
+        ) from None

@@ -1,0 +1,75 @@
+"""tree: a directory as a short listing, broad before deep."""
+
+import os
+from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+
+ENTRIES = 200
+"""Lines of a listing (gemini-cli: 200)."""
+_SCANNED = 5_000
+"""Entries that are looked at in one directory; of more, an arbitrary choice is shown."""
+_SECONDS = 2.0
+"""After this time the rest stays closed: a slow file system must not hold up the first request."""
+_HIDDEN = frozenset({".git"})
+_CLOSED = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "target", "dist"})
+"""Named, but not opened, wherever no ignore file speaks of them."""
+
+
+def tree(root: Path, ignored: Callable[[Path], bool], limit: int = ENTRIES) -> str:
+    """Names below `root`, indented; links aren't followed, `…` marks what isn't shown."""
+    end = monotonic() + _SECONDS
+    shown: dict[Path, list[os.DirEntry[str]]] = {}
+    omitted: dict[Path, int] = {}
+    queue = deque([root])
+    while queue and limit > 0 and monotonic() < end:
+        directory = queue.popleft()
+        entries = _entries(directory, ignored)
+        shown[directory] = entries[:limit]
+        omitted[directory] = len(entries) - len(shown[directory])
+        limit -= len(shown[directory])
+        queue.extend(Path(e.path) for e in shown[directory] if _is_directory(e) and e.name not in _CLOSED)
+    return "\n".join(_lines(root, shown, omitted, "")) or "(empty)"
+
+
+def _entries(directory: Path, ignored: Callable[[Path], bool]) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as found:
+            entries = [
+                e for e in islice(found, _SCANNED) if e.name not in _HIDDEN and not ignored(Path(e.path))
+            ]
+    except OSError:
+        return []
+    return sorted(entries, key=lambda e: (not _is_directory(e), e.name))
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _lines(
+    directory: Path, shown: dict[Path, list[os.DirEntry[str]]], omitted: dict[Path, int], indent: str
+) -> list[str]:
+    lines: list[str] = []
+    for entry in shown.get(directory, []):
+        path, name = Path(entry.path), _printable(entry.name)
+        if not _is_directory(entry):
+            lines.append(indent + name)
+        elif path in shown:
+            lines.append(f"{indent}{name}/")
+            lines += _lines(path, shown, omitted, indent + "  ")
+        else:
+            lines.append(f"{indent}{name}/ …")
+    if omitted.get(directory):
+        lines.append(f"{indent}… {omitted[directory]} more")
+    return lines
+
+
+def _printable(name: str) -> str:
+    """A name on one line: control characters can't make it look like something else."""
+    return name if name.isprintable() else ascii(name)
