@@ -1,0 +1,97 @@
+"""run: any workflow, with words, JSON or a batch of JSON lines as its input."""
+
+import argparse
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from interlock.cli.batch import run_batch
+from interlock.cli.driving import start, view_for
+from interlock.cli.flags import add_running_flags, options_from
+from interlock.cli.inputs import json_object, prompt_from, read_spec
+from interlock.cli.parsing import Parser
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.graphs._pipeline import Pipeline
+
+
+def parser() -> Parser:
+    made = Parser(
+        "run",
+        "WORKFLOW [PROMPT] [FLAGS]",
+        "Run a workflow. Its input is PROMPT, or JSON (see: interlock schema WORKFLOW); a workflow's own "
+        "scalar\ninputs are flags, too.",
+        [
+            ("interlock run main 'fix the failing test'", "the same as interlock -p"),
+            ("interlock run turn --input '{\"request\": \"hello\"}' -o json", "one model turn, input as JSON"),
+            ("interlock run main --batch tasks.jsonl > results.jsonl", "one input a line, one output a line"),
+        ],
+    )
+    made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
+    made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
+    made.add_argument("-p", "--prompt", metavar="PROMPT", help="what to do; same as the words")
+    made.add_argument("--input", metavar="JSON|@FILE|-", help="the input as a JSON object; -: from stdin")
+    made.add_argument("--batch", metavar="FILE.jsonl", help="one input a line; -: from stdin")
+    add_running_flags(made)
+    return made
+
+
+def execute(arguments: list[str]) -> int:
+    made = parser()
+    first, _ = made.parse_known_intermixed_args(arguments)
+    from interlock.graphs import pipeline
+
+    workflow = pipeline(first.workflow)
+    own = _add_own_flags(made, workflow)
+    args = made.parse(arguments)
+    options = options_from(args)
+    given = {name: vars(args)[name] for name in own if vars(args)[name] is not None}
+    if args.batch:
+        if args.words or args.prompt or args.input:
+            raise UserError("--batch brings its own inputs. Leave out PROMPT and --input.")
+        return run_batch(workflow.name, args.batch, given, options)
+    given = {**_input(args, workflow), **given}
+    title = str(given.get(workflow.prompt_field or "") or "")
+    return start(workflow.name, given, options, view_for(args, title))
+
+
+def _input(args: argparse.Namespace, workflow: "Pipeline") -> dict[str, Any]:
+    words = " ".join(filter(None, [args.prompt, *args.words]))
+    given = json_object(read_spec(args.input, "--input"), "--input") if args.input else {}
+    field = workflow.prompt_field
+    if field is None:
+        if words:
+            raise UserError(
+                f"Workflow {workflow.name!r} takes no PROMPT. Give --input; see: interlock schema {workflow.name}"
+            )
+        return given
+    if words and args.input:
+        return {**given, field: words}
+    return given if args.input else {field: prompt_from(words)}
+
+
+def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
+    """A flag for each scalar input that isn't one already; their names."""
+    taken = {a.dest for a in made._actions}  # pyright: ignore[reportPrivateUsage]
+    group = made.add_argument_group(f"inputs of {workflow.name}")
+    added: list[str] = []
+    for name, field in workflow.input.model_fields.items():
+        kind = _scalar(field.annotation)
+        if kind is None or name in taken or name == workflow.prompt_field:
+            continue
+        flag = "--" + name.replace("_", "-")
+        if kind is bool:
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=field.description)
+        else:
+            group.add_argument(flag, type=kind, metavar=kind.__name__.upper(), help=field.description)
+        added.append(name)
+    return added
+
+
+def _scalar(annotation: Any) -> type | None:
+    """str, int, float or bool of `T`, `T | None` or a Literal of strings; None for anything else."""
+    if annotation in (str, int, float, bool):
+        return annotation
+    if str(get_origin(annotation)) == "typing.Literal":
+        return str
+    kinds = {_scalar(a) for a in get_args(annotation) if a is not type(None)}
+    return kinds.pop() if len(kinds) == 1 else None

@@ -1,0 +1,56 @@
+"""driving: starts or resumes a run through the engine's door, with the view that was asked for."""
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from interlock.cli.render.view import View, close_stdout
+from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.state.errors import InterlockError
+
+
+def view_for(args: argparse.Namespace, title: str = "") -> View:
+    """The renderer of `--output-format`."""
+    if args.output_format == "text":
+        from interlock.cli.render.text import TextView
+
+        return TextView(title, args.verbose)
+    from interlock.cli.render.structured import JsonView, StreamJsonView
+
+    return JsonView() if args.output_format == "json" else StreamJsonView()
+
+
+def start(workflow: str, given: Mapping[str, Any], options: Options, view: View) -> int:
+    """Run a workflow to its end or to where it waits; the exit code."""
+    from interlock.engine import run_sync
+
+    return _show(lambda views: run_sync(workflow, given, options=options, renderers=views), view)
+
+
+def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View) -> int:
+    """Resume a run; the exit code."""
+    from interlock.engine import resume_sync
+
+    return _show(
+        lambda views: resume_sync(run, decisions=decisions, prompt=prompt, options=options, renderers=views), view
+    )
+
+
+def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View) -> int:
+    try:
+        outcome = drive([view])
+    except InterlockError as error:
+        _quietly(lambda: view.failed(error))
+        raise
+    _quietly(lambda: view.finish(outcome))
+    return outcome.exit_code
+
+
+def _quietly(show: Callable[[], None]) -> None:
+    """A reader that is gone (`| head`) doesn't change how the run ended."""
+    try:
+        show()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_stdout()

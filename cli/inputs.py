@@ -1,0 +1,86 @@
+"""inputs: what a run is given: words, piped text, JSON, a batch."""
+
+import json
+import select
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from interlock.state.errors import InputError
+
+PIPE_LIMIT = 8_000_000
+"""Bytes of piped text that are put before a prompt (gemini-cli: 8 MB)."""
+_PIPE_WAIT_S = 0.5
+"""With a prompt given, how long a silent pipe is waited for (gemini-cli: 500 ms): cron and CI leave them open."""
+
+
+def piped_text(expected: bool) -> str:
+    """What was piped in; empty at a terminal. `expected`: there is no other prompt, so wait for it."""
+    stdin = sys.stdin
+    if stdin is None or stdin.closed or stdin.isatty():  # pyright: ignore[reportUnnecessaryComparison]
+        return ""
+    if not expected and not select.select([stdin], [], [], _PIPE_WAIT_S)[0]:
+        return ""
+    data = stdin.buffer.read(PIPE_LIMIT + 1)
+    if len(data) > PIPE_LIMIT:
+        raise InputError("The piped text is over 8 MB. Write it to a file and name the file in the prompt.")
+    return data.decode("utf-8", errors="replace").strip()
+
+
+def prompt_from(words: str | None) -> str:
+    """The prompt: piped text before the words. Raises `InputError` when there is neither."""
+    given = (words or "").strip()
+    piped = piped_text(expected=not given)
+    if not piped and not given:
+        raise InputError("No prompt. Give one: interlock -p 'what to do', or pipe it in.", "prompt")
+    return f"{piped}\n\n{given}".strip()
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """A JSON object. Raises `InputError` naming line and column."""
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(
+            f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
+        ) from error
+    except RecursionError as error:
+        raise InputError(f"{what} is nested too deeply.") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{what} must be a JSON object, it is {_kind(value)}.")
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _kind(value: object) -> str:
+    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def read_spec(spec: str, what: str) -> str:
+    """The text of `JSON`, `@FILE` or `-` (stdin)."""
+    if spec == "-":
+        return sys.stdin.buffer.read().decode("utf-8", errors="replace")
+    return read_file(spec[1:], what) if spec.startswith("@") else spec
+
+
+def read_file(name: str, what: str) -> str:
+    try:
+        return Path(name).expanduser().read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{what}: can't read {name!r}: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{what}: {name!r} is not UTF-8 (byte {error.start}).") from error
+
+
+def batch_lines(name: str) -> Iterator[dict[str, Any] | InputError]:
+    """The inputs of a batch, in order; a bad line as its error. Blank lines are skipped."""
+    text = sys.stdin.read() if name == "-" else read_file(name, "--batch")
+    # Not splitlines(): JSON strings may hold U+2028 and its kin.
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        try:
+            yield json_object(line, f"Line {number}")
+        except InputError as error:
+            yield error

@@ -1,0 +1,90 @@
+"""main: the entry point: finds the command, and turns every error into one line and an exit code."""
+
+import io
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from interlock.cli.catalog import COMMANDS, LATER, nearest
+from interlock.state.errors import InterlockError, UserError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line; the exit code (`cli.md`, Exit codes)."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        return _dispatch(given)
+    except InterlockError as error:
+        return _report(given, error, str(error), error.exit_code)
+    except BrokenPipeError:
+        from interlock.cli.render.view import close_stdout
+
+        close_stdout()
+        return 141  # what a program that SIGPIPE ends is counted as
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        return _report(given, error, f"a bug: {type(error).__name__}: {error}. See where with -d", 1)
+
+
+def _report(given: list[str], error: Exception, line: str, exit_code: int) -> int:
+    if {"-d", "--debug"} & set(given):
+        import traceback
+
+        traceback.print_exception(error)
+    print(f"interlock: {line}", file=sys.stderr)
+    return exit_code
+
+
+def _dispatch(given: list[str]) -> int:
+    if given[:1] == ["help"]:
+        given = [*given[1:2], "--help"]
+    if given[:1] in (["-h"], ["--help"]):
+        from interlock.cli.help import root_help
+
+        print(root_help(), end="")
+        return 0
+    if given[:1] in (["-v"], ["--version"]):
+        from importlib.metadata import version
+
+        print(f"interlock {version('interlock-agent')}")
+        return 0
+    name, rest = _command(given)
+    return import_module(f"interlock.cli.commands.{name}").execute(rest)
+
+
+def _command(given: list[str]) -> tuple[str, list[str]]:
+    """The command's name and its arguments; flags may stand before it. `prompt` when there is none."""
+    place = _first_word(given)
+    if place is None:
+        return "prompt", given
+    word = given[place]
+    if word in COMMANDS:
+        return word, [*given[:place], *given[place + 1 :]]
+    if word in LATER:
+        raise UserError(f"{LATER[word]}. What there is: interlock --help")
+    if len(given) == 1 and (hint := nearest(word, [*COMMANDS, "help"], 0.7)):
+        raise UserError(f"No command {word!r}.{hint} To send it as a prompt: interlock -p {word!r}")
+    return "prompt", given
+
+
+def _first_word(given: list[str]) -> int | None:
+    if given and not given[0].startswith("-"):
+        return 0
+    from interlock.cli.commands.prompt import parser
+
+    flags = parser()
+    skip = False
+    for place, word in enumerate(given):
+        if skip:
+            skip = False
+        elif word in ("-p", "--prompt", "--"):
+            return None
+        elif word.startswith("-") and word != "-":
+            skip = flags.takes_value(word)
+        else:
+            return place
+    return None

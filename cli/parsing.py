@@ -1,0 +1,145 @@
+"""parsing: argparse in Interlock's manners: one line for an error, with the nearest flag or value."""
+
+import argparse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+from interlock.cli.catalog import nearest
+from interlock.state.errors import UserError
+
+_FOREIGN = {
+    "--list-sessions": "List runs with: interlock runs",
+    "--delete-session": "Delete a run with: interlock runs rm RUN",
+    "--list-extensions": "There are no extensions; see: interlock tools",
+    "--mcp-config": "MCP servers come in a later version",
+    "--input-format": "Give input as JSON with: interlock run WORKFLOW --input @FILE",
+    "--all-files": "Name files in the prompt instead",
+    "--checkpointing": "Every run is checkpointed already; see: interlock history latest",
+}
+"""Flags of other agents that have another name here."""
+
+
+class NotYetError(UserError):
+    """A part of a later version was asked for."""
+
+    def __init__(self, message: str, exit_code: int = 2) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    """One line a flag: its short name, its first long one and the value; synonyms work but aren't shown."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=32, width=100)
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        if not action.option_strings:
+            return super()._format_action_invocation(action)
+        short = next((o for o in action.option_strings if not o.startswith("--")), None)
+        long = next((o for o in action.option_strings if o.startswith("--")), None)
+        value = "" if action.nargs == 0 else " " + self._format_args(action, (action.dest or "").upper())
+        return ", ".join(filter(None, [short, long])) + value
+
+
+class Parser(argparse.ArgumentParser):
+    """A command's parser. `usage` is what follows `interlock NAME`; without it, argparse lists every flag."""
+
+    def __init__(
+        self, name: str, usage: str, description: str, examples: Sequence[tuple[str, str]] = ()
+    ) -> None:
+        epilog = "examples:\n" + "\n".join(f"  {line}\n      {what}" for line, what in examples)
+        super().__init__(
+            prog=f"interlock {name}".strip(),
+            usage=f"interlock {name} {usage}".replace("  ", " ").strip(),
+            description=description,
+            epilog=epilog if examples else None,
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+        )
+        self._positionals.title = "arguments"
+        self.add_argument("-d", "--debug", action="store_true", help="show tracebacks")
+
+    def error(self, message: str) -> NoReturn:
+        text = message.removeprefix("argument ")
+        raise UserError(f"{text[:1].upper() + text[1:]}. See: {self.prog} --help")
+
+    def parse(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """Flags and words in any order. Raises `UserError` for what isn't known, with the nearest flag."""
+        parsed, extra = self.parse_known_intermixed_args(list(arguments))
+        if extra:
+            self._refuse(extra[0])
+        return parsed
+
+    def _refuse(self, word: str) -> NoReturn:
+        flag = word.partition("=")[0]
+        if hint := _FOREIGN.get(flag):
+            raise UserError(f"No flag {flag!r}. {hint}")
+        if flag.startswith("-"):
+            raise UserError(f"No flag {flag!r}.{nearest(flag, self.flags())} See: {self.prog} --help")
+        raise UserError(f"{word!r} is one word too many. Quote what belongs together; see: {self.prog} --help")
+
+    def flags(self) -> list[str]:
+        return [o for a in self._actions if a.help != argparse.SUPPRESS for o in a.option_strings]
+
+    def takes_value(self, flag: str) -> bool:
+        """Whether the word after `flag` belongs to it."""
+        action = self._option_string_actions.get(flag)
+        return action is not None and action.nargs != 0
+
+
+def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> Callable[[str], str]:
+    """An argument's type: one of `values`, or a synonym of one."""
+    known = {**{v: v for v in values}, **(synonyms or {})}
+
+    def choose(text: str) -> str:
+        if text in known:
+            return known[text]
+        near = nearest(text, list(known))
+        raise argparse.ArgumentTypeError(f"{text!r} isn't one of {', '.join(values)}.{near}".rstrip("."))
+
+    return choose
+
+
+def number(kind: type[int] | type[float], least: float) -> Callable[[str], Any]:
+    """An argument's type: a number that is at least `least`."""
+
+    def read(text: str) -> int | float:
+        try:
+            value = kind(text)
+        except ValueError:
+            value = None
+        if value is None or not value >= least:
+            what = "a whole number" if kind is int else "a number"
+            raise argparse.ArgumentTypeError(f"{text!r} isn't {what} of {least:g} or more")
+        return value
+
+    return read
+
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600}
+
+
+def duration(text: str) -> float:
+    """Seconds from `90`, `90s`, `15m`, `2h`."""
+    digits = text.rstrip("msh")
+    try:
+        seconds = float(digits) * _UNITS[text[len(digits) :] or "s"]
+    except (ValueError, KeyError):
+        seconds = 0.0
+    if not seconds > 0:
+        raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 90s, 15m or 2h")
+    return seconds
+
+
+def later(message: str, exit_code: int = 2) -> type[argparse.Action]:
+    """An action for a flag of a later version: refuses with one clear line."""
+
+    class Later(argparse.Action):
+        def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
+            super().__init__(option_strings, dest, nargs=0, help=argparse.SUPPRESS)
+
+        def __call__(self, *_: Any) -> NoReturn:
+            raise NotYetError(message, exit_code)
+
+    return Later

@@ -1,0 +1,143 @@
+"""pending: what waits for a person: what would happen, why it is asked, and the commands that decide it."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from interlock.cli.render.figures import diff_stat
+from interlock.cli.render.paint import Paint, one_line, visible
+
+_EDITABLE = 160
+"""Arguments up to this many characters are printed inside the edit command; longer ones open in an editor."""
+PREVIEW_LINES = 120
+ALWAYS = {
+    "proceed_always": ("--always", "… always here"),
+    "proceed_always_tool": ("--always-tool", "… whole tool"),
+    "proceed_always_server": ("--always-server", "… whole server"),
+    "proceed_always_and_save": ("--always-save", "… and save it"),
+}
+"""Choice → flag of `resume`, and how it is called beside the command."""
+_DECISIONS = {"allow": "green", "ask": "yellow", "deny": "red"}
+
+Request = Mapping[str, Any]
+
+
+def screen(
+    run: str, title: str, requests: Sequence[Request], paint: Paint, limit: int | None = PREVIEW_LINES
+) -> Iterator[str]:
+    """Everything that a person needs to decide on a run, line by line; `limit`: lines of each preview."""
+    count = len(requests)
+    what = "1 decision" if count == 1 else f"{count} decisions"
+    yield paint(f"Run {run} is waiting for {what}.", "bold", "yellow")
+    if title:
+        yield paint(f"  “{one_line(title, paint.width - 6)}”", "dim")
+    for number, request in enumerate(requests, 1):
+        yield ""
+        yield from _request(run, request, f"{number} of {count}: " if count > 1 else "", paint, limit)
+    yield ""
+    yield from _together(run, requests, paint)
+    yield paint("Nothing runs until then; it can be decided any time, in another terminal, after a restart.", "dim")
+
+
+def headline(request: Request) -> str:
+    """`replace calc.py (+1 −1)`, `run_shell_command: git push`, `question: Which one?`."""
+    args, name = request["args"], request["tool_name"]
+    if request["kind"] == "question":
+        return f"question: {one_line(_asked(request))}"
+    stat = diff_stat(request["preview"])
+    target = args.get("file_path") or args.get("path") or args.get("url")
+    if target is not None:
+        return f"{name} {one_line(str(target))}" + (f" ({stat})" if stat else "")
+    return f"{name}: {one_line(request['preview'] or json.dumps(args, ensure_ascii=False))}"
+
+
+def _asked(request: Request) -> str:
+    questions = request.get("questions") or [{}]
+    first = questions[0].get("question") or request["preview"] or request["reason"]
+    more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
+    return f"{first}{more}"
+
+
+def _request(run: str, request: Request, count: str, paint: Paint, limit: int | None) -> Iterator[str]:
+    kind = {"outcome": "unknown outcome of "}.get(request["kind"], "")
+    yield paint(f"{count}{kind}{headline(request)}", "bold") + paint(f"   [{request['id']}]", "cyan")
+    if request.get("note"):
+        yield paint(f"  ! {one_line(str(request['note']))}", "yellow")
+    yield f"  Why: {one_line(request['reason'])}"
+    yield from (f"    {line}" for line in _preview(run, request, paint, limit))
+    yield from (f"    {line}" for line in _parts(request, paint))
+    yield from (f"    {line}" for line in _questions(request, paint))
+    rows = commands(run, request)
+    width = max(len(label) for label, _ in rows)
+    yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
+
+
+def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Iterator[str]:
+    if request["kind"] == "question":
+        return
+    lines = visible(request["preview"]).splitlines()
+    is_diff = bool(diff_stat(request["preview"])) or request["preview"].startswith("--- ")
+    for line in lines[:limit]:
+        yield _coloured(line, paint) if is_diff else line
+    if limit is not None and len(lines) > limit:
+        yield paint(f"… {len(lines) - limit} more lines, NOT shown here: interlock approvals {run}", "yellow")
+
+
+def _coloured(line: str, paint: Paint) -> str:
+    if line.startswith(("+++ ", "--- ")):
+        return paint(line, "bold")
+    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+    return paint(line, style) if style else line
+
+
+def _parts(request: Request, paint: Paint) -> Iterator[str]:
+    parts: Sequence[Mapping[str, str]] = request.get("parts") or ()
+    if len(parts) < 2:
+        return
+    width = max(len(one_line(p["text"], 60)) for p in parts)
+    for part in parts:
+        verdict = paint(f"{part['decision']:<5}", _DECISIONS.get(part["decision"], "dim"))
+        yield f"· {one_line(part['text'], 60):<{width}}  {verdict} {paint(one_line(part['reason']), 'dim')}"
+
+
+def _questions(request: Request, paint: Paint) -> Iterator[str]:
+    for question in request.get("questions") or ():
+        yield visible(str(question.get("question", "")))
+        for number, option in enumerate(question.get("options") or (), 1):
+            label = option.get("label", "") if isinstance(option, Mapping) else str(option)
+            about = option.get("description", "") if isinstance(option, Mapping) else ""
+            yield f"  {number}. {one_line(str(label))}  {paint(one_line(str(about)), 'dim')}".rstrip()
+
+
+def commands(run: str, request: Request) -> list[tuple[str, str]]:
+    """(what it does, the exact command) for every choice of one request."""
+    start, name, choices = f"interlock resume {run}", request["id"], request["choices"]
+    if request["kind"] == "question":
+        rows = [("answer", f"{start} --answer {name}='your answer'")]
+    elif request["kind"] == "outcome":
+        rows = [("do it again", f"{start} --answer {name}=redo"), ("leave it", f"{start} --answer {name}=skip")]
+    else:
+        rows = [("approve", f"{start} --approve {name}")]
+        rows += [(what, f"{start} --approve {name} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices]
+    if "modify" in choices and request["kind"] == "approval":
+        rows.append(("change it", f"{start} --edit {name}{_editable(request['args'])}"))
+    if "reject" in choices:
+        rows.append(("reject", f"{start} --reject {name} --reason 'why'"))
+    if "cancel" in choices:
+        rows.append(("stop the run", f"{start} --cancel {name}"))
+    return rows
+
+
+def _editable(args: Mapping[str, Any]) -> str:
+    text = json.dumps(args, ensure_ascii=False)
+    return "=" + shlex.quote(text) if len(text) <= _EDITABLE else "   (opens your editor)"
+
+
+def _together(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
+    approvals = [r["id"] for r in requests if r["kind"] == "approval"]
+    if len(approvals) < 2:
+        return
+    mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"
+    yield f"All at once:  {paint(f'interlock resume {run} --approve all', 'cyan')}"
+    yield f"Or each:      {paint(f'interlock resume {run} {mixed}', 'cyan')}"

@@ -1,0 +1,100 @@
+"""structured: the formats for programs: one JSON object, or one event a line (`cli.md`, Output)."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from interlock.cli.render.view import timestamp, write_json
+from interlock.engine.options import Outcome
+from interlock.state.errors import InterlockError
+from interlock.state.events import Event
+
+_CONVERSATIONS = ("main", "plan", "task")
+"""Workflows that answer with `{session_id, response, stats}`; the others with their Output object."""
+_OURS = {
+    "tool_use": ("summary",),
+    "tool_result": ("tool_name", "duration_ms", "diff"),
+    "init": ("workflow",),
+}
+"""Fields beyond gemini-cli's; left out where they say nothing."""
+
+
+class JsonView:
+    """One object at the end."""
+
+    def __init__(self, indent: int | None = 2) -> None:
+        self._indent = indent
+
+    def __call__(self, event: Event, /) -> None:
+        """Nothing is shown before the end."""
+
+    def finish(self, outcome: Outcome) -> None:
+        write_json(outcome_object(outcome), self._indent)
+
+    def failed(self, error: InterlockError) -> None:
+        write_json({"error": error_object(error)}, self._indent)
+
+
+class StreamJsonView:
+    """One event a line, the result last."""
+
+    def __init__(self, now: Callable[[], str] = timestamp) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def __call__(self, event: Event, /) -> None:
+        if event.type == "result":
+            return  # `finish` writes it: an event may come late, or never
+        self._write(event_object(event))
+
+    def finish(self, outcome: Outcome) -> None:
+        result = outcome_object(outcome)
+        result.pop("session_id", None)
+        word = {"done": "success", "waiting": "waiting"}.get(outcome.status, "error")
+        self._write({"type": "result", **result, "status": word, "exit_code": outcome.exit_code}, last=True)
+
+    def failed(self, error: InterlockError) -> None:
+        self._write({"type": "result", "status": "error", "error": error_object(error), "stats": {}}, last=True)
+
+    def _write(self, value: dict[str, Any], last: bool = False) -> None:
+        with self._lock:
+            if not self._ended:
+                self._ended = last
+                write_json({"type": value.pop("type"), "timestamp": self._now(), **value})
+
+
+def event_object(event: Event) -> dict[str, Any]:
+    """An event as `stream-json` shows it: fields that say nothing are left out."""
+    fields = event.model_dump(mode="json")
+    for key in ("agent", "delta", "error", "route", *_OURS.get(event.type, ())):
+        if not fields.get(key):
+            fields.pop(key, None)
+    return fields
+
+
+def outcome_object(outcome: Outcome) -> dict[str, Any]:
+    """The `json` format."""
+    result: dict[str, Any] = {"session_id": outcome.run}
+    if outcome.workflow in _CONVERSATIONS:
+        result["response"] = outcome.output.get("response", "")
+    elif outcome.output and not outcome.error:
+        return outcome.output
+    result["stats"] = outcome.stats
+    if outcome.error:
+        result["error"] = {**outcome.error, "code": outcome.exit_code}
+    if outcome.status == "waiting":
+        result["status"] = "waiting"
+        result["pending_approvals"] = outcome.pending
+        result["resume_command"] = outcome.resume_command
+    if outcome.warnings:
+        result["warnings"] = outcome.warnings
+    return result
+
+
+def error_object(error: InterlockError) -> dict[str, Any]:
+    """`{type, message, code, field?}`"""
+    found: dict[str, Any] = {"type": error.kind, "message": str(error), "code": error.exit_code}
+    if field := getattr(error, "field", ""):
+        found["field"] = field
+    return found

@@ -1,0 +1,182 @@
+"""text: the answer on stdout, everything else on stderr; a spinner and colours on a terminal only."""
+
+import sys
+import threading
+from typing import TYPE_CHECKING
+
+from interlock.cli.render.paint import Paint, harmless, one_line
+from interlock.cli.render.pending import screen
+from interlock.cli.render.tools import ToolLines
+from interlock.cli.render.view import write_json
+from interlock.engine.options import Outcome
+from interlock.state.errors import InterlockError
+from interlock.state.events import (
+    ErrorEvent,
+    Event,
+    Finished,
+    InvalidStream,
+    MessageEvent,
+    ModelInfo,
+    NodeStart,
+    Retry,
+    Thought,
+    ToolOutput,
+    ToolResultEvent,
+    ToolUse,
+)
+
+if TYPE_CHECKING:
+    from interlock.cli.render.spinner import Progress
+
+
+class TextView:
+    """Lines for a person. On a terminal the answer streams; else it is written whole, at the end."""
+
+    def __init__(self, title: str = "", verbose: bool = False) -> None:
+        self._paint = Paint(sys.stderr)
+        self._streams = sys.stdout.isatty()
+        self._title, self._verbose = title, verbose
+        self._tools = ToolLines(self._paint, self._line)
+        self._text = ""
+        """The model's text since its last request."""
+        self._printed = False
+        """Whether `_text` is on the terminal already."""
+        self._thought = ""
+        self._progress: Progress | None = None
+        self._lock = threading.Lock()
+        self._ended = False
+        if self._paint.terminal:
+            from interlock.cli.render.spinner import Progress
+
+            self._progress = Progress(sys.stderr)
+
+    def __call__(self, event: Event, /) -> None:
+        with self._lock:
+            if not self._ended:
+                self._show(event)
+                self._spin()
+
+    def finish(self, outcome: Outcome) -> None:
+        with self._lock:
+            self._end()
+            self._answer(outcome)
+            for warning in outcome.warnings:
+                self._line(self._paint(f"warning: {one_line(warning)}", "yellow"))
+            if outcome.status == "waiting":
+                self._waiting(outcome)
+            elif outcome.error:
+                kind, message = outcome.error.get("type", "error"), outcome.error.get("message", "")
+                self._line(self._paint(f"interlock: {one_line(message)} ({kind})", "red"))
+            if outcome.status != "waiting" and outcome.resume_command:
+                self._line(f"Go on with: {outcome.resume_command}")
+
+    def failed(self, error: InterlockError) -> None:  # noqa: ARG002 (the line is printed by the caller)
+        with self._lock:
+            self._end()
+
+    def _show(self, event: Event) -> None:
+        match event:
+            case MessageEvent(role="assistant"):
+                self._message(event)
+            case Thought():
+                self._thought += event.content
+            case ToolUse():
+                self._intermediate()
+                self._tools.use(event)
+            case ToolOutput():
+                self._tools.output(event)
+            case ToolResultEvent():
+                self._tools.result(event)
+            case Retry():
+                self._line(
+                    f"… asking again in {event.delay_s:.0f} s: {one_line(event.reason)} (attempt {event.attempt})"
+                )
+            case InvalidStream():
+                self._line(f"… the answer was incomplete, asking again: {one_line(event.reason)}")
+                self._text, self._printed = "", False
+            case ErrorEvent():
+                self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
+            case _:
+                self._note(event)
+
+    def _note(self, event: Event) -> None:
+        """What only moves the spinner, or is for --verbose."""
+        if isinstance(event, Finished):
+            if self._verbose and self._thought:
+                self._line(self._paint(harmless(self._thought.strip()), "dim"))
+            self._thought = ""
+            if self._progress:
+                self._progress.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
+        elif isinstance(event, NodeStart):
+            if self._progress:
+                self._progress.node = f"{event.workflow} › {event.node}"
+            if self._verbose:
+                self._line(self._paint(f"› {event.workflow}.{event.node}", "dim"))
+        elif isinstance(event, ModelInfo) and self._verbose:
+            self._line(self._paint(f"model: {event.model}", "dim"))
+
+    def _message(self, event: MessageEvent) -> None:
+        if not event.delta:
+            if self._text:
+                return  # the whole of what came in pieces
+            self._text = event.content
+        else:
+            self._text += event.content
+        if self._streams:
+            self._hide()
+            sys.stdout.write(harmless(event.content))
+            sys.stdout.flush()
+            self._printed = True
+
+    def _intermediate(self) -> None:
+        """The model's words before its calls aren't the answer: they go to stderr where the answer is kept apart."""
+        if self._text.strip():
+            if self._printed:
+                self._break_line()
+            else:
+                self._line(harmless(self._text.strip()))
+        self._text, self._printed = "", False
+
+    def _answer(self, outcome: Outcome) -> None:
+        if outcome.workflow != "main":
+            if outcome.output:
+                write_json(outcome.output, 2)
+            return
+        response = str(outcome.output.get("response") or "")
+        if self._printed:
+            self._break_line()
+            if self._text.strip() == response.strip():
+                return  # it streamed, whole
+        if response and outcome.status != "waiting":
+            shown = harmless(response) if self._streams else response
+            sys.stdout.write(shown if shown.endswith("\n") else shown + "\n")
+            sys.stdout.flush()
+
+    def _break_line(self) -> None:
+        if not self._text.endswith("\n"):
+            sys.stdout.write("\n")
+            sys.stdout.flush()
+
+    def _waiting(self, outcome: Outcome) -> None:
+        self._line("")
+        for line in screen(outcome.run, self._title, outcome.pending, self._paint):
+            self._line(line)
+
+    def _line(self, text: str) -> None:
+        self._hide()
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+
+    def _spin(self) -> None:
+        mid_line = self._printed and not self._text.endswith("\n")
+        if self._progress and not mid_line:
+            self._progress.detail = self._tools.running
+            self._progress.show()
+
+    def _hide(self) -> None:
+        if self._progress:
+            self._progress.hide()
+
+    def _end(self) -> None:
+        self._ended = True
+        self._hide()

@@ -1,0 +1,80 @@
+"""tools: a line for each tool call, and the live output of those that run long."""
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from interlock.cli.render.figures import diff_stat, elapsed
+from interlock.cli.render.paint import Paint, cut, one_line, plain
+from interlock.state.events import ToolOutput, ToolResultEvent, ToolUse
+
+_HEAD, _TAIL = 20, 5
+"""Lines of live output that are shown as they come, and at the end when there were more."""
+_MARKS = {"success": ("✓", "green"), "error": ("✗", "red"), "cancelled": ("–", "yellow")}
+
+
+@dataclass
+class _Running:
+    summary: str
+    lines: int = 0
+    partial: str = ""
+    tail: deque[str] = field(default_factory=lambda: deque[str](maxlen=_TAIL))
+
+
+class ToolLines:
+    """Keeps what the running calls have said so far."""
+
+    def __init__(self, paint: Paint, line: Callable[[str], None]) -> None:
+        self._paint, self._line = paint, line
+        self._calls: dict[str, _Running] = {}
+
+    @property
+    def running(self) -> str:
+        """The calls that are under way, for the spinner."""
+        return ", ".join(call.summary for call in self._calls.values())
+
+    def use(self, event: ToolUse) -> None:
+        self._calls[event.tool_id] = _Running(one_line(f"{event.tool_name} {event.summary}".strip()))
+
+    def output(self, event: ToolOutput) -> None:
+        call = self._calls.setdefault(event.tool_id, _Running(event.tool_id))
+        if not call.lines and not call.partial:
+            self._line(self._paint("● ", "cyan") + self._cut(call.summary))
+        *lines, call.partial = (call.partial + event.text).split("\n")
+        # A line without an end can grow for ever; what a terminal would show of it is its end.
+        call.partial = call.partial[-10_000:]
+        for line in lines:
+            self._output_line(call, line)
+
+    def result(self, event: ToolResultEvent) -> None:
+        call = self._calls.pop(event.tool_id, None) or _Running(event.tool_name)
+        if call.partial.strip():
+            self._output_line(call, call.partial)
+        left_out = call.lines - _HEAD - len(call.tail)
+        if left_out > 0:
+            self._line(self._paint(f"  │ … {left_out} lines", "dim"))
+        for line in call.tail:
+            self._line(line)
+        mark, style = _MARKS[event.status]
+        facts = [diff_stat(event.diff), self._why(event)]
+        if event.duration_ms >= 100:
+            facts.append(elapsed(event.duration_ms / 1000))
+        text = " · ".join([call.summary, *(f for f in facts if f)])
+        self._line(self._paint(mark, style) + " " + self._cut(text))
+
+    def _why(self, event: ToolResultEvent) -> str:
+        if event.status == "success":
+            return ""
+        return one_line((event.error or {}).get("message") or event.output or event.status)
+
+    def _output_line(self, call: _Running, line: str) -> None:
+        call.lines += 1
+        text = self._paint(f"  │ {self._cut(plain(line), 4)}", "dim")
+        if call.lines <= _HEAD:
+            self._line(text)
+        else:
+            call.tail.append(text)
+
+    def _cut(self, text: str, less: int = 2) -> str:
+        """To the terminal's width; whole where the output goes to a file."""
+        return cut(text, self._paint.width - less) if self._paint.terminal else text
