@@ -1,0 +1,142 @@
+"""lease_process: a process for the tests of the lease, started as `python lease_process.py HOME RUN DEED [KEY=VALUE…]`.
+
+It prints one line for each thing that happens. Deeds: hold, stop-in-transaction, stop-before-effect, hold-gil, race.
+"""
+
+import asyncio
+import ctypes
+import os
+import signal
+import sqlite3
+import sys
+import time
+from pathlib import Path
+
+from interlock.engine.fence import fence, fenced
+from interlock.engine.lease import Lease, acquire
+from interlock.engine.process_identity import this_process
+from interlock.engine.store import Store, transaction
+from interlock.state.errors import BusyError
+
+
+def say(*words: object) -> None:
+    os.write(1, (" ".join(map(str, words)) + "\n").encode())  # one write: lines of two processes don't mix
+
+
+def turn_clock(seconds: float) -> None:
+    """Wall clock only: a monotonic clock can't be set."""
+    real, real_ns = time.time, time.time_ns
+    time.time = lambda: real() + seconds
+    time.time_ns = lambda: real_ns() + int(seconds * 1e9)
+
+
+async def take(store: Store, run: str, options: dict[str, str]) -> Lease | None:
+    me = this_process()
+    try:
+        lease = await acquire(
+            store,
+            run,
+            stale_after_s=float(options.get("stale", "30")),
+            identity=me._replace(host=options.get("host", me.host)),
+            wait=options.get("wait", "yes") == "yes",
+            on_lost=lambda: say("lost"),
+        )
+    except BusyError as error:
+        say("busy", error)
+        return None
+    say("acquired", lease.epoch)
+    return lease
+
+
+async def hold(lease: Lease) -> None:
+    """Until a line comes in."""
+    await asyncio.to_thread(sys.stdin.readline)
+    lease.release()
+    say("released")
+
+
+def stop_in_transaction(store: Store, lease: Lease) -> None:
+    conn = store.connect()
+    fence(conn, lease)
+    with transaction(conn):
+        intend(conn, lease)
+        os.kill(os.getpid(), signal.SIGSTOP)
+    say("committed")
+
+
+def stop_before_effect(store: Store, lease: Lease) -> None:
+    conn = store.connect("FULL")
+    fence(conn, lease)
+    with transaction(conn):
+        intend(conn, lease)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    with (store.home / "effects").open("a") as effects:
+        effects.write("owner\n")
+    try:
+        with fenced(conn, lease), transaction(conn):
+            conn.execute("update journal set state = 'done' where run = ?", (lease.run,))
+    except BusyError as error:
+        say("refused", error)
+    else:
+        say("done")
+
+
+def intend(conn: sqlite3.Connection, lease: Lease) -> None:
+    conn.execute(
+        "insert into journal (run, message, idx, attempt, tool, args_hash, state, epoch) "
+        "values (?, 'm', 0, 1, 'run_shell_command', '', 'intent', ?)",
+        (lease.run, lease.epoch),
+    )
+
+
+def hold_gil(seconds: float) -> None:
+    ctypes.PyDLL(None).usleep(int(seconds * 1e6))  # PyDLL keeps the interpreter while C runs
+
+
+def race(store: Store, run: str, options: dict[str, str]) -> None:
+    """Forked from here, warm, `drivers` processes acquire at the same moment; the winner holds on till the end."""
+    start, go = os.pipe()
+    leave, end = os.pipe()
+    children: list[int] = []
+    for _ in range(int(options["drivers"])):
+        child = os.fork()
+        if child == 0:
+            os.close(go)
+            os.close(end)
+            os.read(start, 1)  # end of file: everybody starts
+            asyncio.run(take(store, run, options))
+            os.read(leave, 1)
+            os._exit(0)
+        children.append(child)
+    os.close(go)
+    sys.stdin.readline()
+    os.close(end)
+    for child in children:
+        os.waitpid(child, 0)
+
+
+async def drive(store: Store, run: str, deed: str, options: dict[str, str]) -> None:
+    lease = await take(store, run, options)
+    if lease is None:
+        return
+    if deed == "stop-in-transaction":
+        stop_in_transaction(store, lease)
+    elif deed == "stop-before-effect":
+        stop_before_effect(store, lease)
+    elif deed == "hold-gil":
+        hold_gil(float(options["seconds"]))
+        say("awake")
+        await hold(lease)
+    else:
+        await hold(lease)
+
+
+if __name__ == "__main__":
+    home, name, what = sys.argv[1:4]
+    settings = dict(item.split("=", 1) for item in sys.argv[4:])
+    turn_clock(float(settings.get("clock", "0")))
+    opened = Store(Path(home))
+    if what == "race":
+        race(opened, name, settings)
+    else:
+        asyncio.run(drive(opened, name, what, settings))

@@ -1,0 +1,273 @@
+"""test_hub: renderers get the events in order and can neither stop nor slow the run (`engine.md` 19)."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.hub import Hub
+from interlock.state.events import (
+    ErrorEvent,
+    Event,
+    MessageEvent,
+    NodeStart,
+    Result,
+    Thought,
+    ToolOutput,
+    ToolUse,
+)
+
+
+def delta(text: str) -> MessageEvent:
+    return MessageEvent(role="assistant", content=text, delta=True)
+
+
+def use(name: str) -> ToolUse:
+    return ToolUse(tool_name=name, tool_id=name, parameters={})
+
+
+class Gate:
+    """A renderer that stands still until it is opened."""
+
+    def __init__(self) -> None:
+        self.seen: list[Event] = []
+        self.open = threading.Event()
+        self.entered = threading.Event()
+
+    def __call__(self, event: Event) -> None:
+        self.entered.set()
+        self.open.wait()
+        self.seen.append(event)
+
+    def stand_still_on(self, hub: Hub) -> None:
+        hub.emit(NodeStart(workflow="w", node="first", checkpoint_id=""))
+        assert self.entered.wait(10)
+
+
+def test_every_renderer_gets_all_events_in_order() -> None:
+    one: list[Event] = []
+    two: list[Event] = []
+    events: list[Event] = [*(delta(str(n)) for n in range(2000)), use("a"), Result(status="done")]
+    hub = Hub([one.append, two.append])
+    for event in events:
+        hub.emit(event)
+    assert asyncio.run(hub.close())
+    assert one == two == events
+    assert hub.failures == []
+
+
+def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> None:
+    gate, seen = Gate(), list[Event]()
+    hub = Hub([gate, seen.append])
+    gate.stand_still_on(hub)
+    for n in range(100):
+        hub.emit(use(str(n)))
+    hub.emit(Result(status="done"))
+    assert asyncio.run(hub.close(0.2)) is False
+    assert seen[-1] == Result(status="done")
+    assert len(seen) == 102
+    gate.open.set()
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        delta("x" * 100),
+        Thought(content="x" * 100),
+        ToolOutput(tool_id="t", text="x" * 100),
+        NodeStart(workflow="w", node="x" * 100, checkpoint_id=""),
+    ],
+    ids=lambda piece: piece.type,
+)
+def test_a_full_queue_drops_pieces_first_and_says_so(piece: Event) -> None:
+    gate = Gate()
+    hub = Hub([gate], limit=20_000)
+    gate.stand_still_on(hub)
+    tools = [use(str(n)) for n in range(20)]
+    for tool in tools:
+        for _ in range(10):
+            hub.emit(piece)
+        hub.emit(tool)
+    hub.emit(Result(status="done"))
+    gate.open.set()
+    assert asyncio.run(hub.close())
+    assert [event for event in gate.seen if isinstance(event, ToolUse)] == tools
+    pieces = sum(event == piece for event in gate.seen)
+    assert pieces < 200
+    warning = ErrorEvent(
+        severity="warning",
+        message=f"This output was slower than the run: {200 - pieces} events were left out.",
+    )
+    assert gate.seen[-2:] == [warning, Result(status="done")]
+
+
+def test_a_whole_message_is_kept_where_its_pieces_are_dropped() -> None:
+    gate = Gate()
+    hub = Hub([gate], limit=10_000)
+    gate.stand_still_on(hub)
+    for _ in range(100):
+        hub.emit(delta("x" * 100))
+    whole = MessageEvent(role="assistant", content="y" * 3000)
+    hub.emit(whole)
+    gate.open.set()
+    assert asyncio.run(hub.close())
+    assert whole in gate.seen
+
+
+def test_what_waits_for_a_stuck_renderer_is_bounded_and_the_result_comes_through() -> None:
+    gate = Gate()
+    hub = Hub([gate], limit=100_000)
+    gate.stand_still_on(hub)
+    hub.emit(Result(status="waiting"))
+    for n in range(5000):
+        hub.emit(use(str(n)))
+    gate.open.set()
+    assert asyncio.run(hub.close())
+    assert len(gate.seen) < 250
+    assert Result(status="waiting") in gate.seen
+    assert gate.seen[-1] == use("4999")
+
+
+def test_an_emit_to_a_stuck_renderer_costs_microseconds() -> None:
+    gate = Gate()
+    hub = Hub([gate])
+    gate.stand_still_on(hub)
+    piece, tool = delta("x" * 50), use("t")
+    began = time.perf_counter()
+    for _ in range(30_000):
+        hub.emit(piece)
+    for _ in range(30_000):
+        hub.emit(tool)
+    each = (time.perf_counter() - began) / 60_000 * 1e6
+    gate.open.set()
+    assert asyncio.run(hub.close(60))
+    print(f"emit {each:.1f} µs")
+    assert each < 1000
+
+
+def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() -> None:
+    calls: list[Event] = []
+    seen: list[Event] = []
+
+    def broken(event: Event) -> None:
+        calls.append(event)
+        raise ValueError("no such colour")
+
+    hub = Hub([broken, seen.append])
+    for n in range(50):
+        hub.emit(use(str(n)))
+    while not hub.failures:
+        time.sleep(0.001)
+    hub.emit(Result(status="done"))
+    assert asyncio.run(hub.close())
+    assert len(calls) == 1
+    warnings = [event for event in seen if isinstance(event, ErrorEvent)]
+    assert [warning.severity for warning in warnings] == ["warning"]
+    assert "broken" in warnings[0].message and "ValueError: no such colour" in warnings[0].message
+    assert hub.failures == [warnings[0].message]
+    assert [event for event in seen if isinstance(event, ToolUse)] == [use(str(n)) for n in range(50)]
+    assert seen[-1] == Result(status="done")
+
+
+def test_a_closed_pipe_detaches_silently() -> None:
+    seen: list[Event] = []
+
+    def head(_event: Event) -> None:
+        raise BrokenPipeError
+
+    hub = Hub([head, seen.append])
+    hub.emit(use("a"))
+    hub.emit(Result(status="done"))
+    assert asyncio.run(hub.close())
+    assert seen == [use("a"), Result(status="done")]
+    assert hub.failures == []
+
+
+def test_events_after_close_are_ignored() -> None:
+    seen: list[Event] = []
+    hub = Hub([seen.append])
+    assert asyncio.run(hub.close())
+    hub.emit(use("late"))
+    assert seen == []
+
+
+PRINTS = """
+import asyncio, json, os, sys
+from interlock.engine.hub import Hub
+from interlock.state.events import Result, ToolUse, MessageEvent
+def show(event):
+    sys.stdout.write(event.model_dump_json() + "\\n"); sys.stdout.flush()
+async def main():
+    hub = Hub([show])
+    for n in range(int(sys.argv[1])):
+        hub.emit(MessageEvent(role="assistant", content="x" * 1000, delta=True))
+        hub.emit(ToolUse(tool_name=str(n), tool_id="", parameters={}))
+    hub.emit(Result(status="done"))
+    print("emitted", file=sys.stderr, flush=True)
+    return await hub.close(float(sys.argv[2]))
+drained = asyncio.run(main())
+if not drained:
+    os._exit(7)
+"""
+
+
+def child(events: int, timeout_s: float) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PRINTS, str(events), str(timeout_s)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_a_process_whose_reader_never_reads_still_ends() -> None:
+    process = child(500, 0.5)
+    assert process.stderr and process.stdout
+    assert process.stderr.readline() == "emitted\n"
+    assert process.wait(timeout=30) == 7
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_a_slow_pipe_gets_every_event_in_order() -> None:
+    process = child(300, 60)
+    assert process.stderr and process.stdout
+    assert process.stderr.readline() == "emitted\n"  # the run is over, the reader has read nothing
+    events = [json.loads(line) for line in process.stdout]
+    assert [event["tool_name"] for event in events if event["type"] == "tool_use"] == [
+        str(n) for n in range(300)
+    ]
+    assert events[-1]["type"] == "result"
+    assert process.wait(timeout=30) == 0
+    process.stdout.close()
+    process.stderr.close()
+
+
+def test_a_reader_that_closes_early_does_not_stop_the_run(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    done = tmp_path / "effects"
+
+    async def run() -> bool:
+        with os.fdopen(writer, "wb", buffering=0) as pipe:
+
+            def show(event: Event) -> None:
+                pipe.write(event.model_dump_json().encode() + b"\n")
+
+            hub = Hub([show])
+            for n in range(50):
+                if n == 5:
+                    os.close(reader)
+                hub.emit(use(str(n)))
+                with done.open("a") as effects:
+                    effects.write(f"{n}\n")
+                await asyncio.sleep(0)
+            return await hub.close()
+
+    assert asyncio.run(run())
+    assert len(done.read_text().splitlines()) == 50

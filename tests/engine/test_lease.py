@@ -1,0 +1,297 @@
+"""test_lease: one driver a run, with real processes (`engine.md` 17)."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from interlock.engine.lease import Lease, acquire
+from interlock.engine.process_identity import this_process
+from interlock.engine.store import Store
+from interlock.state.errors import BusyError
+
+SCRIPT = Path(__file__).with_name("lease_process.py")
+Start = Callable[..., "Process"]
+
+
+class Process:
+    """A real other process, and what it says."""
+
+    def __init__(self, home: Path, run: str, deed: str, **options: object) -> None:
+        words = [f"{key}={value}" for key, value in options.items()]
+        self.popen = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(home), run, deed, *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self.popen.pid
+
+    def line(self) -> str:
+        assert self.popen.stdout
+        return self.popen.stdout.readline().strip()
+
+    def tell_to_end(self) -> None:
+        assert self.popen.stdin
+        self.popen.stdin.close()
+
+    def wait_until_stopped(self) -> None:
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def send(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path)
+    made.open()
+    return made
+
+
+@pytest.fixture
+def start(store: Store) -> Iterator[Start]:
+    started: list[Process] = []
+
+    def begin(run: str, deed: str, **options: object) -> Process:
+        started.append(Process(store.home, run, deed, **options))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.popen.kill()
+        process.popen.wait()
+        for stream in (process.popen.stdin, process.popen.stdout):
+            if stream and not stream.closed:
+                stream.close()
+
+
+def take(store: Store, stale_after_s: float = 30, *, wait: bool = True) -> Lease:
+    return asyncio.run(acquire(store, "r", stale_after_s=stale_after_s, wait=wait))
+
+
+def seconds(deed: Callable[[], object]) -> float:
+    began = time.monotonic()
+    deed()
+    return time.monotonic() - began
+
+
+def test_of_two_that_start_at_the_same_moment_exactly_one_drives(start: Start) -> None:
+    for attempt in range(20):
+        racers = start("r", "race", drivers=2, wait="no")
+        lines = sorted((racers.line(), racers.line()))
+        assert lines[0] == f"acquired {attempt + 1}", lines
+        assert lines[1].startswith("busy Run 'r' is driven by process "), lines
+        racers.tell_to_end()
+        assert racers.popen.wait() == 0
+
+
+def test_of_two_that_replace_a_stopped_owner_exactly_one_drives(start: Start) -> None:
+    owner = start("r", "hold", stale=1.5)
+    assert owner.line() == "acquired 1"
+    owner.send(signal.SIGSTOP)
+    racers = start("r", "race", drivers=2, stale=1.5)
+    lines = sorted((racers.line(), racers.line()))
+    assert lines[0] == "acquired 2"
+    assert lines[1].startswith("busy ")
+    assert owner.popen.wait() == -signal.SIGKILL
+    racers.tell_to_end()
+
+
+def test_a_run_that_was_released_is_free_at_once(store: Store) -> None:
+    first = take(store)
+    first.release()
+    second = take(store)
+    assert (first.epoch, second.epoch) == (1, 2)
+    assert not first.held
+    second.release()
+
+
+def test_a_dead_owner_is_replaced_at_once(start: Start, store: Store) -> None:
+    owner = start("r", "hold")
+    assert owner.line() == "acquired 1"
+    owner.popen.kill()
+    owner.popen.wait()
+    taken: list[Lease] = []
+    assert seconds(lambda: taken.append(take(store))) < 1
+    assert taken[0].epoch == 2
+    taken[0].release()
+
+
+def test_a_dead_owner_that_its_parent_has_not_reaped_is_replaced_at_once(start: Start, store: Store) -> None:
+    owner = start("r", "hold")
+    assert owner.line() == "acquired 1"
+    owner.popen.kill()
+    os.waitid(os.P_PID, owner.pid, os.WEXITED | os.WNOWAIT)
+    assert seconds(lambda: take(store).release()) < 1
+
+
+@pytest.mark.parametrize("field", ["pid", "started", "boot"])
+def test_an_owner_whose_pid_is_another_process_now_is_dead_and_nothing_is_killed(
+    start: Start, store: Store, field: str
+) -> None:
+    bystander = start("other", "hold")
+    assert bystander.line() == "acquired 1"
+    change = {
+        "pid": "pid = 4194305",  # above the largest pid of Linux
+        "started": f"pid = {bystander.pid}",
+        "boot": "boot = 'an earlier one'",
+    }[field]
+    lease = take(store)
+    lease.release()
+    store.connect().execute(f"update lease set held = 1, {change} where run = 'r'").connection.close()
+    assert seconds(lambda: take(store).release()) < 1
+    assert bystander.popen.poll() is None
+
+
+def test_a_living_owner_is_left_alone_and_named(start: Start, store: Store) -> None:
+    owner = start("r", "hold", stale=6)
+    assert owner.line() == "acquired 1"
+    with pytest.raises(BusyError) as caught:
+        take(store, 6)
+    assert str(caught.value) == (
+        f"Run 'r' is driven by process {owner.pid} on {os.uname().nodename}. "
+        f"Wait for it, or end it with: kill {owner.pid}"
+    )
+    assert owner.popen.poll() is None
+    owner.tell_to_end()
+    assert owner.line() == "released"
+    take(store).release()
+
+
+def test_who_does_not_wait_hears_at_once_that_the_owner_may_live(start: Start, store: Store) -> None:
+    owner = start("r", "hold")
+    owner.line()
+    owner.send(signal.SIGSTOP)
+    with pytest.raises(BusyError, match=str(owner.pid)):
+        take(store, wait=False)
+
+
+def test_other_runs_are_free(start: Start, store: Store) -> None:
+    owner = start("another", "hold")
+    owner.line()
+    take(store, wait=False).release()
+
+
+def test_the_same_process_cannot_drive_a_run_twice(store: Store) -> None:
+    lease = take(store, 1)
+    with pytest.raises(BusyError, match=f"process {os.getpid()} "):
+        take(store, 10)
+    assert lease.held
+    lease.release()
+
+
+@pytest.mark.parametrize("deed", ["hold", "stop-in-transaction", "stop-before-effect"])
+def test_a_stopped_owner_is_ended_then_replaced(start: Start, store: Store, deed: str) -> None:
+    owner = start("r", deed, stale=1)
+    assert owner.line() == "acquired 1"
+    if deed == "hold":
+        owner.send(signal.SIGSTOP)
+    owner.wait_until_stopped()
+    lease = take(store, 1)
+    assert lease.epoch == 2
+    owner.send(signal.SIGCONT)  # as if somebody woke it
+    assert owner.popen.wait() == -signal.SIGKILL
+    (intents,) = store.connect().execute("select count(*) from journal").fetchone()
+    assert intents == (1 if deed == "stop-before-effect" else 0)
+    with (store.home / "effects").open("a") as effects:
+        effects.write("challenger\n")
+    assert (store.home / "effects").read_text() == "challenger\n"
+    lease.release()
+
+
+def test_an_owner_on_another_host_is_fenced_when_it_wakes(start: Start, store: Store) -> None:
+    owner = start("r", "stop-before-effect", stale=1, host="elsewhere")
+    assert owner.line() == "acquired 1"
+    owner.wait_until_stopped()
+    lease = take(store, 1)
+    assert lease.epoch == 2
+    owner.send(signal.SIGCONT)
+    lines = {owner.line(), owner.line()}
+    lines.discard("lost")
+    here = this_process()
+    assert lines.pop().startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
+    assert owner.popen.wait() == 0
+    assert store.connect().execute("select state from journal").fetchall() == [("intent",)]
+    lease.release()
+
+
+def test_an_owner_on_another_host_learns_that_it_lost_the_run(start: Start, store: Store) -> None:
+    owner = start("r", "hold", stale=1, host="elsewhere")
+    owner.line()
+    owner.send(signal.SIGSTOP)
+    owner.wait_until_stopped()
+    lease = take(store, 1)
+    owner.send(signal.SIGCONT)
+    assert owner.line() == "lost"
+    owner.tell_to_end()
+    assert owner.line() == "released"
+    assert store.connect().execute("select epoch, held from lease").fetchall() == [(2, 1)]
+    lease.release()
+
+
+@pytest.mark.parametrize("clock", [3600, -3600])
+def test_a_wall_clock_an_hour_off_changes_nothing(start: Start, clock: int) -> None:
+    owner = start("r", "hold", stale=6, clock=clock)
+    assert owner.line() == "acquired 1"
+    assert start("r", "hold", stale=6, clock=-clock).line().startswith("busy ")
+    owner.send(signal.SIGSTOP)
+    challenger = start("r", "hold", stale=1, clock=-clock)
+    assert challenger.line() == "acquired 2"
+
+
+def test_an_interpreter_held_for_less_than_the_limit_keeps_the_lease(start: Start, store: Store) -> None:
+    """No heartbeat can be written while C code holds the interpreter: the limit must be longer than that."""
+    owner = start("r", "hold-gil", stale=9, seconds=3)
+    assert owner.line() == "acquired 1"
+    with pytest.raises(BusyError):
+        take(store, 9)
+    assert owner.line() == "awake"
+
+
+def test_a_store_that_a_third_process_holds_does_not_cost_the_owner_its_run(
+    start: Start, store: Store
+) -> None:
+    owner = start("r", "hold", stale=1.2)
+    assert owner.line() == "acquired 1"
+    third = store.connect()
+    third.execute("begin immediate")
+    with pytest.raises(BusyError, match=f"held by process {os.getpid()}, so nobody can drive 'r'"):
+        take(store, 1.2)
+    assert owner.popen.poll() is None
+    third.execute("rollback")
+    third.close()
+    with pytest.raises(BusyError, match="is driven by process"):
+        take(store, 6)
+
+
+def test_a_challenger_that_was_stopped_itself_does_not_count_that_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = take(store, 6)
+    suspended = count(step=100.0)
+    monkeypatch.setattr("interlock.engine.lease.time", SimpleNamespace(monotonic=lambda: next(suspended)))
+    with pytest.raises(BusyError):
+        take(store, 6)
+    lease.release()
+
+
+def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
+    told: list[bool] = []
+    lease = asyncio.run(acquire(store, "r", stale_after_s=0.6, on_lost=lambda: told.append(True)))
+    conn = store.connect()
+    conn.execute("delete from lease")
+    deadline = time.monotonic() + 10
+    while not told and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert (lease.lost, lease.held, told) == (True, False, [True])
+    lease.release()
+    conn.close()

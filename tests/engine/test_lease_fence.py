@@ -1,0 +1,151 @@
+"""test_lease_fence: a driver that lost its run writes nothing of it."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.fence import fence, fenced
+from interlock.engine.lease import Lease, acquire
+from interlock.engine.store import Store, transaction
+from interlock.state.errors import BusyError
+
+NAMES = {"checkpoints": "thread_id", "writes": "thread_id"}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    made = Store(tmp_path)
+    made.open()
+    return made
+
+
+@pytest.fixture
+def lease(store: Store) -> Iterator[Lease]:
+    taken = asyncio.run(acquire(store, "r"))
+    yield taken
+    taken.release()
+
+
+@pytest.fixture
+def conn(store: Store, lease: Lease) -> Iterator[sqlite3.Connection]:
+    connected = store.connect()
+    fence(connected, lease)
+    yield connected
+    connected.close()
+
+
+@pytest.fixture
+def plain(store: Store) -> Iterator[sqlite3.Connection]:
+    connected = store.connect()
+    yield connected
+    connected.close()
+
+
+def tables(conn: sqlite3.Connection) -> list[str]:
+    found = conn.execute(
+        "select name from main.sqlite_master where type = 'table' and name not like 'sqlite_%'"
+    )
+    return [name for (name,) in found if name != "lease"]
+
+
+def put(conn: sqlite3.Connection, table: str, run: str) -> None:
+    columns = [(row[1], row[2]) for row in conn.execute(f"pragma main.table_info({table})")]
+    key = NAMES.get(table, "run")
+    values = [run if name == key else (1 if "INT" in kind.upper() else f"x-{run}") for name, kind in columns]
+    conn.execute(f"insert into {table} values ({','.join('?' * len(values))})", values)
+
+
+def take_over(conn: sqlite3.Connection) -> None:
+    conn.execute("update lease set epoch = epoch + 1, pid = 77, host = 'elsewhere'")
+
+
+def test_the_holder_writes_every_table(conn: sqlite3.Connection) -> None:
+    for table in tables(conn):
+        key = NAMES.get(table, "run")
+        put(conn, table, "r")
+        assert conn.execute(f"update {table} set {key} = {key}").rowcount == 1
+        assert conn.execute(f"delete from {table}").rowcount == 1
+
+
+def test_a_stale_driver_writes_no_table_of_the_schema(
+    conn: sqlite3.Connection, plain: sqlite3.Connection
+) -> None:
+    for table in tables(conn):
+        put(plain, table, "r")
+    take_over(plain)
+    for table in tables(conn):
+        key = NAMES.get(table, "run")
+        for statement in (f"update {table} set {key} = {key}", f"delete from {table}"):
+            with pytest.raises(sqlite3.IntegrityError, match="stale lease"):
+                conn.execute(statement)
+        with pytest.raises(sqlite3.IntegrityError, match="stale lease"):
+            put(conn, table, "r")
+        assert plain.execute(f"select count(*) from {table}").fetchone() == (1,)
+
+
+def test_a_driver_writes_no_other_run(conn: sqlite3.Connection) -> None:
+    with pytest.raises(sqlite3.IntegrityError, match="stale lease"):
+        put(conn, "journal", "another")
+
+
+def test_nothing_of_a_transaction_that_met_the_fence_stays(
+    conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease
+) -> None:
+    with pytest.raises(BusyError) as caught, fenced(conn, lease), transaction(conn):
+        put(conn, "steps", "r")
+        lease.epoch -= 1  # as if taken over: nobody else can write while this transaction is open
+        put(conn, "journal", "r")
+    assert "This process lost the run 'r' to pid" in str(caught.value)
+    assert plain.execute("select count(*) from steps").fetchone() == (0,)
+
+
+def test_the_line_names_the_process_that_drives_now(
+    conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease
+) -> None:
+    take_over(plain)
+    with pytest.raises(BusyError) as caught, fenced(conn, lease):
+        put(conn, "chain", "r")
+    assert str(caught.value) == (
+        "This process lost the run 'r' to pid 77 on elsewhere, after giving no sign of life for too long. "
+        "What it did is kept; look with: interlock show r"
+    )
+
+
+def test_other_integrity_errors_pass_unchanged(conn: sqlite3.Connection, lease: Lease) -> None:
+    put(conn, "chain", "r")
+    with pytest.raises(sqlite3.IntegrityError, match="UNIQUE"), fenced(conn, lease):
+        put(conn, "chain", "r")
+
+
+def test_after_release_nothing_is_written(conn: sqlite3.Connection, lease: Lease) -> None:
+    lease.release()
+    with pytest.raises(BusyError, match="released it before this write"), fenced(conn, lease):
+        put(conn, "chain", "r")
+
+
+def test_a_person_answers_while_another_process_drives(
+    conn: sqlite3.Connection, plain: sqlite3.Connection, lease: Lease
+) -> None:
+    put(conn, "approvals", "r")
+    assert plain.execute("update approvals set answer = '{}' where run = 'r'").rowcount == 1
+    assert lease.held
+
+
+def test_the_fence_costs_microseconds_a_row(conn: sqlite3.Connection, plain: sqlite3.Connection) -> None:
+    def per_row(on: sqlite3.Connection, first: int) -> float:
+        began = time.perf_counter()
+        with transaction(on):
+            for seq in range(first, first + 5000):
+                on.execute("insert into steps values ('r', '', '', '', '', '', 0, 0, '', null, 0, ?)", (seq,))
+        return (time.perf_counter() - began) / 5000 * 1e6
+
+    without = min(per_row(plain, n * 5000) for n in range(3))
+    with_fence = min(per_row(conn, n * 5000) for n in range(3, 6))
+    print(
+        f"a row {without:.1f} µs, fenced {with_fence:.1f} µs: the fence costs {with_fence - without:.1f} µs"
+    )
+    assert with_fence - without < 100

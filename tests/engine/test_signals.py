@@ -1,0 +1,202 @@
+"""test_signals: Ctrl-C once stops cleanly, twice ends the process (`engine.md` 18)."""
+
+import asyncio
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from interlock.engine.signals import stop_on_signals
+from interlock.state.deps import Token
+
+DRIVE = """
+import asyncio, signal, sys, time
+from interlock.engine.signals import stop_on_signals
+from interlock.state.deps import Token
+async def main(deed):
+    token, drained = Token(), []
+    def request():
+        token.request(); drained.append("signal")
+    with stop_on_signals(request):
+        print("driving", flush=True)
+        await token.wait()
+        print("stopping", *drained, flush=True)
+        if deed == "busy":      # a loop that nothing on the loop can interrupt
+            while True: pass
+        if deed == "slow":
+            await asyncio.sleep(60)
+    print("parked", flush=True)
+    if deed == "after":
+        await asyncio.sleep(60)
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+def start(deed: str, *before: str, **options: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*before, sys.executable, "-c", DRIVE, deed], stdout=subprocess.PIPE, text=True, **options
+    )
+
+
+def lines(process: subprocess.Popen[str], count: int) -> list[str]:
+    assert process.stdout
+    return [process.stdout.readline().strip() for _ in range(count)]
+
+
+def finish(process: subprocess.Popen[str]) -> int:
+    try:
+        return process.wait(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+        assert process.stdout
+        process.stdout.close()
+
+
+def press_again(process: subprocess.Popen[str], number: signal.Signals) -> None:
+    time.sleep(0.3)  # longer than an echo of the first
+    process.send_signal(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_stops_cleanly(number: signal.Signals) -> None:
+    process = start("quick")
+    assert lines(process, 1) == ["driving"]
+    process.send_signal(number)
+    assert lines(process, 2) == ["stopping signal", "parked"]
+    assert finish(process) == 0
+
+
+@pytest.mark.parametrize("deed", ["slow", "busy"])
+@pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_signal_ends_the_process_at_once(deed: str, second: signal.Signals) -> None:
+    process = start(deed)
+    lines(process, 1)
+    process.send_signal(signal.SIGINT)
+    assert lines(process, 1) == ["stopping signal"]
+    press_again(process, second)
+    assert finish(process) == 130
+
+
+def test_an_echo_of_the_first_signal_is_not_a_second() -> None:
+    process = start("quick")
+    lines(process, 1)
+    os.kill(process.pid, signal.SIGTERM)
+    os.kill(process.pid, signal.SIGINT)
+    assert lines(process, 2) == ["stopping signal", "parked"]
+    assert finish(process) == 0
+
+
+@pytest.mark.skipif(shutil.which("timeout") is None, reason="needs coreutils' timeout")
+def test_under_timeout_a_run_parks() -> None:
+    process = start("quick", "timeout", "--preserve-status", "1.5")
+    assert lines(process, 3) == ["driving", "stopping signal", "parked"]
+    assert finish(process) == 0
+
+
+def test_after_the_drive_signals_mean_what_they_meant_before() -> None:
+    process = start("after")
+    lines(process, 1)
+    process.send_signal(signal.SIGINT)
+    assert lines(process, 2) == ["stopping signal", "parked"]
+    process.send_signal(signal.SIGTERM)
+    assert finish(process) == -signal.SIGTERM
+
+
+def test_the_second_signal_restores_the_terminal() -> None:
+    master, slave = pty.openpty()
+    before = termios.tcgetattr(slave)
+    code = DRIVE.replace('if deed == "slow":', 'if deed == "slow":\n            import tty; tty.setraw(0)')
+    wrapped = f"import os, fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{code}"
+    process = subprocess.Popen(
+        [sys.executable, "-c", wrapped, "slow"],
+        stdin=slave,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        lines(process, 1)
+        process.send_signal(signal.SIGINT)
+        lines(process, 1)
+        deadline = time.monotonic() + 10
+        while termios.tcgetattr(slave) == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert termios.tcgetattr(slave) != before
+        press_again(process, signal.SIGINT)
+        assert finish(process) == 130
+        assert termios.tcgetattr(slave) == before
+    finally:
+        os.close(master)
+        os.close(slave)
+
+
+def handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+
+
+def test_handlers_are_restored_also_after_an_error() -> None:
+    async def drive() -> None:
+        before = handlers()
+        with pytest.raises(RuntimeError), stop_on_signals(lambda: None):
+            assert handlers() != before
+            raise RuntimeError
+        assert handlers() == before
+
+    asyncio.run(drive())
+
+
+def test_drives_that_overlap_are_all_stopped_and_the_last_restores() -> None:
+    async def drive(stop: Callable[[], None], started: asyncio.Event, token: Token) -> None:
+        with stop_on_signals(stop):
+            started.set()
+            await token.wait()
+
+    async def main() -> None:
+        before = handlers()
+        first, second = Token(), Token()
+        tasks: list[asyncio.Task[None]] = []
+        for token in (first, second):
+            started = asyncio.Event()
+            tasks.append(asyncio.create_task(drive(token.request, started, token)))
+            await started.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        assert handlers() == before
+
+    asyncio.run(main())
+
+
+def test_a_drive_that_begins_after_the_signal_is_stopped_too() -> None:
+    async def main() -> None:
+        first, second = Token(), Token()
+        with stop_on_signals(first.request):
+            os.kill(os.getpid(), signal.SIGTERM)
+            await first.wait()
+            with stop_on_signals(second.request):
+                assert second.requested
+
+    asyncio.run(main())
+
+
+def test_outside_the_main_thread_nothing_is_installed() -> None:
+    before, inside = handlers(), list[bool]()
+
+    async def drive() -> None:
+        with stop_on_signals(lambda: None):
+            inside.append(handlers() == before)
+
+    thread = threading.Thread(target=lambda: asyncio.run(drive()))
+    thread.start()
+    thread.join()
+    assert inside == [True]
