@@ -16,6 +16,9 @@ from interlock.state.messages import Message
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 
+_EACH = 20
+"""Lines of a directory's listing, however many directories there are."""
+
 
 class WorkspaceContext:
     """What a model is told of the workspace before the first prompt; `ContextSource` of `state/deps.py`."""
@@ -49,17 +52,16 @@ class WorkspaceContext:
         system, parts = await asyncio.gather(
             asyncio.to_thread(self._system, {t.name for t in tools}, in_git), self._parts(in_git)
         )
-        return [
-            Message(role="system", content=clean(system)),
-            Message(role="user", origin="context", content=clean("\n\n".join(parts))),
-        ]
+        context = Message(role="user", origin="context", content=clean("\n\n".join(parts)))
+        # A person may have replaced the text by nothing; providers refuse an empty system message.
+        return [Message(role="system", content=clean(system)), context] if system.strip() else [context]
 
     def _system(self, tools: set[str], in_git: bool) -> str:
         text = self._system_prompt
         if text is None:
             text = replacement(self._env, self._info.workspace, self._home)
         if text is None:
-            text = generated(tools, in_git=in_git)
+            text = generated(tools, in_git=in_git, attended=self._info.interactive)
         return f"{text}\n\n{self._append}" if self._append else text
 
     async def _parts(self, in_git: bool) -> list[str]:
@@ -89,7 +91,7 @@ class WorkspaceContext:
         return await git_summary(self._info.workspace, self._env) if in_git else ""
 
     def _trees(self) -> str:
-        limit = ENTRIES // len(self._roots)
+        limit = max(ENTRIES // len(self._roots), _EACH)
         return "\n\n".join(f"{root}/\n{tree(root, self._ignored, limit)}" for root in self._roots)
 
     def _memory(self, file: MemoryFile) -> str:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from dotenv.parser import parse_stream
 
+from interlock.services.textfile import is_file
+
 
 @dataclass(frozen=True)
 class DotEnv:
@@ -28,13 +30,13 @@ def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: boo
     """
     own = home / ".gemini" / ".env"
     near = next(
-        (f for d in (start, *start.parents) for f in (d / ".gemini" / ".env", d / ".env") if f.is_file()),
+        (f for d in (start, *start.parents) for f in (d / ".gemini" / ".env", d / ".env") if is_file(f)),
         None,
     )
     theirs = [near] if near is not None and near != own else []
     found = DotEnv(dict(env), ignored=[] if trusted else theirs)
     for file in [*(theirs if trusted else []), own]:
-        if file.is_file():
+        if is_file(file):
             _add(file, found)
     return found
 

@@ -22,11 +22,12 @@ _SECRET = re.compile(r"\.git|\.env|gha-creds-.*\.json", re.IGNORECASE)
 
 @dataclass
 class Imports:
-    """One memory file with all that it imports. `left`: bytes that may still be read."""
+    """One memory file with all that it imports."""
 
-    root: Path
-    """Real path of the directory that imports must stay in."""
+    roots: tuple[Path, ...]
+    """Real paths of the directories that the file and its imports must stay in."""
     left: int
+    """Bytes that may still be read."""
     seen: set[Path] = field(default_factory=set[Path])
 
     def text(self, file: Path, depth: int = 0) -> str:
@@ -40,14 +41,12 @@ class Imports:
         pieces: list[str] = []
         end = 0
         for start, stop, target in references(text):
-            pieces += [text[end:stop], self._import(file.parent, target, depth + 1)]
-            if pieces[-1].startswith("\n"):
-                pieces[-2] = text[end:start]
+            pieces += [text[end:start], self._import(file.parent, target, depth + 1)]
             end = stop
         return "".join([*pieces, text[end:]])
 
     def _import(self, folder: Path, target: str, depth: int) -> str:
-        """Text to put in place of `@target` when it begins with a line end, else behind it."""
+        """What stands in place of `@target`."""
         try:
             if depth > MAX_DEPTH:
                 raise UnreadableError(f"imports nest deeper than {MAX_DEPTH}")
@@ -56,7 +55,8 @@ class Imports:
             text = self.text(folder / target, depth)
         except UnreadableError as error:
             # A bare word that names no file is a mention of somebody or something.
-            return f" <!-- not imported: {error} -->" if "/" in target or "." in target else ""
+            mention = "/" not in target and "." not in target
+            return f"@{target}" if mention else f"@{target} <!-- not imported: {error} -->"
         return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
 
     def _real(self, file: Path) -> Path:
@@ -64,9 +64,10 @@ class Imports:
             real = file.resolve()
         except (OSError, ValueError, RuntimeError):
             raise UnreadableError("not a usable path") from None
-        if not real.is_relative_to(self.root):
+        root = next((r for r in self.roots if real.is_relative_to(r)), None)
+        if root is None:
             raise UnreadableError("outside the project")
-        if any(_SECRET.fullmatch(part) for part in real.relative_to(self.root).parts):
+        if any(_SECRET.fullmatch(part) for part in real.relative_to(root).parts):
             raise UnreadableError("may hold secrets")
         return real
 

@@ -1,5 +1,6 @@
 """settings: all sources of settings, merged by precedence (`cli.md`, Files)."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -46,7 +47,7 @@ def load_settings(
     return LoadedSettings(
         settings=_merged(layers),
         files=[file for file, _ in read],
-        ignored=[] if trusted else [file for file in project if file.exists()],
+        ignored=[] if trusted else [file for file in project if os.path.lexists(file)],
         unknown=[(layer.source, key) for layer in layers for key in layer.unknown],
         warnings=[f"{layer.source}: ${name} is not set." for layer in layers for name in layer.unset],
     )
@@ -76,4 +77,4 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _among(file: Path, others: list[Path]) -> bool:
-    return file.resolve() in {other.resolve() for other in others}
+    return os.path.realpath(file) in {os.path.realpath(other) for other in others}

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from interlock.prompts import render
 from interlock.state.errors import ConfigError
@@ -13,8 +14,8 @@ class _Section:
     prompt: str
     tool: str | None = None
     """Included only if this tool exists."""
-    in_git: bool = False
-    """Included only in a git repository."""
+    only: Literal["git", "unattended"] | None = None
+    """Included only in a git repository, or only if nobody sits before the terminal."""
 
 
 SECTIONS = (
@@ -24,14 +25,16 @@ SECTIONS = (
     _Section("main/todos", tool="write_todos"),
     _Section("main/operations"),
     _Section("main/questions", tool="ask_user"),
+    _Section("main/unattended", only="unattended"),
     _Section("main/sandbox_none"),
-    _Section("main/git", in_git=True),
+    _Section("main/git", only="git"),
 )
 
 
-def generated(tools: Collection[str], *, in_git: bool) -> str:
+def generated(tools: Collection[str], *, in_git: bool, attended: bool) -> str:
     """The sections that apply, in order."""
-    chosen = [s for s in SECTIONS if (s.tool is None or s.tool in tools) and (in_git or not s.in_git)]
+    holds = {None: True, "git": in_git, "unattended": not attended}
+    chosen = [s for s in SECTIONS if holds[s.only] and (s.tool is None or s.tool in tools)]
     return "\n\n".join(render(s.prompt) for s in chosen)
 
 

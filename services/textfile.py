@@ -8,6 +8,14 @@ class UnreadableError(Exception):
     """Why a file's text can't be had, in a few words."""
 
 
+def is_file(path: Path) -> bool:
+    """False also where a directory on the way may not be searched."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
 def read_text(path: Path, limit: int) -> str:
     """Up to `limit` bytes as text, line ends as LF; a cut is said at its end. Raises `UnreadableError`."""
     try:

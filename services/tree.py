@@ -9,6 +9,8 @@ from time import monotonic
 
 ENTRIES = 200
 """Lines of a listing (gemini-cli: 200)."""
+_BELOW = 30
+"""Lines of one directory below the root, so that a folder full of files doesn't use up the listing."""
 _SCANNED = 5_000
 """Entries that are looked at in one directory; of more, an arbitrary choice is shown."""
 _SECONDS = 2.0
@@ -27,7 +29,7 @@ def tree(root: Path, ignored: Callable[[Path], bool], limit: int = ENTRIES) -> s
     while queue and limit > 0 and monotonic() < end:
         directory = queue.popleft()
         entries = _entries(directory, ignored)
-        shown[directory] = entries[:limit]
+        shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
         omitted[directory] = len(entries) - len(shown[directory])
         limit -= len(shown[directory])
         queue.extend(Path(e.path) for e in shown[directory] if _is_directory(e) and e.name not in _CLOSED)

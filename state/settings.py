@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from interlock.state.calls import ApprovalMode
 
@@ -59,6 +59,11 @@ class ContextSettings(_Section):
 
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
+
+    @field_validator("default_approval_mode", mode="before")
+    @classmethod
+    def _as_gemini_spells_it(cls, value: object) -> object:
+        return "auto_edit" if value == "autoEdit" else value
 
 
 class Settings(_Section):
