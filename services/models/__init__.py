@@ -1,0 +1,21 @@
+"""models: chat models by role, alias or name, with retries, finish reasons, records and play-back.
+
+Importing this loads no LangChain: a provider's package is loaded when its first request is made.
+"""
+
+from interlock.services.models.chat import ChatModels
+from interlock.services.models.credentials import check_credentials
+from interlock.services.models.log import ModelLog
+from interlock.services.models.names import resolve, role_model
+from interlock.services.models.script import ScriptError
+from interlock.services.models.tracing import turn_tracing_off
+
+__all__ = [
+    "ChatModels",
+    "ModelLog",
+    "ScriptError",
+    "check_credentials",
+    "resolve",
+    "role_model",
+    "turn_tracing_off",
+]

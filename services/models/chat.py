@@ -1,0 +1,164 @@
+"""chat: one request to a model, from the question to the recorded reply."""
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from interlock.services.models.answer import Answer
+from interlock.services.models.backoff import ATTEMPTS, Backoff
+from interlock.services.models.connect import Providers
+from interlock.services.models.failure import explain
+from interlock.services.models.log import ModelLog
+from interlock.services.models.memo import RequestHash
+from interlock.services.models.names import limit, resolve, role_model
+from interlock.services.models.race import raced
+from interlock.services.models.record import ReplyRecorder
+from interlock.services.models.request import Request
+from interlock.state.deps import Cancel, Clock, Emit, ModelCall, ModelItem, Reply
+from interlock.state.errors import ModelError
+from interlock.state.events import Retry
+from interlock.state.messages import Message
+from interlock.state.settings import Settings
+
+STALL_S = 300.0
+"""Seconds without a piece of an answer after which the request counts as failed."""
+_TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
+"""gemini-cli's: 1 for the conversation, 0 for answers that follow a schema."""
+
+
+class ChatModels:
+    """Implements `Models` for one drive of a run; close it with `aclose`, on the same loop."""
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        log: ModelLog,
+        cancel: Cancel,
+        clock: Clock,
+        env: Mapping[str, str],
+        agent: str = "",
+        record_to: Path | None = None,
+        fake: Path | None = None,
+        delay_scale: float = 1.0,
+        seed: int | None = None,
+        stall_s: float = STALL_S,
+    ) -> None:
+        self._settings = settings
+        self._log = log
+        self._cancel = cancel
+        self._clock = clock
+        self._agent = agent
+        self._providers = Providers(env, fake)
+        self._recorder = ReplyRecorder(record_to) if record_to else None
+        self._backoff = Backoff(delay_scale, Random(seed))
+        self._stall_s = stall_s
+        self._hash = RequestHash()
+
+    async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
+        """Thoughts and text as they come, the `Reply` last; nothing after a cancellation.
+
+        A failure that can be retried is retried until something was shown. After that it ends the stream as a `Reply`
+        with what came, `finish_reason` null, no tool calls, and `problem` saying that it was cut off. A failure that
+        can't be retried raises `ModelError`, shown or not. Whoever leaves the stream early closes it (`aclosing`).
+        """
+        known = self._log.recorded(call.task)
+        if known is not None:
+            yield known.model_copy(update={"replayed": True})
+            return
+        request = self._request(call)
+        started = self._clock.monotonic()
+        failures = 0
+        while True:
+            answer = Answer()
+            try:
+                async with aclosing(self._attempt(request, call, answer)) as items:
+                    async for item in items:
+                        yield item
+                break
+            except ModelError as error:
+                failures += 1
+                if not self._goes_on(error, answer, failures, call.attempts or ATTEMPTS):
+                    raise
+                if answer.shown:
+                    answer.cut(error)
+                    break
+                if await self._wait(error, failures, emit):
+                    return
+                request = replace(request, attempt=failures)
+        if not self._cancel.requested:
+            yield self._record(call, request, answer, started)
+
+    def resolve(self, name: str) -> str:
+        """Alias → model name. Raises `UserError` with the nearest names for what can't be a model."""
+        return resolve(self._settings, name)
+
+    def limit(self, model: str) -> int:
+        """Context window in tokens."""
+        return limit(self._settings, model)
+
+    async def aclose(self) -> None:
+        """Close all connections."""
+        await self._providers.aclose()
+
+    def _request(self, call: ModelCall) -> Request:
+        chosen = (call.temperature, self._settings.model.temperature)
+        default = _TEMPERATURE if call.schema is None else _HELPER_TEMPERATURE
+        return Request(
+            model=self.resolve(call.model or role_model(self._settings, call.role)),
+            messages=call.messages,
+            tools=call.tools,
+            schema=call.schema,
+            temperature=next((t for t in chosen if t is not None), default),
+            agent=self._agent,
+            role=call.role,
+            ordinal=self._log.ordinal(self._agent, call.role),
+        )
+
+    async def _attempt(
+        self, request: Request, call: ModelCall, answer: Answer
+    ) -> AsyncGenerator[ModelItem, None]:
+        """One connection. Every failure of a client comes out as `ModelError`."""
+        try:
+            provider = await self._providers.get(request.model)
+            source = provider.stream(request)
+            pieces = raced(source, self._cancel, stall_s=self._stall_s, total_s=call.timeout_s)
+            async with aclosing(pieces):
+                async for chunk in pieces:
+                    for item in answer.add(chunk):
+                        yield item
+        except Exception as error:
+            raise explain(error, request.model, self._clock.now()) from error
+
+    def _goes_on(self, error: ModelError, answer: Answer, failures: int, attempts: int) -> bool:
+        return error.retryable and (answer.shown or failures < attempts)
+
+    async def _wait(self, error: ModelError, failures: int, emit: Emit) -> bool:
+        """True when cancelled meanwhile."""
+        delay_s = self._backoff.delay_s(failures, error)
+        emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
+        return await self._cancel.sleep(delay_s)
+
+    def _record(self, call: ModelCall, request: Request, answer: Answer, started: float) -> Reply:
+        message = answer.message(request.ordinal, _call_ids(call.messages))
+        if self._recorder is not None:
+            # Before the row: a kill in between repeats the request, and the later entry of an ordinal counts.
+            self._recorder.add(request, message, answer)
+        return self._log.record(
+            call,
+            self._agent,
+            request.ordinal,
+            message,
+            model=request.model,
+            finish_reason=answer.finish_reason,
+            problem=answer.problem,
+            usage=answer.usage,
+            duration_ms=round((self._clock.monotonic() - started) * 1000),
+            request_hash=self._hash(request),
+        )
+
+
+def _call_ids(messages: Sequence[Message]) -> set[str]:
+    return {call.id for message in messages for call in message.tool_calls}

@@ -1,0 +1,58 @@
+"""connect: from a resolved name to the provider that serves it; a provider is loaded when it is first asked."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+
+from interlock.services.models.credentials import GEMINI_KEYS, GEMINI_URL, check_package, gemini_key
+from interlock.services.models.names import provider_of
+from interlock.services.models.request import Provider
+from interlock.services.models.script import ScriptProvider
+from interlock.state.errors import CredentialsError
+
+
+class Providers:
+    """Providers of one drive, by name. With `fake` one script answers for all of them."""
+
+    def __init__(self, env: Mapping[str, str], fake: Path | None) -> None:
+        self._env = env
+        self._fake = ScriptProvider(fake) if fake else None
+        self._known: dict[str, Provider] = {}
+
+    async def get(self, model: str) -> Provider:
+        """Raises `UserError` when its package is missing, `CredentialsError` without a key."""
+        if self._fake is not None:
+            return self._fake
+        if model not in self._known:
+            self._known[model] = await self._connect(model)
+        return self._known[model]
+
+    async def aclose(self) -> None:
+        for provider in self._known.values():
+            await provider.aclose()
+        self._known.clear()
+
+    async def _connect(self, model: str) -> Provider:
+        provider = provider_of(model)
+        if provider == "script":
+            return ScriptProvider(Path(model.partition(":")[2]))
+        # A thread, because these imports take up to a second: the loop goes on and a cancellation is heard.
+        if provider == "gemini":
+            return await asyncio.to_thread(_gemini, model, self._env)
+        check_package(model)
+        return await asyncio.to_thread(_langchain, model, self._env)
+
+
+def _gemini(model: str, env: Mapping[str, str]) -> Provider:
+    from interlock.services.models.gemini import GeminiProvider
+
+    key = gemini_key(env)
+    if key is None:
+        raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
+    return GeminiProvider(model, key, env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL)
+
+
+def _langchain(model: str, env: Mapping[str, str]) -> Provider:
+    from interlock.services.models.langchain import LangChainProvider
+
+    return LangChainProvider(model, env)

@@ -1,0 +1,137 @@
+"""langchain: `provider:model` through any LangChain chat model that is installed. Loaded only when one is asked."""
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from importlib import import_module
+from typing import Any, cast
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessageChunk
+
+from interlock.services.models.langchain_messages import converted
+from interlock.services.models.memo import PerMessage
+from interlock.services.models.names import provider_of
+from interlock.services.models.providers import ProviderSpec, provider_spec
+from interlock.services.models.request import CallPiece, Chunk, Request
+from interlock.services.models.tracing import quiet_clients, turn_tracing_off
+from interlock.state.deps import Usage
+from interlock.state.errors import UserError
+
+_FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_calls": "stop",
+    "tool_use": "stop",
+    "function_call": "stop",
+    "max_tokens": "length",
+}
+_FINE = frozenset({"stop", "length"})
+
+
+class LangChainProvider:
+    """One model of one provider."""
+
+    def __init__(self, model: str, env: Mapping[str, str]) -> None:
+        turn_tracing_off()
+        quiet_clients()
+        spec = provider_spec(provider_of(model))
+        if spec is None:
+            raise UserError(f"No provider in {model!r}. Expected provider:model, for example openai:gpt-5.")
+        self._spec = spec
+        self._name = model
+        self._model = _constructed(model, spec, env)
+        self._messages = PerMessage(converted)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        """Make the request once. Calls come at the end: their arguments are streamed in pieces."""
+        whole: AIMessageChunk | None = None
+        async for piece in self._bound(request).astream(self._messages(request.messages)):
+            chunk = cast(AIMessageChunk, piece)
+            whole = chunk if whole is None else whole + chunk
+            text, thought = _content(chunk)
+            if text or thought:
+                yield Chunk(text=text, thought=thought)
+        if whole is not None:
+            yield self._end(whole)
+
+    async def aclose(self) -> None:
+        """LangChain's models close their connections with themselves."""
+
+    def _bound(self, request: Request) -> Any:
+        options: dict[str, Any] = {"temperature": request.temperature}
+        if request.schema is not None and self._spec.json == "format":
+            options["format"] = dict(request.schema)
+        elif request.schema is not None and self._spec.json:
+            schema = {"name": request.role, "schema": dict(request.schema)}
+            options["response_format"] = {"type": "json_schema", "json_schema": schema}
+        tools = [{"type": "function", "function": t.model_dump()} for t in request.tools]
+        model = self._model.bind_tools(tools) if tools else self._model
+        return model.bind(**options)
+
+    def _end(self, whole: AIMessageChunk) -> Chunk:
+        meta = whole.response_metadata
+        said = next((meta[k] for k in ("finish_reason", "stop_reason", "done_reason") if meta.get(k)), None)
+        reason = None if said is None else _FINISH.get(str(said).lower(), str(said).lower())
+        problem = None if reason is None or reason in _FINE else f"{self._name} stopped the answer: {said}."
+        calls, broken = _calls(whole)
+        if broken:
+            reason, problem = (
+                "malformed_function_call",
+                f"{self._name} sent a call that can't be read: {broken}",
+            )
+        return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=_usage(whole))
+
+
+def _constructed(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> BaseChatModel:
+    cls = getattr(import_module(spec.module), spec.cls, None)
+    if not isinstance(cls, type) or not issubclass(cls, BaseChatModel):
+        raise UserError(
+            f"Model {model!r}: {spec.module}.{spec.cls} is no LangChain chat model. Expected a class."
+        )
+    options: dict[str, Any] = {"model": model.partition(":")[2]}
+    if spec.retries_off is not None:
+        options["max_retries"] = spec.retries_off
+    url = env.get(spec.url) if spec.url else None
+    if url:
+        options[spec.url_field] = url
+    if spec.key and (env.get(spec.key) or url):
+        options[spec.key_field] = env.get(spec.key) or "none"
+    if spec.cls == "ChatOpenAI":
+        options["stream_usage"] = True  # off by default where a base URL is set
+    return cls(**options)
+
+
+def _content(chunk: AIMessageChunk) -> tuple[str, str]:
+    text = thought = ""
+    for block in chunk.content_blocks:
+        if block["type"] == "text":
+            text += block["text"]
+        elif block["type"] == "reasoning":
+            thought += block.get("reasoning", "")
+    return text, thought
+
+
+def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
+    """The calls in order, and the arguments of the first that are no JSON object."""
+    pieces: list[CallPiece] = []
+    for call in whole.tool_call_chunks:
+        try:
+            args = json.loads(call["args"] or "{}")
+        except json.JSONDecodeError:
+            args = None
+        if not isinstance(args, dict):
+            return (), f"{call['name']} {call['args']!r}"
+        pieces.append(CallPiece(name=call["name"] or "", args=cast("dict[str, Any]", args), id=call["id"]))
+    return tuple(pieces), ""
+
+
+def _usage(whole: AIMessageChunk) -> Usage | None:
+    usage = whole.usage_metadata
+    if usage is None:
+        return None
+    return Usage(
+        input=usage["input_tokens"],
+        output=usage["output_tokens"],
+        cached=usage.get("input_token_details", {}).get("cache_read", 0),
+        thoughts=usage.get("output_token_details", {}).get("reasoning", 0),
+    )

@@ -1,0 +1,57 @@
+"""race: the pieces of a stream, until cancelled, stalled or out of time."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import TypeVar
+
+from interlock.state.deps import Cancel
+
+T = TypeVar("T")
+
+
+class _End:
+    pass
+
+
+_END = _End()
+
+
+async def raced(
+    source: AsyncGenerator[T, None], cancel: Cancel, *, stall_s: float, total_s: float | None
+) -> AsyncGenerator[T, None]:
+    """Yield from `source`; end early when cancelled. Raises `TimeoutError` after `stall_s` without a piece, or
+    `total_s` in all. The source is always closed.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = None if total_s is None else loop.time() + total_s
+    stop = asyncio.ensure_future(cancel.wait())
+    step: asyncio.Future[T | _End] | None = None
+    try:
+        while not cancel.requested:
+            wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
+            step = asyncio.ensure_future(anext(source, _END))
+            await asyncio.wait({step, stop}, timeout=max(0.0, wait_s), return_when=asyncio.FIRST_COMPLETED)
+            if stop.done():
+                return
+            if not step.done():
+                raise TimeoutError(
+                    f"nothing came for {stall_s:g} s" if wait_s == stall_s else f"over {total_s:g} s"
+                )
+            item = step.result()
+            if isinstance(item, _End):
+                return
+            yield item
+    finally:
+        stop.cancel()
+        if step is not None:
+            await _ended(step)
+        await source.aclose()
+
+
+async def _ended(step: "asyncio.Future[T | _End]") -> None:
+    """A generator can't be closed while it runs; and asyncio complains of an exception that nobody looked at."""
+    if not step.done():
+        step.cancel()
+        await asyncio.wait({step})
+    if not step.cancelled():
+        step.exception()

@@ -1,0 +1,154 @@
+"""script: replies from a file (`cli.md`, Models): the offline demo, users' own tests, `--fake-responses`.
+
+Which reply answers a request follows from what the run has recorded, not from what this process did: the reply with the
+ordinal of (agent, role). So a killed run goes on where it was. Entries with `error` belong to the reply after them: the
+attempts of one request meet them in order, each once in a process; after a kill the request is made again, and so are
+they. `engine.md` 20.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from interlock.services.models.memo import PerMessage
+from interlock.services.models.request import CallPiece, Chunk, Request
+from interlock.services.models.script_file import Scripted, ScriptedError, read_script
+from interlock.state.deps import Usage
+from interlock.state.errors import ModelAuthError, ModelError, RunError
+from interlock.state.messages import Message, estimate_message
+from interlock.state.text import estimate_tokens
+
+_SHOWN = 600
+"""Characters of a request that an error message quotes."""
+
+
+class ScriptError(RunError):
+    """A request that the script doesn't foresee. No `ModelError`: no node may take it for a model's failure."""
+
+    kind = "script"
+
+
+class ScriptProvider:
+    """Answers from one file, which is read at the first request."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._replies: dict[tuple[str, str], list[list[Scripted]]] | None = None
+        self._met: dict[tuple[str, str, int], int] = {}
+        self._sizes = PerMessage(estimate_message)
+
+    async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
+        """Play one entry. Raises `ScriptError` when there is none, or when the request isn't what it expects."""
+        entry = self._entry(request)
+        self._check(entry, request)
+        if entry.delay_s:
+            await asyncio.sleep(entry.delay_s)
+        if entry.error is not None:
+            raise _failure(entry.error, self._path)
+        if entry.thought:
+            yield Chunk(thought=entry.thought)
+        for piece in _pieces(entry):
+            yield Chunk(text=piece)
+            await asyncio.sleep(0)
+        yield self._end(entry, request)
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+    def _entry(self, request: Request) -> Scripted:
+        """The next error before the reply of this ordinal that wasn't met yet, else the reply."""
+        key = (request.agent, request.role, request.ordinal)
+        groups = self._groups().get(key[:2], [])
+        if request.ordinal >= len(groups):
+            who = f"role {request.role!r}" + (f" of agent {request.agent!r}" if request.agent else "")
+            raise ScriptError(
+                f"Script {str(self._path)!r} is used up: it has {len(groups)} replies for {who}, "
+                f"reply {request.ordinal} was asked for (counted from 0). Add one to the file."
+            )
+        group = groups[request.ordinal]
+        met = self._met.get(key, 0)
+        self._met[key] = min(met + 1, len(group) - 1)
+        return group[met]
+
+    def _groups(self) -> dict[tuple[str, str], list[list[Scripted]]]:
+        if self._replies is None:
+            self._replies = _grouped(read_script(self._path))
+        return self._replies
+
+    def _check(self, entry: Scripted, request: Request) -> None:
+        if entry.expect is None:
+            return
+        said = request_text(request)
+        if re.search(entry.expect, said, re.DOTALL) is None:
+            short = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
+            raise ScriptError(
+                f"Script {str(self._path)!r}, reply {request.ordinal} of role {request.role!r}: the request doesn't "
+                f"match expect {entry.expect!r}; it says {short!r}."
+            )
+
+    def _end(self, entry: Scripted, request: Request) -> Chunk:
+        return Chunk(
+            calls=tuple(CallPiece(c.name, c.args, c.id, c.signature) for c in entry.tool_calls),
+            signature=entry.signature,
+            finish_reason=entry.finish_reason,
+            problem=entry.problem,
+            usage=entry.usage or self._estimated(entry, request),
+        )
+
+    def _estimated(self, entry: Scripted, request: Request) -> Usage:
+        calls = "".join(f"{c.name}{c.args}" for c in entry.tool_calls)
+        thoughts = estimate_tokens(entry.thought)
+        said = estimate_tokens(entry.text) + estimate_tokens(calls)
+        return Usage(input=sum(self._sizes(request.messages)), output=said + thoughts, thoughts=thoughts)
+
+
+def request_text(request: Request) -> str:
+    """What `expect` is searched in: everything after the last answer of the model, tool answers as `name: text`."""
+    new: list[Message] = []
+    for message in reversed(request.messages):
+        if message.role in ("assistant", "system"):
+            break
+        new.append(message)
+    return "\n".join(f"{m.name}: {m.text}" if m.role == "tool" else m.text for m in reversed(new))
+
+
+def _grouped(entries: list[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:
+    """(agent, role) → for each ordinal its errors and then its reply. Errors at the end stand alone."""
+    grouped: dict[tuple[str, str], list[list[Scripted]]] = {}
+    waiting: dict[tuple[str, str], list[Scripted]] = {}
+    for entry in entries:
+        who = (entry.agent, entry.role)
+        waiting.setdefault(who, []).append(entry)
+        if entry.error is None:
+            groups, group = grouped.setdefault(who, []), waiting.pop(who)
+            if entry.ordinal is not None and entry.ordinal < len(groups):
+                groups[entry.ordinal] = group  # recorded again after a kill: the later one is in the chain
+            else:
+                groups.append(group)
+    for who, errors in waiting.items():
+        grouped.setdefault(who, []).append(errors)
+    return grouped
+
+
+def _pieces(entry: Scripted) -> list[str]:
+    """The text in `chunks` pieces of about one length."""
+    size = -(-len(entry.text) // entry.chunks)
+    return [entry.text[i : i + size] for i in range(0, len(entry.text), size)] if size else []
+
+
+def _failure(error: ScriptedError, path: Path) -> ModelError:
+    """What a server would be taken for that answers so; no status is a lost connection."""
+    text = error.message or f"scripted by {path.name}"
+    if error.status is None:
+        return ModelError(f"The model could not be reached: {text}.", retryable=True)
+    says = f"The model answered {error.status}: {text}."
+    if error.status in (401, 403):
+        return ModelAuthError(says, status=error.status)
+    return ModelError(
+        says,
+        status=error.status,
+        retryable=error.status in (408, 429, 499) or error.status >= 500,
+        retry_after_s=error.retry_after,
+        terminal=error.status == 404,
+    )
