@@ -76,7 +76,9 @@ class Saver(SqliteSaver):
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
-            if not any(channel in _SPECIAL for channel, _ in writes):
+            # A task that was resumed wrote the answer that it took, too: only what it did besides makes it a step.
+            told = {channel for channel, _ in writes}
+            if not told <= _SPECIAL and not told & {"__interrupt__", "__error__"}:
                 namespace, checkpoint = str(where.get("checkpoint_ns", "")), str(where["checkpoint_id"])
                 self.steps.save(self.conn, thread, namespace, checkpoint, task_id, task_path)
 

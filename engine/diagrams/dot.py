@@ -17,8 +17,11 @@ _NODE = {
     "shape": "box",
     "style": "rounded,filled",
     "fillcolor": "#ffffff",
+    "margin": "0.22,0.08",
 }
 _EDGE = {"fontname": _FONT, "fontsize": "10", "arrowsize": "0.7"}
+_GAP = "\u00a0\u00a0"
+"""Around edge labels and (as a margin) in boxes: the viewer's font may be wider than the one that was measured."""
 _SHAPES = {
     "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
     "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
@@ -46,7 +49,9 @@ def _fill(graph: Any, diagram: Diagram) -> None:
         graph.subgraph(inner)
     for edge in diagram.edges:
         label = _text(" · ".join(edge.labels), edge.count if edge.count and edge.count > 1 else None)
-        graph.edge(edge.source, edge.target, label=f" {label} " if label else "", **_edge_style(edge))
+        graph.edge(
+            edge.source, edge.target, label=f"{_GAP}{label}{_GAP}" if label else "", **_edge_style(edge)
+        )
 
 
 def _node_style(node: Node) -> dict[str, str]:
@@ -59,7 +64,7 @@ def _edge_style(edge: Edge) -> dict[str, str]:
     if edge.count is None:
         return style
     mark = _TAKEN if edge.count else _UNTAKEN
-    return {**mark, **style}
+    return {**mark, **style, "fillcolor": mark["color"]}  # of the arrow's head
 
 
 def _text(name: str, count: int | None) -> str:

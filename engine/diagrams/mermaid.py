@@ -16,6 +16,7 @@ _RESERVED = {
 }
 _SHAPES = {"start": ("([", "])"), "end": ("([", "])"), "step": ("[", "]"), "graph": ("[[", "]]")}
 _STYLES = {
+    "inner": "fill:#f6f8fa,stroke:#6e7781,color:#24292f",
     "terminal": "fill:#24292f,stroke:#6e7781,color:#ffffff",
     "taken": "fill:#ddf4ff,stroke:#0969da,color:#0a3069,stroke-width:2px",
     "untaken": "fill:#f6f8fa,stroke:#d0d7de,color:#8c959f",
@@ -27,10 +28,13 @@ def mermaid(diagram: Diagram) -> str:
     """The whole text, with a newline at its end."""
     lines = ["flowchart TD", *_body(diagram, 1)]
     nodes, edges = diagram.all_nodes(), diagram.all_edges()
-    used = dict.fromkeys(c for c in map(_class, nodes) if c)
-    lines += [f"    classDef {name} {_STYLES[name]}" for name in used]
-    for name in used:
-        lines.append(f"    class {','.join(_id(n.id) for n in nodes if _class(n) == name)} {name}")
+    members = {"inner": [_id(c.id) for c in diagram.all_clusters()]}
+    for node in nodes:
+        members.setdefault(_class(node), []).append(_id(node.id))
+    for name, style in _STYLES.items():
+        if members.get(name):
+            lines.append(f"    classDef {name} {style}")
+            lines.append(f"    class {','.join(members[name])} {name}")
     for style, taken in ((_TAKEN, True), (_UNTAKEN, False)):
         numbers = [str(i) for i, e in enumerate(edges) if e.count is not None and bool(e.count) == taken]
         if numbers:

@@ -43,3 +43,6 @@ class Diagram:
 
     def all_nodes(self) -> list[Node]:
         return list(self.nodes) + [n for c in self.clusters for n in c.all_nodes()]
+
+    def all_clusters(self) -> list["Diagram"]:
+        return [d for c in self.clusters for d in (c, *c.all_clusters())]

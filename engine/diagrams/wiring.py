@@ -26,11 +26,8 @@ class Wire:
 
 def parts(graph: Compiled) -> dict[str, Compiled]:
     """The nodes that are graphs themselves."""
-    found: dict[str, Compiled] = {}
-    for name, spec in graph.builder.nodes.items():
-        if isinstance(spec.runnable, CompiledStateGraph):
-            found[name] = spec.runnable
-    return found
+    nodes: dict[str, Any] = {name: spec.runnable for name, spec in graph.builder.nodes.items()}
+    return {name: node for name, node in nodes.items() if isinstance(node, CompiledStateGraph)}
 
 
 def wires(graph: Compiled) -> list[Wire]:

@@ -1,0 +1,232 @@
+"""What diagrams show is what the compiled graphs are; every format can be drawn, and files are kept current."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from langgraph.graph import END, START
+from typing_extensions import TypedDict
+
+from interlock.engine import diagrams
+from interlock.engine.diagrams.dot import dot, png, svg
+from interlock.engine.diagrams.extract import extract, extract_chart
+from interlock.engine.diagrams.files import own_depth
+from interlock.engine.diagrams.mermaid import mermaid
+from interlock.engine.diagrams.model import Diagram
+from interlock.graphs import PIPELINES, pipeline
+from interlock.graphs._pipeline import Graph
+from interlock.state.calls import merge_verdicts
+from interlock.state.charts import CHARTS
+from interlock.state.errors import UserError
+
+
+class Item(TypedDict):
+    index: int
+
+
+class ItemOut(TypedDict, total=False):
+    seen: Annotated[dict[str, str], merge_verdicts]
+
+
+class ItemState(Item, ItemOut):
+    pass
+
+
+class State(TypedDict, total=False):
+    label: str
+    seen: Annotated[dict[str, str], merge_verdicts]
+
+
+async def step(state: State) -> State:
+    return {}
+
+
+async def look(state: ItemState) -> ItemOut:
+    return {}
+
+
+def after_look(state: ItemState) -> Literal["good", "bad", "odd"]:
+    return "good"
+
+
+def after_join(state: State) -> Literal["more", "end", "limit"]:
+    return "end"
+
+
+def items(state: State) -> list[Item]:
+    return []
+
+
+def sample() -> Graph:
+    inner = Graph("each item", ItemState, input=Item, output=ItemOut)
+    for name in ("look", "keep", "drop"):
+        inner.node(name, look)
+    inner.edge(START, "look")
+    inner.route("look", after_look, {"good": "keep", "bad": "drop", "odd": "drop"})
+    inner.edge("keep", END)
+    inner.edge("drop", END)
+    outer = Graph("sample", State)
+    outer.node("begin", step)
+    outer.part("item", inner)
+    outer.node("join", step)
+    outer.edge(START, "begin")
+    outer.fan_out("begin", items, "item", "join")
+    outer.edge("item", "join")
+    outer.route("join", after_join, {"more": "begin", "end": END, "limit": END})
+    return outer
+
+
+SHOWN = """\
+flowchart TD
+    __start__(["start"])
+    begin["begin"]
+    join["join"]
+    __end__(["end"])
+    subgraph item["item"]
+        item___start__(["start"])
+        item_look["look"]
+        item_keep["keep"]
+        item_drop["drop"]
+        item___end__(["end"])
+        item___start__ --> item_look
+        item_look -->|"good"| item_keep
+        item_look -->|"bad · odd"| item_drop
+        item_keep --> item___end__
+        item_drop --> item___end__
+    end
+    __start__ --> begin
+    begin ==>|"one each"| item___start__
+    begin -->|"none"| join
+    item___end__ --> join
+    join -->|"more"| begin
+    join -->|"end · limit"| __end__
+    classDef inner fill:#f6f8fa,stroke:#6e7781,color:#24292f
+    class item inner
+    classDef terminal fill:#24292f,stroke:#6e7781,color:#ffffff
+    class __start__,__end__,item___start__,item___end__ terminal
+"""
+
+
+def test_labels_fan_outs_and_inner_graphs_are_shown() -> None:
+    assert mermaid(extract(sample().compile(), 2)) == SHOWN
+
+
+def test_a_closed_graph_is_one_node_of_its_own_shape() -> None:
+    closed = extract(sample().compile(), 1)
+    assert [(n.name, n.kind) for n in closed.nodes if n.kind == "graph"] == [("item", "graph")]
+    assert not closed.clusters
+    assert '    item[["item"]]\n' in mermaid(closed)
+    assert 'begin ==>|"one each"| item\n' in mermaid(closed)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_edges_are_those_that_langgraph_draws(name: str) -> None:
+    graph = pipeline(name).build().compile()
+    drawn = {(e.source, e.target) for e in graph.get_graph().edges}
+    assert {(e.source, e.target) for e in extract(graph).edges} == drawn
+
+
+def test_words_of_mermaid_and_markup_are_no_trouble() -> None:
+    graph = Graph('a "graph" <b>', State)
+    graph.node("end", step)
+    graph.node("class", step)
+    graph.edge(START, "end")
+    graph.edge("end", "class")
+    graph.edge("class", END)
+    text = mermaid(extract(graph.compile()))
+    assert '    end_["end"]\n' in text
+    assert "    end_ --> class_\n" in text
+    outer = Graph("outer", State)
+    outer.part("part", graph)
+    outer.edge(START, "part")
+    outer.edge("part", END)
+    part = extract(outer.compile(), 2).clusters[0]
+    quoted = Diagram(part.id, 'a "b" <c> #1', part.nodes, part.edges)
+    shown = mermaid(Diagram("", "outer", (), (), (quoted,)))
+    assert 'subgraph part["a #quot;b#quot; &lt;c&gt; #35;1"]' in shown
+
+
+def test_svg_is_drawn_without_an_installed_dot(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    picture = svg(dot(extract(sample().compile(), 2))).decode()
+    assert picture.lstrip().startswith("<?xml")
+    for text in ("begin", "look", "one", "limit", "start", "end"):
+        assert text in picture
+
+
+def test_png_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UserError, match=r"PNG needs the program 'dot'.*--format svg"):
+        png(dot(extract(sample().compile())))
+
+
+def test_an_installed_dot_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "dot"
+    program.write_text('#!/bin/sh\nread line\necho "$1 $line"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert png(dot(extract(sample().compile()))) == b"-Tpng digraph sample {\n"
+    assert svg(dot(extract(sample().compile()))) == b"-Tsvg digraph sample {\n"
+    program.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+    with pytest.raises(UserError, match="'dot' failed: broken"):
+        svg("digraph {}")
+
+
+def test_render_refuses_what_it_cannot_draw() -> None:
+    with pytest.raises(UserError, match=r"No diagram format 'gif'; expected one of mermaid, dot, svg, png"):
+        diagrams.render("turn", "gif")
+    with pytest.raises(UserError, match="depth 0"):
+        diagrams.render("turn", depth=0)
+    with pytest.raises(UserError, match=r"No workflow 'trun'. Did you mean 'turn'"):
+        diagrams.render("trun")
+
+
+@pytest.mark.parametrize("name", CHARTS)
+def test_every_state_and_event_of_a_chart_is_drawn(name: str) -> None:
+    chart, drawn = CHARTS[name], extract_chart(name, CHARTS[name])
+    moves = {
+        (t.source.id, t.target.id, e.id)
+        for s in chart.states
+        for t in s.transitions
+        for e in t.events
+        if t.target
+    }
+    assert {(e.source, e.target, label) for e in drawn.edges for label in e.labels} == moves
+    assert {n.name for n in drawn.nodes if n.kind == "step"} == {s.id for s in chart.states}
+    assert [e.target for e in drawn.edges if e.source == START] == [chart.initial_state.id]
+    assert {e.source for e in drawn.edges if e.target == END} == {s.id for s in chart.states if s.final}
+
+
+def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -> None:
+    folder = tmp_path / "diagrams"
+    assert all(
+        line.endswith("is missing. Run: interlock diagrams --write") for line in diagrams.check(folder)
+    )
+    assert len(diagrams.write(folder)) == len(PIPELINES) + len(CHARTS)
+    assert diagrams.check(folder) == []
+    assert diagrams.write(folder) == []
+    (folder / "turn.mmd").write_text("old")
+    (folder / "gone.mmd").write_text("old")
+    (folder / "chart-run.mmd").unlink()
+    assert [line.split(". Run")[0].removeprefix(f"{folder}/") for line in diagrams.check(folder)] == [
+        "turn.mmd is stale",
+        "chart-run.mmd is missing",
+        "gone.mmd draws nothing that exists",
+    ]
+    assert {p.name for p in diagrams.write(folder)} == {"turn.mmd", "chart-run.mmd", "gone.mmd"}
+    assert diagrams.check(folder) == []
+
+
+def test_a_files_diagram_opens_the_parts_that_have_no_file_of_their_own() -> None:
+    assert own_depth(sample().compile()) == 2
+    assert own_depth(pipeline("main").build().compile()) == 1
+    assert own_depth(pipeline("tools").build().compile()) == 2
+
+
+def test_declared_edges_name_the_graph_that_they_are_in() -> None:
+    assert diagrams.edges(sample().compile()) == {
+        *{("sample", START, "begin"), ("sample", "begin", "item"), ("sample", "begin", "join")},
+        *{("sample", "item", "join"), ("sample", "join", "begin"), ("sample", "join", END)},
+        *{("each item", START, "look"), ("each item", "look", "keep"), ("each item", "look", "drop")},
+        *{("each item", "keep", END), ("each item", "drop", END)},
+    }

@@ -1,0 +1,192 @@
+"""The way that a run took, read from the rows that a real run leaves in the store."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+import pytest
+from langgraph.graph import END, START
+from langgraph.runtime import Runtime
+from langgraph.types import Command, interrupt
+from typing_extensions import TypedDict
+
+from interlock.engine.diagrams import edges
+from interlock.engine.diagrams.extract import extract
+from interlock.engine.diagrams.mermaid import mermaid
+from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.saver import Saver
+from interlock.engine.store import Store
+from interlock.graphs._pipeline import Graph
+from interlock.state.calls import merge_verdicts
+from interlock.state.deps import Deps
+
+Seen = Annotated[dict[str, str], merge_verdicts]
+
+
+class Item(TypedDict):
+    index: int
+
+
+class ItemOut(TypedDict, total=False):
+    seen: Seen
+
+
+class ItemState(Item, ItemOut):
+    pass
+
+
+class State(TypedDict, total=False):
+    rounds: int
+    count: int
+    seen: Seen
+
+
+async def begin(state: State, runtime: Runtime[Deps]) -> State:
+    return {}
+
+
+async def look(state: ItemState, runtime: Runtime[Deps]) -> ItemOut:
+    return {}
+
+
+async def ask(state: ItemState, runtime: Runtime[Deps]) -> ItemOut:
+    return {"seen": {str(state["index"]): interrupt("?")}}
+
+
+def after_look(state: ItemState) -> Literal["even", "odd"]:
+    return "odd" if state["index"] % 2 else "even"
+
+
+async def join(state: State, runtime: Runtime[Deps]) -> State:
+    return {"rounds": state["rounds"] - 1}
+
+
+def items(state: State) -> list[Item]:
+    return [{"index": i} for i in range(state["count"])] if state["rounds"] > 1 else []
+
+
+def after_join(state: State) -> Literal["more", "over"]:
+    return "more" if state["rounds"] else "over"
+
+
+def sample(even: Any = look) -> Graph:
+    inner = Graph("item", ItemState, input=Item, output=ItemOut)
+    inner.node("look", look)
+    inner.node("even", even)
+    inner.edge(START, "look")
+    inner.route("look", after_look, {"even": "even", "odd": END})
+    inner.edge("even", END)
+    outer = Graph("sample", State)
+    outer.node("begin", begin)
+    outer.part("item", inner)
+    outer.node("join", join)
+    outer.edge(START, "begin")
+    outer.fan_out("begin", items, "item", "join")
+    outer.edge("item", "join")
+    outer.route("join", after_join, {"more": "begin", "over": END})
+    return outer
+
+
+class Run:
+    """One run of a graph, through a real store."""
+
+    def __init__(self, home: Path, graph: Graph) -> None:
+        store = Store(home)
+        store.open()
+        self.connection = store.connect()
+        saver = Saver(self.connection)
+        self.graph = graph.compile(saver)
+        self.deps: Any = SimpleNamespace(steps=saver.steps)
+
+    def drive(self, value: Any) -> None:
+        config: Any = {"configurable": {"thread_id": "r"}}
+        asyncio.run(self.graph.ainvoke(value, config, context=self.deps, durability="sync"))
+
+    def rows(self) -> list[sqlite3.Row]:
+        cursor = self.connection.cursor()
+        cursor.row_factory = sqlite3.Row
+        return cursor.execute("select * from steps where run = 'r'").fetchall()
+
+
+def counts(run: Run, path: RunPath) -> dict[tuple[str, str], int | None]:
+    return {(e.source, e.target): e.count for e in extract(run.graph, 2, path).all_edges()}
+
+
+def test_edges_are_counted_by_the_tasks_that_took_them(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample())
+    run.drive({"rounds": 2, "count": 3})
+    assert counts(run, run_path(run.rows(), ended=True)) == {
+        (START, "begin"): 1,
+        ("begin", "item.__start__"): 3,
+        ("item.__start__", "item.look"): 3,
+        ("item.look", "item.even"): 2,
+        ("item.look", "item.__end__"): 1,
+        ("item.even", "item.__end__"): 2,
+        ("item.__end__", "join"): 3,
+        ("begin", "join"): 1,
+        ("join", "begin"): 1,
+        ("join", END): 1,
+    }
+
+
+def test_a_second_prompt_starts_and_ends_again(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample())
+    run.drive({"rounds": 1, "count": 0})
+    run.drive({"rounds": 1, "count": 0})
+    path = run_path(run.rows(), ended=True)
+    assert path.taken((), START, "begin") == path.taken((), "join", END) == 2
+    assert path.taken((), "join", "begin") == 0
+    unfinished = run_path(run.rows(), ended=False)
+    assert unfinished.taken((), "join", END) == 1
+
+
+def test_a_parked_run_has_entered_but_not_left_what_waits(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample(even=ask))
+    run.drive({"rounds": 2, "count": 2})
+    path = run_path(run.rows(), ended=False)
+    assert path.taken((), "begin", "item") == 2
+    assert path.taken((), "item", "join") == 0
+    assert path.entered(("item",), "even") == 0
+    assert path.taken(("item",), "look", END) == 1
+    run.drive(Command(resume="yes"))
+    after = run_path(run.rows(), ended=True)
+    assert after.taken((), "item", "join") == 2
+    assert after.taken(("item",), "look", "even") == after.taken(("item",), "even", END) == 1
+
+
+def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample())
+    run.drive({"rounds": 1, "count": 0})
+    rows: list[dict[str, Any]] = [dict(r) for r in run.rows()]
+    again = [{**r, "seq": r["seq"] + len(rows)} for r in rows if r["node"] == "join"]
+    path = run_path([*rows, *again], ended=True)
+    assert path.entered((), "join") == 1
+    assert path.taken((), "join", END) == 1
+
+
+def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) -> None:
+    run = Run(tmp_path, sample())
+    run.drive({"rounds": 1, "count": 0})
+    taken = edges(run.graph, run_path(run.rows(), ended=True))
+    assert taken == {
+        ("sample", START, "begin"),
+        ("sample", "begin", "join"),
+        ("sample", "join", END),
+    }
+    assert taken < edges(run.graph)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_what_was_not_taken_is_grey_and_has_no_count(tmp_path: Path, shuffled: bool) -> None:
+    run = Run(tmp_path, sample())
+    run.drive({"rounds": 2, "count": 3})
+    rows = list(reversed(run.rows())) if shuffled else run.rows()
+    text = mermaid(extract(run.graph, 1, run_path(rows, ended=False)))
+    assert '    item[["item ×3"]]' in text
+    assert '    begin ==>|"one each ×3"| item' in text
+    assert '    join -->|"over"| __end__' in text
+    assert "    class __end__ untaken" in text
+    assert "    linkStyle 0,1,2,3,4 stroke:#0969da" in text
+    assert "    linkStyle 5 stroke:#d0d7de" in text
