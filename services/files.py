@@ -18,7 +18,7 @@ def sha256(data: bytes) -> str:
 
 
 def now(path: str | Path) -> str | None:
-    """sha256 of a file's bytes as it is now; None: no file. What can't be read answers `unreadable`: equal to no hash."""
+    """sha256 of a file's bytes as it is now; None: no file. What can't be read is `unreadable`, equal to no hash."""
     digest = hashlib.sha256()
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # noqa: PTH116 - `path` may be either

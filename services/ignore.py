@@ -100,7 +100,9 @@ class IgnoreRules:
     """Rules for one root: `.gitignore` (all levels, and `.git/info/exclude`) in a git repository, then `.geminiignore`,
     `.rooignore` and custom files at the root, which may bring back what git ignores."""
 
-    def __init__(self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()) -> None:
+    def __init__(
+        self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()
+    ) -> None:
         self._root = str(root)
         self._top = git_top(root) if git else None
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
@@ -124,7 +126,9 @@ class IgnoreRules:
         return [*layers, (_slashed(directory), self._files.load(_slashed(directory) + _GIT_FILE))]
 
     def agent_layers(self) -> list[Layer]:
-        return [(_slashed(self._root), patterns) for f in self._agent_files if (patterns := self._files.load(f))]
+        return [
+            (_slashed(self._root), patterns) for f in self._agent_files if (patterns := self._files.load(f))
+        ]
 
     def ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
         """Whether an entry below the root is left alone. With `git` false only the user's own files count."""

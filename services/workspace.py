@@ -8,17 +8,14 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
+from interlock.services.private_paths import is_private, private_part
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused
 
-_PRIVATE = frozenset({".git", ".env"})
-"""Path segments that no tool reads or writes (`pipelines.md` §4); `.env.local` is fine."""
 _DEPENDENCIES = "node_modules"
 """Readable, never writable; left out of listings like what git ignores."""
-_CREDENTIALS = re.compile(r"gha-creds-.*\.json|\.git-credentials|\.netrc|id_(rsa|dsa|ecdsa|ed25519)")
-"""File names that hold keys: those that CI writes, git's and curl's stores, private SSH keys."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
@@ -52,12 +49,16 @@ class FolderWorkspace:
     def readable(self, path: str) -> Path:
         """As `Workspace.readable`; files that ignore rules leave alone are refused too, directories aren't."""
         real = self._allowed(path)
-        if not real.is_file():
+        if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises for names that are too long
             return real
         if self.ignored(real, git=False):
-            raise PathRefused(f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it.")
+            raise PathRefused(
+                f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+            )
         if not self._in_dependencies(real) and self.ignored(real):
-            raise PathRefused(f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it.")
+            raise PathRefused(
+                f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
+            )
         return real
 
     def writable(self, path: str) -> Path:
@@ -66,9 +67,13 @@ class FolderWorkspace:
         if real in self._roots:
             raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
         if self._in_dependencies(real):
-            raise PathRefused(f"{path!r} lies in node_modules, which is read only; change the project's own files.")
+            raise PathRefused(
+                f"{path!r} lies in node_modules, which is read only; change the project's own files."
+            )
         if self.ignored(real, git=False):
-            raise PathRefused(f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it.")
+            raise PathRefused(
+                f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+            )
         return real
 
     def relative(self, path: Path) -> str:
@@ -83,14 +88,14 @@ class FolderWorkspace:
             return False
         if git and self._in_dependencies(path):
             return True
-        return self._rules[root].ignored(str(path), path.is_dir(), git=git)
+        return self._rules[root].ignored(str(path), os.path.isdir(path), git=git)  # noqa: PTH112 - as above
 
     def walk(self, start: Path, *, include_ignored: bool = False) -> Sequence[Path]:
         root = self._root_of(start)
         if root is None:
             return ()
-        if not start.is_dir():
-            return [start] if start.is_file() else []
+        if not os.path.isdir(start):  # noqa: PTH112 - as above
+            return [start] if os.path.isfile(start) else []  # noqa: PTH113 - as above
         git = not include_ignored and not self._in_dependencies(start)
         return list(self._files_below(start, self._rules[root], git))
 
@@ -108,8 +113,7 @@ class FolderWorkspace:
         while pending:
             entry, layers = pending.pop()
             is_dir = entry.is_dir(follow_symlinks=False)
-            name = entry.name.casefold()
-            if _private(name) or (git and name == _DEPENDENCIES):
+            if is_private(entry.name) or (git and entry.name.casefold() == _DEPENDENCIES):
                 continue
             if entry_ignored(layers, agent, entry.path, is_dir):
                 continue
@@ -123,7 +127,7 @@ class FolderWorkspace:
             return False
         target = Path(os.path.realpath(entry.path))
         root = self._root_of(target)
-        if root is None or not target.is_file() or _private_in(target.relative_to(root)):
+        if root is None or not target.is_file() or private_part(target.relative_to(root)):
             return False
         return rules is not self._rules[root] or not self.ignored(target, git=False)
 
@@ -139,7 +143,7 @@ class FolderWorkspace:
         lexical = self._root_of(written)
         names = [real.relative_to(root), *([written.relative_to(lexical)] if lexical else [])]
         for name in names:
-            if found := _private_in(name):
+            if found := private_part(name):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
         return real
 
@@ -171,14 +175,6 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
             return sorted(found, key=lambda entry: entry.name)
     except OSError:  # gone meanwhile, or not ours to read: as if it were empty
         return []
-
-
-def _private(name: str) -> bool:
-    return name in _PRIVATE or _CREDENTIALS.fullmatch(name) is not None
-
-
-def _private_in(path: Path) -> str | None:
-    return next((part for part in path.parts if _private(part.casefold())), None)
 
 
 def open_workspace(root: Path, settings: Settings) -> FolderWorkspace:

@@ -5,8 +5,8 @@ import difflib
 from interlock.tools._text import decode, lines_of
 
 _MOST_LINES = 20_000
-"""Above this many lines in both files together difflib takes seconds: common ends are cut off, then the rest is compared
-as one block."""
+"""Above this many lines in both files together difflib takes seconds: what both begin and end with is cut off, and the
+rest shown as one block."""
 _MOST_CHARS = 100_000
 _CONTEXT = 3
 

@@ -1,0 +1,118 @@
+"""file_calls: calls that write one file: previewed over each other, planned, then written exactly as planned."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, JsonValue
+
+from interlock.services.files import now, remove_leftover, sha256, write_atomically
+from interlock.state.calls import CallKey, CallView, FileState, Planned, Preview, ToolResult, failure
+from interlock.state.deps import ToolRun
+from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
+
+
+class FileCalls:
+    """Keeps each change from its plan to its run, so that what was planned is what is written."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._changes: dict[str, FileChange] = {}
+
+    async def preview(
+        self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    ) -> Preview:
+        """The diff on top of what the earlier calls will have written."""
+        files: dict[str, bytes] = {}
+        for other, other_args in earlier:
+            done = await _compute(other, other_args, context, files)
+            if isinstance(done, FileChange):
+                files[done.path] = done.after
+        change = await _compute(tool, args, context, files)
+        if isinstance(change, ToolResult):
+            return Preview(text=change.content, problem=change.content)
+        before = None if change.before is None else sha256(change.before)
+        text = change.diff or change.message
+        return Preview(text=text, files=(FileState(path=change.path, sha256=before),))
+
+    async def plan(
+        self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext
+    ) -> Planned | ToolResult:
+        change = await _compute(tool, args, context, {})
+        if isinstance(change, ToolResult):
+            return change
+        self._changes[_name(call)] = change
+        return _planned(change)
+
+    async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
+        """Write it. After a crash: a file that is as planned already is the same success."""
+        change = self._changes.pop(_name(run.call), None)
+        if run.planned is not None and await asyncio.to_thread(now, run.planned.path) == run.planned.after:
+            await asyncio.to_thread(remove_leftover, Path(run.planned.path), run.key)
+            return _success(self._workspace, run.planned)
+        if change is None or (run.planned is not None and _planned(change) != run.planned):
+            computed = await _compute(tool, args, context, {})
+            if isinstance(computed, ToolResult):
+                return computed
+            change = computed
+        planned = run.planned or _planned(change)
+        if _planned(change) != planned:
+            return _changed(self._workspace, planned)
+        return await asyncio.to_thread(self._write, change, planned, run.key)
+
+    def _write(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
+        path = Path(change.path)
+        try:
+            if self._workspace.writable(change.path) != path:  # a link was put there meanwhile
+                return _changed(self._workspace, planned)
+            if now(path) != planned.before:
+                return _changed(self._workspace, planned)
+            if change.before != change.after:
+                write_atomically(path, change.after, key)
+        except PathRefused as refused:
+            return failure("path_refused", str(refused))
+        except OSError as error:
+            shown = self._workspace.relative(path)
+            reason = error.strerror or str(error)
+            return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+        return _success(self._workspace, planned)
+
+
+async def _compute(
+    tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]
+) -> FileChange | ToolResult:
+    if tool.plan is None:
+        raise TypeError(f"{tool.name!r} has no plan; only tools that write one file are planned.")
+    return await tool.plan(args, context, files)
+
+
+def _planned(change: FileChange) -> Planned:
+    before = None if change.before is None else sha256(change.before)
+    return Planned(
+        path=change.path, before=before, after=sha256(change.after), message=change.message, diff=change.diff
+    )
+
+
+def _success(workspace: Workspace, planned: Planned) -> ToolResult:
+    """Made from the plan alone, so that it is the same before and after a crash."""
+    lines = planned.diff.splitlines()
+    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+    meta: dict[str, JsonValue] = {
+        "path": workspace.relative(Path(planned.path)),
+        "diff": planned.diff,
+        "summary": f"+{added} -{removed}",
+    }
+    return ToolResult(status="success", content=planned.message, meta=meta)
+
+
+def _changed(workspace: Workspace, planned: Planned) -> ToolResult:
+    shown = workspace.relative(Path(planned.path))
+    return failure(
+        "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
+    )
+
+
+def _name(call: CallView) -> str:
+    return json.dumps([call.id, call.name, call.args])

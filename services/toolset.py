@@ -1,0 +1,178 @@
+"""toolset: the built-in tools as nodes see them: declared, checked, previewed, planned, run."""
+
+import difflib
+import json
+from collections.abc import Collection, Mapping, Sequence
+
+from pydantic import BaseModel, ValidationError
+
+from interlock.services.file_calls import FileCalls
+from interlock.services.files import now
+from interlock.services.tool_schema import WAIT, describe, parameters
+from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.deps import Emit, ToolDeclaration, ToolInfo, ToolRun
+from interlock.state.events import Event, ToolOutput
+from interlock.state.settings import Settings
+from interlock.state.text import clean
+from interlock.state.tooling import Outputs, PathRefused, Processes, Tool, ToolContext, Workspace
+from interlock.tools import TOOLS
+
+_NEAREST = 3
+_SUMMARY = 160
+"""Characters of a one-line summary."""
+_ALONE = frozenset({"write", "execute", "question"})
+"""Risks whose calls run by themselves, in order."""
+
+
+class BuiltinToolset:
+    """Implements `Toolset`. `exclude` names tools that don't exist for this run."""
+
+    def __init__(
+        self,
+        *,
+        workspace: Workspace,
+        processes: Processes,
+        outputs: Outputs,
+        settings: Settings,
+        exclude: Collection[str] = (),
+        tools: Mapping[str, Tool] = TOOLS,
+    ) -> None:
+        self._workspace = workspace
+        self._processes = processes
+        self._outputs = outputs
+        self._settings = settings
+        self._tools = {name: tool for name, tool in tools.items() if name not in exclude}
+        self._names = {alias: tool for tool in self._tools.values() for alias in tool.aliases} | self._tools
+        self._files = FileCalls(workspace)
+
+    def declarations(self) -> list[ToolDeclaration]:
+        return [
+            ToolDeclaration(
+                name=name,
+                description=tool.description,
+                parameters=parameters(tool.args, may_wait=tool.risk not in _ALONE),
+            )
+            for name, tool in self._tools.items()
+        ]
+
+    def info(self, name: str) -> ToolInfo | None:
+        tool = self._names.get(name)
+        if tool is None:
+            return None
+        if tool.plan is not None:
+            effect = "file"
+        else:
+            effect = "other" if tool.risk == "execute" and not tool.idempotent else "none"
+        return ToolInfo(name=tool.name, risk=tool.risk, alone=tool.risk in _ALONE, effect=effect)
+
+    def nearest(self, name: str) -> list[str]:
+        return difflib.get_close_matches(name, self._names, n=_NEAREST, cutoff=0.0)
+
+    def invalid(self, call: CallView) -> str | None:
+        tool = self._names.get(call.name)
+        if tool is None:
+            return f"Tool {call.name!r} not found."
+        if not isinstance(call.args.get(WAIT, False), bool):
+            return f"{call.name}: {WAIT!r}: expected true or false, got {json.dumps(call.args[WAIT])}."
+        try:
+            args = _parse(tool, call)
+        except ValidationError as error:
+            return clean(describe(call.name, tool.args, error))
+        try:
+            for path, access in tool.paths(args):
+                (self._workspace.readable if access == "read" else self._workspace.writable)(path)
+        except PathRefused as refused:
+            return f"{call.name}: {refused}"
+        return None
+
+    def summary(self, call: CallView) -> str:
+        tool = self._names.get(call.name)
+        if tool is None:
+            return call.name
+        try:
+            text = " ".join(tool.summary(_parse(tool, call)).split())
+        except ValidationError:
+            return call.name
+        return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
+
+    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+        tool = self._names[call.name]
+        context = self._context(CallKey(message="", index=0), call.id)
+        try:
+            args = _parse(tool, call)
+            if tool.plan is not None:
+                return await self._files.preview(tool, args, self._plans(earlier), context)
+            if tool.preview is not None:
+                return await tool.preview(args, context)
+        except Exception as error:
+            result = unexpected(call.name, error)
+            return Preview(text=self.summary(call), problem=result.content)
+        return Preview(text=self.summary(call))
+
+    async def plan(self, call: CallView) -> Planned | ToolResult:
+        try:
+            tool = self._names[call.name]
+            context = self._context(CallKey(message="", index=0), call.id)
+            return await self._files.plan(tool, _parse(tool, call), call, context)
+        except Exception as error:
+            return unexpected(call.name, error)
+
+    async def run(self, run: ToolRun) -> ToolResult:
+        call = run.call
+        tool = self._names.get(call.name)
+        if tool is None:
+            return failure("tool_not_registered", f"Tool {call.name!r} not found.")
+        context = self._context(run.key, call.id, run.emit)
+        try:
+            args = _parse(tool, call)
+            if tool.run is not None:
+                return await tool.run(args, context)
+            return await self._files.run(tool, args, run, context)
+        except Exception as error:
+            return unexpected(call.name, error)
+
+    def now(self, planned_path: str) -> str | None:
+        return now(planned_path)
+
+    def _plans(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
+        """Those of a batch's earlier calls that will change files; one with bad arguments changes none."""
+        found: list[tuple[Tool, BaseModel]] = []
+        for call in calls:
+            tool = self._names.get(call.name)
+            if tool is not None and tool.plan is not None and self.invalid(call) is None:
+                found.append((tool, _parse(tool, call)))
+        return found
+
+    def _context(self, key: CallKey, call_id: str, emit: Emit | None = None) -> ToolContext:
+        tell: Emit = emit or _unheard
+        return ToolContext(
+            key=key,
+            workspace=self._workspace,
+            processes=self._processes,
+            outputs=self._outputs,
+            settings=self._settings,
+            emit_output=lambda text: tell(ToolOutput(tool_id=call_id, text=text)),
+            call_id=call_id,
+        )
+
+
+def _unheard(event: Event, /) -> None:
+    """Nobody listens while a call is only previewed or planned."""
+
+
+def _parse(tool: Tool, call: CallView) -> BaseModel:
+    return tool.args.model_validate({name: value for name, value in call.args.items() if name != WAIT})
+
+
+def unexpected(tool: str, error: Exception) -> ToolResult:
+    """What a tool didn't foresee, as an answer. LangGraph's own signals go on their way."""
+    from langgraph.errors import GraphBubbleUp
+
+    if isinstance(error, GraphBubbleUp):
+        raise error
+    if isinstance(error, PathRefused):
+        return failure("path_refused", str(error))
+    if isinstance(error, ValidationError):
+        return failure("invalid_tool_params", " ".join(clean(str(error)).split()))
+    text = clean(f"{type(error).__name__}: {error}")
+    return failure("unhandled_exception", f"{tool} failed: {' '.join(text.split())}")

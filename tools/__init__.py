@@ -1,0 +1,25 @@
+"""tools: what a model can call. One file a tool; this is the table of them."""
+
+from interlock.state.tooling import Tool
+from interlock.tools import (
+    ask_user,
+    glob,
+    list_directory,
+    read_file,
+    read_many_files,
+    replace,
+    write_file,
+    write_todos,
+)
+
+TOOLS: dict[str, Tool] = {
+    "list_directory": list_directory.TOOL,
+    "read_file": read_file.TOOL,
+    "read_many_files": read_many_files.TOOL,
+    "glob": glob.TOOL,
+    "write_file": write_file.TOOL,
+    "replace": replace.TOOL,
+    "write_todos": write_todos.TOOL,
+    "ask_user": ask_user.TOOL,
+}
+"""In the order in which models are told of them."""

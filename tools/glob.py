@@ -1,0 +1,101 @@
+"""glob: find files by name."""
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.tools._globs import has_magic, literal, matcher
+from interlock.tools._opening import checked, trouble
+
+_MOST_FILES = 1000
+
+
+class GlobArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    pattern: str = Field(
+        min_length=1,
+        description="Glob pattern, such as 'src/**/*.py' or '**/*.{ts,tsx}'. '**' stands for any number of directories;"
+        " '*' alone stays within one.",
+    )
+    dir_path: str = Field(
+        default=".",
+        min_length=1,
+        description="Directory that the pattern starts from, relative to the workspace or absolute inside it."
+        " Default: the workspace.",
+    )
+    case_sensitive: bool = Field(
+        default=False, description="Whether upper and lower case differ. Default false."
+    )
+    respect_git_ignore: bool = Field(
+        default=True, description="False: find what git ignores too. Default true."
+    )
+
+
+async def run(args: GlobArgs, context: ToolContext) -> ToolResult:
+    return await asyncio.to_thread(_find, args, context.workspace)
+
+
+def _find(args: GlobArgs, workspace: Workspace) -> ToolResult:
+    start = checked(workspace.readable, args.dir_path)
+    if isinstance(start, ToolResult):
+        return start
+    if not start.is_dir():
+        if start.exists():
+            return failure(
+                "not_a_directory", f"{workspace.relative(start)!r} is a file; name the directory around it."
+            )
+        return trouble(workspace, start, FileNotFoundError())
+    pattern = _below(args.pattern, start, workspace)
+    if pattern is None:
+        return failure(
+            "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
+        )
+    test = _test(pattern, start, args.case_sensitive)
+    files = workspace.walk(start, include_ignored=not args.respect_git_ignore)
+    found = [path for path in files if test(path.relative_to(start).as_posix())]
+    return _result(args.pattern, [workspace.relative(path) for path in found])
+
+
+def _below(pattern: str, start: Path, workspace: Workspace) -> str | None:
+    """The pattern relative to `start`; None: it leads elsewhere."""
+    if pattern.startswith("/"):
+        base = next((str(d) for d in (start, workspace.root) if pattern.startswith(f"{d}/")), None)
+        if base is None or base != str(start):
+            return None
+        pattern = pattern[len(base) + 1 :]
+    return None if ".." in pattern.split("/") else pattern
+
+
+def _test(pattern: str, start: Path, case_sensitive: bool) -> Callable[[str], bool]:
+    """A name that holds glob characters and is there means itself, as in `app/[id]/page.tsx`."""
+    if has_magic(pattern) and os.path.lexists(start / pattern):
+        return literal(pattern, case_sensitive=case_sensitive)
+    return matcher(pattern, case_sensitive=case_sensitive)
+
+
+def _result(pattern: str, files: list[str]) -> ToolResult:
+    if not files:
+        text = f"No file matches {pattern!r}. Ignored files aren't searched; '**/' searches all directories."
+        return ToolResult(status="success", content=text, meta={"summary": "no files"})
+    count = f"{len(files)} {'file' if len(files) == 1 else 'files'}"
+    lines = [f"{count} for {pattern!r}:", *files[:_MOST_FILES]]
+    if len(files) > _MOST_FILES:
+        lines.append(f"… {len(files) - _MOST_FILES} more aren't shown; narrow the pattern or dir_path.")
+    return ToolResult(status="success", content="\n".join(lines), meta={"summary": count})
+
+
+TOOL = Tool(
+    name="glob",
+    description="Finds files whose path matches a glob pattern, sorted by path. Dotfiles are included; what git or the"
+    " user's ignore files ignore is not.",
+    args=GlobArgs,
+    risk="read",
+    summary=lambda args: f"Find {args.pattern}" + ("" if args.dir_path == "." else f" in {args.dir_path}"),
+    run=run,
+    paths=lambda args: [(args.dir_path, "read")],
+)

@@ -1,0 +1,84 @@
+"""read_file: a text file, or a piece of it."""
+
+import asyncio
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.text import clean
+from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.tools._opening import checked, read_bytes
+from interlock.tools._paging import heading, notice, page
+from interlock.tools._text import decode, lines_of
+
+
+class ReadFileArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    file_path: str = Field(
+        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
+    )
+    start_line: int | None = Field(
+        default=None, ge=1, description="First line to read, counted from 1. Default 1."
+    )
+    end_line: int | None = Field(
+        default=None,
+        ge=1,
+        description="Last line to read, itself included. Default: 2,000 lines from start_line on.",
+    )
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "ReadFileArgs":
+        if self.end_line is not None and self.end_line < (self.start_line or 1):
+            raise ValueError(
+                f"end_line is {self.end_line}, expected at least start_line ({self.start_line or 1})"
+            )
+        return self
+
+
+async def run(args: ReadFileArgs, context: ToolContext) -> ToolResult:
+    return await asyncio.to_thread(_read, args, context.workspace)
+
+
+def _read(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
+    path = checked(workspace.readable, args.file_path)
+    if isinstance(path, ToolResult):
+        return path
+    data = read_bytes(workspace, path)
+    if isinstance(data, ToolResult):
+        return data
+    shown = workspace.relative(path)
+    file = decode(data)
+    if file is None:
+        return ToolResult(status="success", content=notice(shown, len(data)), meta={"summary": "binary"})
+    if not data or not file.raw:
+        return ToolResult(status="success", content=f"[{shown!r} is empty.]", meta={"summary": "empty"})
+    return _shown(args, shown, file.text)
+
+
+def _shown(args: ReadFileArgs, shown: str, text: str) -> ToolResult:
+    start = args.start_line or 1
+    total = len(lines_of(text))
+    if start > total:
+        return failure("invalid_tool_params", f"{shown!r} has {total} lines; start_line is {start}.")
+    part = page(text, start, args.end_line)
+    summary = f"{total} lines" if part.whole else f"lines {part.first}-{part.last} of {total}"
+    return ToolResult(status="success", content=clean(heading(part) + part.text), meta={"summary": summary})
+
+
+def _summary(args: ReadFileArgs) -> str:
+    if args.start_line is None and args.end_line is None:
+        return f"Read {args.file_path}"
+    return f"Read {args.file_path}, lines {args.start_line or 1}-{args.end_line or ''}"
+
+
+TOOL = Tool(
+    name="read_file",
+    description="Reads a text file. Shows at most 2,000 lines unless end_line asks for more, and 2,000 characters of"
+    " a line; a first line in square brackets says what was left out and how to go on. Of images and other binary files only"
+    " kind and size are told.",
+    args=ReadFileArgs,
+    risk="read",
+    summary=_summary,
+    run=run,
+    paths=lambda args: [(args.file_path, "read")],
+)

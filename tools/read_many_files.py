@@ -1,0 +1,160 @@
+"""read_many_files: several text files at once."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.text import clean
+from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
+from interlock.tools._globs import has_magic, matcher
+from interlock.tools._opening import read_bytes
+from interlock.tools._paging import MOST_CHARS, heading, notice, page
+from interlock.tools._text import decode
+
+_END = "--- End of content ---"
+_MOST_NAMED = 50
+"""Files named of those that were left out."""
+_DEFAULT_EXCLUDES = (
+    *("**/node_modules/**", "**/.git/**", "**/.vscode/**", "**/.idea/**", "**/dist/**", "**/build/**"),
+    *("**/coverage/**", "**/__pycache__/**", "**/.venv/**", "**/*.pyc", "**/*.class", "**/*.o", "**/*.so"),
+    *("**/*.zip", "**/*.gz", "**/*.tar", "**/*.jar", "**/*.exe", "**/*.dll", "**/*.log", "**/.DS_Store"),
+)
+"""Build results, archives and editors' files, as in gemini-cli."""
+
+
+class ReadManyFilesArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    include: list[str] = Field(
+        min_length=1,
+        description="Paths, directories or glob patterns, relative to the workspace, such as"
+        " ['README.md', 'src/**/*.py'].",
+    )
+    exclude: list[str] = Field(default_factory=list[str], description="Glob patterns of files to leave out.")
+    recursive: bool = Field(
+        default=True, description="Whether a directory stands for all that is below it. Default true."
+    )
+    use_default_excludes: bool = Field(
+        default=True,
+        alias="useDefaultExcludes",
+        description="Leave out build results, archives and editors' files that only a pattern matches. Default true.",
+    )
+    respect_git_ignore: bool = Field(
+        default=True, description="False: read what git ignores too. Default true."
+    )
+
+
+@dataclass
+class _Chosen:
+    """Files to read; `named` ones were asked for by their own path."""
+
+    files: dict[Path, bool] = field(default_factory=dict[Path, bool])
+    problems: list[str] = field(default_factory=list[str])
+
+    def add(self, path: Path, named: bool) -> None:
+        self.files[path] = self.files.get(path, False) or named
+
+
+async def run(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
+    return await asyncio.to_thread(_read, args, context.workspace)
+
+
+def _read(args: ReadManyFilesArgs, workspace: Workspace) -> ToolResult:
+    chosen = _choose(args, workspace)
+    if not chosen.files:
+        reasons = " ".join(chosen.problems) or f"No file matches {args.include!r}."
+        return failure("file_not_found", reasons)
+    parts: list[str] = []
+    left_out: list[str] = []
+    room = MOST_CHARS
+    for path in sorted(chosen.files, key=workspace.relative):
+        shown = workspace.relative(path)
+        text = _content(workspace, path, shown, chosen.files[path], room) if room > 0 else None
+        if text is None:
+            left_out.append(shown)
+            continue
+        room -= len(text)
+        parts.append(f"--- {shown} ---\n\n{text}\n")
+    return _result(parts, left_out, chosen.problems)
+
+
+def _choose(args: ReadManyFilesArgs, workspace: Workspace) -> _Chosen:
+    chosen = _Chosen()
+    excluded = [_relative_test(pattern, workspace) for pattern in args.exclude]
+    defaults = [matcher(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
+    for pattern in args.include:
+        for path, named in _matches(pattern, args, workspace, chosen.problems):
+            name = workspace.relative(path)
+            tests = excluded if named else [*excluded, *defaults]
+            if not any(test(name) for test in tests):
+                chosen.add(path, named)
+    return chosen
+
+
+def _relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
+    return matcher(pattern.removeprefix(f"{workspace.root}/").removeprefix("./"))
+
+
+def _matches(
+    pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[str]
+) -> Iterator[tuple[Path, bool]]:
+    try:
+        path = workspace.readable(pattern)
+    except PathRefused as refused:
+        problems.append(str(refused))
+        return
+    include_ignored = not args.respect_git_ignore
+    if path.is_dir():
+        below = workspace.walk(path, include_ignored=include_ignored)
+        yield from ((file, False) for file in below if args.recursive or file.parent == path)
+    elif path.exists():
+        yield path, True
+    elif has_magic(pattern):
+        test = _relative_test(pattern, workspace)
+        every = workspace.walk(workspace.root, include_ignored=include_ignored)
+        found = [file for file in every if test(workspace.relative(file))]
+        if not found:
+            problems.append(f"No file matches {pattern!r}.")
+        yield from ((file, False) for file in found)
+    else:
+        problems.append(f"No file {pattern!r}.")
+
+
+def _content(workspace: Workspace, path: Path, shown: str, named: bool, room: int) -> str | None:
+    """What is shown of one file; None: nothing, because it isn't text and nobody named it."""
+    data = read_bytes(workspace, path)
+    if isinstance(data, ToolResult):
+        return f"[{data.content}]"
+    file = decode(data)
+    if file is None:
+        return notice(shown, len(data)) if named else None
+    if not file.raw:
+        return "[empty]"
+    part = page(file.text, most_chars=room)
+    return heading(part) + part.text
+
+
+def _result(parts: list[str], left_out: list[str], problems: list[str]) -> ToolResult:
+    text = "\n".join([*parts, _END])
+    if left_out:
+        more = f" and {len(left_out) - _MOST_NAMED} more" if len(left_out) > _MOST_NAMED else ""
+        names = ", ".join(left_out[:_MOST_NAMED])
+        text += f"\nNot shown, because there was no more room or they aren't text: {names}{more}."
+    if problems:
+        text += "\n" + "\n".join(problems)
+    count = f"{len(parts)} {'file' if len(parts) == 1 else 'files'}"
+    return ToolResult(status="success", content=clean(text), meta={"summary": count})
+
+
+TOOL = Tool(
+    name="read_many_files",
+    description="Reads several text files at once, one after the other, each under a line with its path. Use it when"
+    " you need many small files; use read_file for a large one. At most 200,000 characters in all; the rest is named.",
+    args=ReadManyFilesArgs,
+    risk="read",
+    summary=lambda args: "Read " + ", ".join(args.include),
+    run=run,
+)

@@ -1,0 +1,141 @@
+"""replace: change an exact piece of a file's text."""
+
+import asyncio
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.tooling import FileChange, Tool, ToolContext
+from interlock.tools._matching import nearest_text, occurrences, with_final_newline
+from interlock.tools._omissions import omission, omission_message
+from interlock.tools._opening import checked
+from interlock.tools._target import Target, open_target
+from interlock.tools._text import TextFile, line_at, lines_of
+
+_AROUND = 5
+"""Lines shown around a change (gemini-cli: 5)."""
+_MOST_SHOWN = 60
+_MOST_NAMED = 20
+
+
+class ReplaceArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    file_path: str = Field(
+        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
+    )
+    instruction: str = Field(default="", description="What the change is for, in one sentence.")
+    old_string: str = Field(
+        description="The exact text to be replaced, with its whitespace and indentation, as read_file shows it. Take a"
+        " few whole lines around the change, so that it stands only once in the file. Empty: create a new file."
+    )
+    new_string: str = Field(
+        description="The exact text to put there, every line written out: never a placeholder such as"
+        " '... rest of code ...'."
+    )
+    expected_replacements: int | None = Field(
+        default=1,
+        ge=1,
+        description="How often old_string stands in the file; all of them are replaced. Default 1. Null: every one,"
+        " however many there are.",
+    )
+
+
+async def plan(
+    args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange | ToolResult:
+    return await asyncio.to_thread(_plan, args, context, earlier)
+
+
+def _plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange | ToolResult:
+    readable = checked(context.workspace.readable, args.file_path)  # errors quote the file's text
+    if isinstance(readable, ToolResult):
+        return readable
+    target = open_target(args.file_path, context, earlier)
+    if isinstance(target, ToolResult):
+        return target
+    old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")
+    if line := omission(new, allowed=old):
+        return failure("omission_placeholder", omission_message(line))
+    if target.file is None:
+        return _create(target, old, new)
+    if not old:
+        return failure(
+            "create_existing",
+            f"{target.shown!r} exists; an empty old_string only creates new files. Read it and name a text in it.",
+        )
+    return _edit(target, target.file, old, new, args.expected_replacements)
+
+
+def _create(target: Target, old: str, new: str) -> FileChange | ToolResult:
+    if old:
+        return failure(
+            "file_not_found",
+            f"No file {target.shown!r}. Find it with glob; to create it leave old_string empty.",
+        )
+    after = target.encode(new)
+    if isinstance(after, ToolResult):
+        return after
+    count = len(lines_of(new))
+    return target.change(after, f"Created {target.shown!r}: {count} {'line' if count == 1 else 'lines'}.")
+
+
+def _edit(
+    target: Target, file: TextFile, old: str, new: str, expected: int | None
+) -> FileChange | ToolResult:
+    text = file.text
+    if old == new:
+        return failure("no_change", "old_string and new_string are the same; nothing would change.")
+    places = occurrences(text, old)
+    if not places:
+        return failure(
+            "no_occurrence", f"old_string isn't in {target.shown!r}. {nearest_text(text, old, new)}"
+        )
+    if expected is not None and len(places) != expected:
+        return failure("occurrence_mismatch", _mismatch(target, text, places, expected))
+    raw = with_final_newline(file, file.splice([(place, place + len(old)) for place in places], new))
+    after = target.encode(raw)
+    if isinstance(after, ToolResult):
+        return after
+    if after == target.before:
+        return failure(
+            "no_change", f"{target.shown!r} would be the same as before; its final newline is always kept."
+        )
+    count = len(places)
+    head = f"Edited {target.shown!r}: {count} {'replacement' if count == 1 else 'replacements'}."
+    last = places[-1] + (len(new) - len(old)) * (count - 1)
+    return target.change(after, head + _now_there(raw.replace("\r\n", "\n"), places[0], last + len(new)))
+
+
+def _mismatch(target: Target, text: str, places: list[int], expected: int) -> str:
+    lines = ", ".join(str(line_at(text, place)) for place in places[:_MOST_NAMED])
+    more = ", …" if len(places) > _MOST_NAMED else ""
+    return (
+        f"old_string stands {len(places)} times in {target.shown!r} (lines {lines}{more}), expected {expected}."
+        " Add surrounding lines to old_string, or set expected_replacements."
+    )
+
+
+def _now_there(text: str, start: int, end: int) -> str:
+    """The lines from offset `start` to `end` and some around, for the model to see what it did."""
+    lines = lines_of(text)
+    first = max(1, line_at(text, start) - _AROUND)
+    last = min(len(lines), line_at(text, max(start, end - 1)) + _AROUND)
+    if last < first:
+        return ""
+    shown = lines[first - 1 : last][:_MOST_SHOWN]
+    cut = "" if len(shown) == last - first + 1 else f"\n… (up to line {last})"
+    return f" Lines {first}-{first + len(shown) - 1} are now:\n" + "\n".join(shown) + cut
+
+
+TOOL = Tool(
+    name="replace",
+    description="Replaces text in a file. old_string must be the file's exact text, and it must stand there exactly as"
+    " often as expected_replacements says (default: once). Read the file first. Line endings, encoding, mode and the final"
+    " newline of the file are kept.",
+    args=ReplaceArgs,
+    risk="write",
+    summary=lambda args: f"Edit {args.file_path}" + (f": {args.instruction}" if args.instruction else ""),
+    plan=plan,
+    paths=lambda args: [(args.file_path, "read"), (args.file_path, "write")],
+)
