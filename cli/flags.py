@@ -105,14 +105,19 @@ def _later_flags(parser: Parser) -> None:
 NO_SESSION = "The interactive session comes in a later version. Give a prompt: interlock -p 'what to do'"
 
 
-def options_from(args: argparse.Namespace, env: Mapping[str, str] = os.environ) -> Options:
-    """What the flags say about a drive. Raises `UserError` for flags that contradict each other."""
+def options_from(
+    args: argparse.Namespace, env: Mapping[str, str] = os.environ, *, resuming: bool = False
+) -> Options:
+    """What the flags say about a drive; a resumed run keeps its own workspace unless they name another.
+
+    Raises `UserError` for flags that contradict each other.
+    """
     names = {"max_turns": "max_turns", "max_session_turns": "max_session_turns", "max_tokens": "max_tokens"}
     names |= {"max_budget_usd": "max_budget_usd", "timeout": "timeout_s"}
     denied = _tool_names(args.disallowed_tools)
     return Options(
         home=state_home(env),
-        workspace=_folder(args.workspace, "--workspace") if args.workspace else Path.cwd(),
+        workspace=_folder(args.workspace, "--workspace") if args.workspace else None if resuming else Path.cwd(),
         model=args.model,
         approval_mode=_approval_mode(args),
         overrides={"tools": {"exclude": denied}} if denied else {},

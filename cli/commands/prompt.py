@@ -34,7 +34,7 @@ def execute(arguments: list[str]) -> int:
     name = "latest" if args.latest else args.resume
     if not words and args.prompt is None and not name and sys.stdin.isatty():
         raise NotYetError(f"{NO_SESSION}. Or look around: interlock --help")
-    options = options_from(args)
+    options = options_from(args, resuming=bool(name))
     if name:
         if args.latest and args.resume:
             raise UserError("-c goes on with the latest run, -r with the one you name. Give one of them.")

@@ -42,12 +42,13 @@ def execute(arguments: list[str]) -> int:
     if args.json:
         tables.show_json([row._asdict() for row in rows])
         return 0
-    shown = rows if args.all or args.status else rows[:_SHOWN]
-    tables.show([_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
     if not rows:
         what = f"No run is {args.status}." if args.status else "Nothing has run yet. Try: interlock -p 'what to do'"
         print(what, file=sys.stderr)
-    elif len(shown) < len(rows):
+        return 0
+    shown = rows if args.all or args.status else rows[:_SHOWN]
+    tables.show([_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
+    if len(shown) < len(rows):
         print(f"… {len(rows) - len(shown)} older: interlock runs --all", file=sys.stderr)
     return 0
 

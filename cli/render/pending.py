@@ -67,7 +67,8 @@ def _request(run: str, request: Request, count: str, paint: Paint, limit: int | 
     yield f"  Why: {one_line(request['reason'])}"
     yield from (f"    {line}" for line in _preview(run, request, paint, limit))
     yield from (f"    {line}" for line in _parts(request, paint))
-    yield from (f"    {line}" for line in _questions(request, paint))
+    if request["kind"] == "question":
+        yield from (f"    {line}" for line in _questions(request, paint))
     rows = commands(run, request)
     width = max(len(label) for label, _ in rows)
     yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
@@ -122,7 +123,7 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
         rows += [(what, f"{start} --approve {name} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices]
     if "modify" in choices and request["kind"] == "approval":
         rows.append(("change it", f"{start} --edit {name}{_editable(request['args'])}"))
-    if "reject" in choices:
+    if "reject" in choices and request["kind"] != "outcome":
         rows.append(("reject", f"{start} --reject {name} --reason 'why'"))
     if "cancel" in choices:
         rows.append(("stop the run", f"{start} --cancel {name}"))

@@ -1,0 +1,171 @@
+"""decisions: what a person typed after `resume`, checked against what really waits."""
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from interlock.cli.catalog import nearest
+from interlock.cli.inputs import json_object, read_spec
+from interlock.cli.parsing import Parser
+from interlock.cli.render.pending import ALWAYS
+from interlock.engine.options import Decision
+from interlock.state.errors import UserError
+
+Fields = Mapping[str, Any]
+
+
+class _Add(argparse.Action):
+    """Keeps decisions in the order typed, so that --reason and --always belong to the one before them."""
+
+    def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+        namespace.decisions = [*(namespace.decisions or []), (self.dest, values, option)]
+
+
+def add_decision_flags(parser: Parser) -> None:
+    group = parser.add_argument_group("decide (ID: as `interlock approvals` shows it, its number, or all)")
+    parser.set_defaults(decisions=[])
+    group.add_argument("--approve", "--allow", action=_Add, metavar="ID", help="let it run, as it was shown")
+    for choice, (flag, _) in ALWAYS.items():
+        group.add_argument(flag, action=_Add, nargs=0, dest="always", help=_ALWAYS_HELP[choice])
+    group.add_argument("--reject", "--deny", action=_Add, metavar="ID", help="the model is told no")
+    group.add_argument("--reason", action=_Add, metavar="TEXT", help="after --reject: what the model is told, too")
+    group.add_argument("--edit", action=_Add, metavar="ID[=JSON|@FILE]", help="run it with these arguments instead")
+    group.add_argument("--answer", action=_Add, metavar="ID=TEXT", help="answer a question; redo or skip an outcome")
+    group.add_argument("--cancel", action=_Add, metavar="ID", help="run neither it nor the rest of its batch")
+
+
+_ALWAYS_HELP = {
+    "proceed_always": "after --approve: don't ask for the same again in this run",
+    "proceed_always_tool": "… nor for anything of that tool",
+    "proceed_always_server": "… nor for anything of that MCP server",
+    "proceed_always_and_save": "… nor in any run: saved to your policies",
+}
+_FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
+
+
+def decisions_from(typed: Sequence[tuple[str, Any, str | None]], waiting: Sequence[Fields]) -> list[Decision]:
+    """One decision an id. Raises `UserError` for an id that doesn't wait, a choice it hasn't, or two for one id."""
+    found: dict[str, Decision] = {}
+    last: list[str] = []
+    for kind, value, option in typed:
+        if kind in ("always", "reason"):
+            _amend(found, last, waiting, kind, value, str(option))
+            continue
+        name, equals, rest = str(value).partition("=")
+        last = []
+        for request in _named(name, waiting, kind):
+            if request["id"] in found:
+                raise UserError(f"{request['id']!r} is decided twice. Give one decision for each.")
+            found[request["id"]] = _decision(kind, request, rest if equals else None)
+            last.append(request["id"])
+    return list(found.values())
+
+
+def _amend(
+    found: dict[str, Decision], last: list[str], waiting: Sequence[Fields], kind: str, value: Any, flag: str
+) -> None:
+    """`--reason` and the always-flags, on the decisions right before them."""
+    wanted = "reject" if kind == "reason" else "proceed_once"
+    before = "--reject ID" if kind == "reason" else "--approve ID"
+    if not last or any(found[name].choice != wanted for name in last):
+        raise UserError(f"{flag} belongs after {before}: {before} {flag}")
+    for name in last:
+        old = found[name]
+        if kind == "reason":
+            found[name] = Decision(name, old.choice, feedback=str(value))
+            continue
+        request = next(r for r in waiting if r["id"] == name)
+        found[name] = Decision(name, _allowed(request, _FLAG_CHOICES[flag], flag))
+
+
+def _named(name: str, waiting: Sequence[Fields], kind: str) -> list[Fields]:
+    if name == "all":
+        if kind in ("edit", "answer"):
+            raise UserError(f"--{kind} all: each needs its own. Name one: {', '.join(r['id'] for r in waiting)}.")
+        # Questions and unknown outcomes aren't permissions: `all` never decides those.
+        found = [r for r in waiting if r["kind"] == "approval"]
+        if not found:
+            raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
+        return found
+    for request in waiting:
+        if name in (request["id"], request["id"].rpartition("-")[2]):
+            return [request]
+    ids = [r["id"] for r in waiting]
+    known = f"What waits: {', '.join(ids)}." if ids else "Nothing waits in this run."
+    raise UserError(f"No request {name!r} waits.{nearest(name, ids)} {known} See: interlock approvals")
+
+
+def _decision(kind: str, request: Fields, rest: str | None) -> Decision:
+    name = request["id"]
+    if rest is not None and kind not in ("edit", "answer"):
+        raise UserError(f"--{kind} takes an id alone, got {name}={rest!r}.")
+    if kind == "edit":
+        return Decision(name, _allowed(request, "modify", "--edit"), args=_new_arguments(request, rest))
+    if kind == "answer":
+        return _answer(request, rest)
+    if kind == "approve":
+        if request["kind"] != "approval":
+            raise UserError(f"{name!r} asks for an answer, not for a permission: --answer {name}=…")
+        return Decision(name, _allowed(request, "proceed_once", "--approve"))
+    return Decision(name, _allowed(request, kind, f"--{kind}"))
+
+
+def _allowed(request: Fields, choice: str, flag: str) -> str:
+    if choice not in request["choices"]:
+        raise UserError(f"{flag}: request {request['id']!r} takes {', '.join(request['choices'])}.")
+    return choice
+
+
+def _answer(request: Fields, text: str | None) -> Decision:
+    name = request["id"]
+    if not text:
+        raise UserError(f"--answer needs a text: --answer {name}='your answer'")
+    if request["kind"] == "approval":
+        raise UserError(f"{name!r} asks for a permission: --approve {name}, --reject {name} or --edit {name}=JSON")
+    if request["kind"] == "outcome":
+        if text not in ("redo", "skip"):
+            raise UserError(f"--answer {name}={text!r}: expected redo (run it again) or skip (leave it).")
+        return Decision(name, "proceed_once" if text == "redo" else "reject", text=text)
+    return Decision(name, "proceed_once", text=_option(request, text))
+
+
+def _option(request: Fields, text: str) -> str:
+    """The label, where the number of an option was typed."""
+    questions = request.get("questions") or ()
+    options = (questions[0].get("options") or ()) if len(questions) == 1 else ()
+    if text.isdecimal() and 1 <= int(text) <= len(options):
+        option = options[int(text) - 1]
+        return str(option["label"] if isinstance(option, Mapping) else option)
+    return text
+
+
+def _new_arguments(request: Fields, spec: str | None) -> dict[str, Any]:
+    """What was given goes over what was asked for: unnamed arguments stay, null removes one."""
+    old: dict[str, Any] = request["args"]
+    what = f"--edit {request['id']}"
+    given = _in_editor(old, what) if spec is None else json_object(read_spec(spec, what), what)
+    base = old if spec is not None else {}
+    return {k: v for k, v in {**base, **given}.items() if v is not None}
+
+
+def _in_editor(args: Mapping[str, Any], what: str) -> dict[str, Any]:
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    if not sys.stdin.isatty():
+        raise UserError(f"{what}: no terminal to edit in. Give the arguments that change: {what}=JSON or {what}=@FILE")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "arguments.json"
+        file.write_text(json.dumps(args, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        try:
+            ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
+        except OSError as error:
+            raise UserError(f"{what}: can't start the editor {editor!r}: {error.strerror}. Set EDITOR.") from error
+        if ended.returncode != 0:
+            raise UserError(f"{what}: the editor {editor!r} ended with {ended.returncode}; nothing was decided.")
+        return json_object(file.read_text(encoding="utf-8"), what)

@@ -1,0 +1,58 @@
+"""removal: deletes what a run recorded. What it changed in the workspace stays."""
+
+import sqlite3
+from pathlib import Path
+
+from interlock.engine.process_identity import Owner, is_alive
+from interlock.engine.store import Store
+from interlock.services.sqlite import explained, transaction
+from interlock.state.errors import BusyError
+
+_TABLES = ("steps", "journal", "model_calls", "approvals", "lease", "runs")
+
+
+def remove_run(home: Path, run: str) -> None:
+    """Delete a run's rows, and the files that only they named. Raises `BusyError` while it is driven."""
+    store = Store(home)
+    with explained(store.path):
+        conn = store.connect("FULL")
+        try:
+            with transaction(conn):
+                _refuse_driven(conn, run)
+                files = _files(conn, run)
+                _delete(conn, run)
+                orphans = files - _files(conn, None)
+        finally:
+            conn.close()
+    for name in orphans:
+        (store.outputs / name).unlink(missing_ok=True)
+
+
+def _refuse_driven(conn: sqlite3.Connection, run: str) -> None:
+    row = conn.execute("select host, boot, pid, started from lease where run = ? and held", (run,)).fetchone()
+    if row and is_alive(Owner(*row)) is not False:
+        raise BusyError(f"Run {run!r} is driven by process {row[2]} on {row[0]}. Stop it there first.")
+
+
+def _delete(conn: sqlite3.Connection, run: str) -> None:
+    forked = conn.execute(
+        "select 1 from runs where parent = ?1 union all "
+        "select 1 from chain c join chain p on c.parent = p.id where p.run = ?1 and c.run <> ?1 limit 1",
+        (run,),
+    ).fetchone()
+    if not forked:  # a fork reads its past from its parent's records (`engine.md` 9)
+        conn.execute("delete from chain where run = ?", (run,))
+    for table in ("checkpoints", "writes"):
+        conn.execute(f"delete from {table} where thread_id = ?", (run,))
+    for table in _TABLES:
+        conn.execute(f"delete from {table} where run = ?", (run,))
+
+
+def _files(conn: sqlite3.Connection, run: str | None) -> set[str]:
+    """Names in `outputs/` that rows of the run (of any run) stand for."""
+    rows = conn.execute(
+        "select file from chain where file is not null and (?1 is null or run = ?1) union "
+        "select result_file from journal where result_file is not null and (?1 is null or run = ?1)",
+        (run,),
+    )
+    return {name for (name,) in rows}

@@ -1,0 +1,66 @@
+"""snapshot: a run's state at one of its root checkpoints, its conversation there, and whether it is undamaged."""
+
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+
+from interlock.engine.store_file import reading
+from interlock.services.transcript import ChainTranscript, record_id
+from interlock.state.errors import UserError
+from interlock.state.messages import Message
+
+
+def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
+    """The state after a root step; the newest without one. Raises `UserError` naming the steps that there are."""
+    with reading(home) as conn:
+        rows = [] if conn is None else _checkpoints(conn, run)
+    steps = [row["step"] for row in rows]
+    if not rows:
+        raise UserError(f"Run {run!r} has no checkpoint yet. Look again, or resume it: interlock resume {run}")
+    if step is not None and step not in steps:
+        raise UserError(f"Run {run!r} has no step {step}: it has {steps[0]} to {steps[-1]}. See: interlock history {run}")
+    # A root step that was done again after a crash has two checkpoints: the newer one counts.
+    row = rows[-1] if step is None else [r for r in rows if r["step"] == step][-1]
+    checkpoint = JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed((row["type"], row["checkpoint"]))
+    values: dict[str, Any] = checkpoint["channel_values"]
+    return {k: v for k, v in values.items() if not k.startswith(("__", "branch:"))}
+
+
+def messages_at(home: Path, run: str, head: str) -> list[Message]:
+    """The conversation up to a record of the chain."""
+    with reading(home) as conn:
+        if conn is None or not head:
+            return []
+        return ChainTranscript(conn, home / "outputs", run).read(head)
+
+
+def damage(home: Path, run: str) -> Iterator[str]:
+    """One line for each record that is missing or whose bytes were changed."""
+    with reading(home) as conn:
+        if conn is None:
+            return
+        rows = conn.execute("select id, parent, body, file from chain where run = ? order by id", (run,)).fetchall()
+        known = {row["id"] for row in conn.execute("select id from chain")}
+        for row in rows:
+            body: bytes | None = row["body"]
+            if row["file"]:
+                file = home / "outputs" / row["file"]
+                body = file.read_bytes() if file.exists() else None
+            if body is None or record_id(row["parent"], body) != row["id"]:
+                yield f"record {row['id'][:12]}… was changed, or its file is missing"
+            if row["parent"] and row["parent"] not in known:
+                yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"
+        head = str(state_at(home, run).get("head") or "")
+        if head and head not in known:
+            yield f"record {head[:12]}…, the newest of the conversation, is missing"
+
+
+def _checkpoints(conn: sqlite3.Connection, run: str) -> list[sqlite3.Row]:
+    return conn.execute(
+        "select type, checkpoint, json_extract(cast(metadata as text), '$.step') as step from checkpoints "
+        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+        (run,),
+    ).fetchall()
