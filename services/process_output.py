@@ -7,10 +7,13 @@ from collections import deque
 from io import BufferedWriter
 from pathlib import Path
 
+from interlock.services.files import sync_directory
 from interlock.state.tooling import Outputs
 
 _HEAD_SHARE = 0.2
 """Of the limit; the rest is for the tail, where a command says how it went (`pipelines.md` §9)."""
+_NAME_LENGTH = 32
+"""Hex digits of the sha256 in a file's name, as in `services/outputs`: the same bytes have the same name."""
 SPOOL_BYTES = 2**30
 """A command that never stops talking must not fill the disk: later bytes are dropped, and that is said."""
 
@@ -107,7 +110,7 @@ class ProcessOutput:
                 self._raw += chunk
                 if not self.omitted:
                     return
-                self._spool = self._outputs.new_spool().open("xb")
+                self._spool = self._outputs.new_spool().open("wb")
                 chunk, self._raw = bytes(self._raw), bytearray()
             self._write(self._spool, chunk)
         except OSError as error:
@@ -128,11 +131,7 @@ class ProcessOutput:
 
 
 def _name_by_content(spool: Path, digest: str) -> Path:
-    named = spool.with_name(f"{digest}.txt")
+    named = spool.with_name(f"{digest[:_NAME_LENGTH]}.txt")
     spool.replace(named)
-    folder = os.open(spool.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_directory(spool.parent)
     return named

@@ -69,14 +69,13 @@ class SupervisedProcesses:
 
         Raises `RunError` when it can't be started.
         """
-        path = self._outputs.new_spool()
         try:
-            with path.open("xb") as file:
+            path = self._outputs.new_spool()
+            with path.open("wb") as file:
                 child = Supervised(
                     argv, cwd=cwd, env=self._with(env), output=file.fileno(), mode="background"
                 )
         except (OSError, ValueError) as error:
-            path.unlink(missing_ok=True)
             raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error
         self._background.append(_Background(child, label, path))
         await child.started()

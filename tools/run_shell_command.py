@@ -1,0 +1,146 @@
+"""run_shell_command: run a command line with bash, to its end or in the background."""
+
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from interlock.state.calls import Preview, ToolResult, cancelled, failure
+from interlock.state.errors import RunError
+from interlock.state.text import clean
+from interlock.state.tooling import Ended, Tool, ToolContext
+from interlock.tools._opening import checked, trouble
+
+
+class RunShellCommandArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    command: str = Field(min_length=1, description="The command line, as for `bash -c`.")
+    description: str | None = Field(default=None, description="What it does, in a few words, for the user.")
+    dir_path: str = Field(
+        default=".",
+        min_length=1,
+        description="Directory to run it in, relative to the workspace or absolute inside it. Default: the workspace.",
+    )
+    is_background: bool = Field(
+        default=False,
+        description="True: start it and go on, for servers and watchers. Its output goes to a file. It ends with the run.",
+    )
+    timeout_s: float | None = Field(
+        default=None, gt=0, description="Seconds after which it is ended; the user's settings may allow less."
+    )
+
+
+async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
+    directory = _directory(args, context)
+    if isinstance(directory, ToolResult):
+        return directory
+    argv = ["bash", "-c", args.command]
+    if args.is_background:
+        return await _start(args, argv, directory, context)
+    shell = context.settings.tools.shell
+    timeout_s = min(args.timeout_s or shell.timeout_s, shell.timeout_s)
+    ended = await context.processes.run(
+        argv,
+        cwd=directory,
+        timeout_s=timeout_s,
+        inactivity_s=shell.inactivity_timeout_s,
+        limit_chars=context.settings.tools.truncate_at,
+        on_output=context.emit_output,
+    )
+    return _result(ended, timeout_s, shell.inactivity_timeout_s)
+
+
+def _directory(args: RunShellCommandArgs, context: ToolContext) -> Path | ToolResult:
+    path = checked(context.workspace.readable, args.dir_path)
+    if isinstance(path, ToolResult) or path.is_dir():
+        return path
+    if path.exists():
+        return failure(
+            "not_a_directory", f"{args.dir_path!r} is a file; name the directory to run the command in."
+        )
+    return trouble(context.workspace, path, FileNotFoundError())
+
+
+async def _start(
+    args: RunShellCommandArgs, argv: list[str], directory: Path, context: ToolContext
+) -> ToolResult:
+    try:
+        pid = await context.processes.start(argv, cwd=directory, label=args.command)
+    except RunError as error:
+        return failure("not_started", str(error))
+    started = next(one for one in context.processes.background() if one["pid"] == pid)
+    text = f"Started in the background.\nPID: {pid}\nOutput file: {started['output_file']}\nIt ends with the run."
+    return ToolResult(status="success", content=text, meta={"summary": f"started, pid {pid}", "pid": pid})
+
+
+def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
+    if ended.how == "not_started":
+        return failure("not_started", f"The command could not be started: {ended.output}.")
+    text, meta = clean(_report(ended)), _meta(ended)
+    if ended.how == "exited":
+        return ToolResult(status="success", content=text, meta=meta)
+    reasons = {
+        "timeout": f"The command was ended because it ran longer than {timeout_s:g} s.",
+        "inactivity": f"The command was ended because it wrote nothing for {inactivity_s:g} s.",
+        "cancelled": "The command was cancelled by the user.",
+    }
+    reason = reasons[ended.how]
+    result = cancelled(reason) if ended.how == "cancelled" else failure(ended.how, reason)
+    return result.model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
+
+
+def _report(ended: Ended) -> str:
+    """What the model reads. Without times and pids: the same command with the same outcome reads the same."""
+    lines = [f"Output:\n{ended.output.rstrip()}" if ended.output.strip() else "Output: (empty)"]
+    if ended.omitted:
+        lines.append(f"The output was too long to show. {_where(ended)}")
+    if ended.exit_code:
+        lines.append(f"Exit Code: {ended.exit_code}")
+    if ended.signal:
+        lines.append(f"Signal: {ended.signal}")
+    return "\n".join(lines)
+
+
+def _where(ended: Ended) -> str:
+    named = [f"All of it: {ended.full_output}"] if ended.full_output else []
+    return "; ".join([*named, *([ended.note] if ended.note else [])]) + "."
+
+
+def _meta(ended: Ended) -> dict[str, JsonValue]:
+    summary = ended.how if ended.how != "exited" else ended.signal or f"exit {ended.exit_code}"
+    return {
+        "summary": f"{summary}, {ended.duration_s:.1f} s",
+        "exit_code": ended.exit_code,
+        "signal": ended.signal,
+        "duration_ms": round(ended.duration_s * 1000),
+        "full_output": str(ended.full_output) if ended.full_output else None,
+    }
+
+
+async def preview(args: RunShellCommandArgs, context: ToolContext) -> Preview:
+    directory = _directory(args, context)
+    if isinstance(directory, ToolResult):
+        return Preview(text=args.command, problem=directory.content)
+    where = context.workspace.relative(directory)
+    lines = [args.command, f"in {'the workspace' if where == '.' else where}"]
+    if args.is_background:
+        lines.append("in the background")
+    return Preview(text="\n".join(lines))
+
+
+def _summary(args: RunShellCommandArgs) -> str:
+    command = " ".join(args.command.split())
+    return f"{command[:200]}{'…' if len(command) > 200 else ''}"
+
+
+TOOL = Tool(
+    name="run_shell_command",
+    description="Runs a command line with `bash -c` and returns its output (stdout and stderr as they came), with the"
+    " exit code when it isn't 0. There is no terminal and no input: use flags that answer questions. Processes that the"
+    " command leaves behind are ended with it; start servers with is_background.",
+    args=RunShellCommandArgs,
+    risk="execute",
+    summary=_summary,
+    run=run,
+    preview=preview,
+    paths=lambda args: [(args.dir_path, "read")],
+)
