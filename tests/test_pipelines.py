@@ -1,0 +1,284 @@
+"""What holds for every pipeline, and what the graph builder refuses."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any, Literal
+
+import pytest
+from langgraph.graph import END, START
+from langgraph.runtime import Runtime
+from pydantic import ValidationError
+from typing_extensions import TypedDict
+
+from interlock.engine import diagrams
+from interlock.engine.steps import StepLog
+from interlock.graphs import PIPELINES, pipeline
+from interlock.graphs._pipeline import Graph
+from interlock.state.calls import merge_verdicts
+from interlock.state.deps import Deps
+from interlock.state.errors import SetupError, UserError
+
+DIAGRAMS = Path(__file__).parent.parent / "diagrams"
+
+
+# Every pipeline
+
+
+def test_diagrams_are_current_and_none_is_left_over(request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("--update-golden"):
+        diagrams.write(DIAGRAMS)
+    assert diagrams.check(DIAGRAMS) == []
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_its_graph_passes_the_checks_and_has_its_name(name: str) -> None:
+    assert pipeline(name).name == pipeline(name).build().compile().name == name
+
+
+def objects(schema: Any) -> Iterator[dict[str, Any]]:
+    """Every object with named properties in a JSON Schema."""
+    if isinstance(schema, dict):
+        if "properties" in schema:
+            yield schema
+        for value in schema.values():
+            yield from objects(value)
+    if isinstance(schema, list):
+        for value in schema:
+            yield from objects(value)
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+@pytest.mark.parametrize("side", ["input", "output"])
+def test_input_and_output_are_closed(name: str, side: str) -> None:
+    schema = getattr(pipeline(name), side).model_json_schema()
+    opened = [o["title"] for o in objects(schema) if o.get("additionalProperties") is not False]
+    assert opened == []
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_an_unknown_input_field_is_named(name: str) -> None:
+    with pytest.raises(ValidationError, match=r"wrkspace\n  Extra inputs are not permitted"):
+        pipeline(name).input.model_validate({"wrkspace": "."})
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_the_prompt_fills_a_text_field(name: str) -> None:
+    declared = pipeline(name)
+    if declared.prompt_field is not None:
+        schema = declared.input.model_json_schema()["properties"][declared.prompt_field]
+        assert "string" in [kind.get("type") for kind in (schema, *schema.get("anyOf", []))]
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(UserError, match=r"No workflow 'mian'. Did you mean 'main'.*interlock workflows"):
+        pipeline("mian")
+
+
+# What the builder refuses
+
+Seen = Annotated[dict[str, str], merge_verdicts]
+
+
+class State(TypedDict, total=False):
+    text: str
+    count: int
+    seen: Seen
+
+
+class Unknown(TypedDict, total=False):
+    txet: str
+
+
+class WrongType(TypedDict, total=False):
+    count: str
+
+
+class NoReducer(TypedDict, total=False):
+    seen: dict[str, str]
+
+
+async def step(state: State, runtime: Runtime[Deps]) -> State:
+    return {}
+
+
+async def reads_unknown(state: Unknown, runtime: Runtime[Deps]) -> State:
+    return {}
+
+
+async def writes_unknown(state: State, runtime: Runtime[Deps]) -> Unknown:
+    return {}
+
+
+async def reads_wrong_type(state: WrongType, runtime: Runtime[Deps]) -> State:
+    return {}
+
+
+async def writes_without_reducer(state: State, runtime: Runtime[Deps]) -> NoReducer:
+    return {}
+
+
+async def bare(state, runtime):  # type: ignore[no-untyped-def]
+    return {}
+
+
+def after_step(state: State) -> Literal["go", "stop"]:
+    return "go"
+
+
+def after_unknown(state: Unknown) -> Literal["go"]:
+    return "go"
+
+
+def graph(**nodes: Any) -> Graph:
+    made = Graph("sample", State)
+    for name, function in nodes.items():
+        made.node(name, function)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("node", "says"),
+    [
+        (reads_unknown, "sample.a reads 'txet', which State lacks"),
+        (writes_unknown, "sample.a writes 'txet', which State lacks"),
+        (reads_wrong_type, "sample.a reads 'count' as <class 'str'>, State has it as <class 'int'>"),
+        (writes_without_reducer, r"sample.a writes 'seen' as dict\[str, str\], State has it as .*Annotated"),
+        (bare, r"sample.a: bare needs annotations"),
+    ],
+)
+def test_a_node_must_read_and_write_what_the_state_has(node: Any, says: str) -> None:
+    with pytest.raises(SetupError, match=says):
+        graph(a=node)
+
+
+@pytest.mark.parametrize("targets", [{"go": END}, {"go": END, "stop": END, "also": END}])
+def test_a_routers_labels_and_its_map_are_the_same(targets: dict[str, str]) -> None:
+    with pytest.raises(SetupError, match=r"after_step returns \['go', 'stop'\], its map has"):
+        graph(a=step).route("a", after_step, targets)
+
+
+def test_a_router_must_read_what_the_state_has() -> None:
+    with pytest.raises(SetupError, match="after_unknown reads 'txet'"):
+        graph(a=step).route("a", after_unknown, {"go": END})
+
+
+def test_an_edge_names_nodes_that_exist() -> None:
+    with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
+        graph(a=step).edge("a", "b")
+    with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
+        graph(a=step).route("a", after_step, {"go": END, "stop": "b"})
+
+
+def test_an_unreachable_node_is_named() -> None:
+    made = graph(a=step, lost=step)
+    made.edge(START, "a")
+    made.edge("a", END)
+    made.edge("lost", END)
+    with pytest.raises(SetupError, match=r"no edge leads to \['lost'\]"):
+        made.compile()
+
+
+def test_a_dead_end_is_named_also_when_it_is_a_loop() -> None:
+    made = graph(a=step, b=step, c=step)
+    made.edge(START, "a")
+    made.route("a", after_step, {"go": "b", "stop": END})
+    made.edge("b", "c")
+    made.edge("c", "b")
+    with pytest.raises(SetupError, match=r"\['b', 'c'\] can't reach the end"):
+        made.compile()
+
+
+def test_a_part_shares_keys_of_the_same_type() -> None:
+    other = Graph("other", WrongType)
+    stranger = Graph("stranger", Unknown)
+    for part in (other, stranger):
+        part.edge(START, END)
+    with pytest.raises(SetupError, match="has 'count' as <class 'str'>, State has it as <class 'int'>"):
+        graph().part("other", other)
+    with pytest.raises(SetupError, match="share no key"):
+        graph().part("stranger", stranger)
+
+
+# What it refuses at run time
+
+
+class Item(TypedDict):
+    count: int
+
+
+async def take(state: Item, runtime: Runtime[Deps]) -> State:
+    return {"seen": {str(state["count"]): "yes"}}
+
+
+def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog())) -> Any:  # noqa: B008
+    return asyncio.run(made.compile().ainvoke({"text": "", "count": 0}, context=context))
+
+
+def straight(node: Any) -> Graph:
+    made = graph(a=node)
+    made.edge(START, "a")
+    made.edge("a", END)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("update", "says"),
+    [
+        ({"txet": "a"}, r"sample.a wrote \('txet',\): Extra inputs are not permitted; see State"),
+        ({"count": "1"}, r"sample.a wrote \('count',\): Input should be a valid integer; see State"),
+        ({"count": True}, "Input should be a valid integer"),
+        (None, "Input should be a valid dictionary"),
+    ],
+)
+def test_an_update_has_declared_keys_and_types(update: Any, says: str) -> None:
+    async def node(state: State, runtime: Runtime[Deps]) -> State:
+        return update
+
+    with pytest.raises(SetupError, match=says):
+        run(straight(node))
+
+
+def test_a_run_without_deps_is_refused() -> None:
+    with pytest.raises(
+        SetupError, match=r"sample.a was started without Deps. Run it through interlock.engine.run"
+    ):
+        run(straight(step), context=None)
+
+
+def test_a_label_outside_the_map_is_refused() -> None:
+    def router(state: State) -> Literal["go", "stop"]:
+        return "elsewhere"  # type: ignore[return-value]
+
+    made = graph(a=step)
+    made.edge(START, "a")
+    made.route("a", router, {"go": END, "stop": END})
+    with pytest.raises(SetupError, match=r"router returned 'elsewhere', expected one of \['go', 'stop'\]"):
+        run(made)
+
+
+def fanned(payload: Any) -> Graph:
+    def each(state: State) -> list[Item]:
+        return [{"count": 1}, payload]
+
+    made = graph(a=step, b=take)
+    made.edge(START, "a")
+    made.fan_out("a", each, "b")
+    made.edge("b", END)
+    return made
+
+
+@pytest.mark.parametrize("payload", [{"count": "two"}, {"cuont": 2}, {"count": 2, "more": 1}])
+def test_a_payload_that_its_target_cannot_read_is_refused(payload: Any) -> None:
+    with pytest.raises(SetupError, match=r"each sent .* to 'b'"):
+        run(fanned(payload))
+
+
+def test_payloads_that_fit_run_side_by_side() -> None:
+    assert run(fanned({"count": 2}))["seen"] == {"1": "yes", "2": "yes"}
+
+
+def test_a_fan_out_goes_only_where_a_payload_can_be_read() -> None:
+    with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
+        graph(a=step).fan_out("a", lambda state: [], "b")
