@@ -1,0 +1,31 @@
+"""arguments: a call's arguments as `argsPattern` sees them."""
+
+import json
+from collections.abc import Mapping
+
+from pydantic import JsonValue
+
+from interlock.services.policy.rule import Rule
+from interlock.state.text import clean
+
+
+def searchable(args: Mapping[str, JsonValue]) -> str:
+    """JSON with sorted keys and a NUL on both sides of each top-level pair: a pattern can name a whole pair.
+
+    Empty for a call without arguments: no pattern meets it (gemini-cli's rule).
+    """
+    if not args:
+        return ""
+    pairs = (f"\0{_json(k)}:{_json(args[k])}\0" for k in sorted(args))
+    return clean("{" + ",".join(pairs) + "}")
+
+
+def _json(value: JsonValue) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def meets(rule: Rule, args: Mapping[str, JsonValue]) -> bool:
+    """Whether a call that is no shell line meets a rule's conditions."""
+    if rule.prefixes or rule.command is not None:
+        return False
+    return rule.args is None or (bool(args) and rule.args.found(searchable(args)))

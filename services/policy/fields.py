@@ -1,0 +1,132 @@
+"""fields: the fields of a `[[rule]]`, as written in a file, and the rule that they make."""
+
+import shlex
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    model_validator,
+)
+
+from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
+from interlock.services.policy.rule import Rule
+from interlock.state.calls import ApprovalMode, Decision
+
+SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
+"""Tools whose argument `command` is a line of bash."""
+SHELL_ALIASES = {"ShellTool": "run_shell_command", "execute_command": "run_shell_command"}
+
+_MODES = {"autoEdit": "auto_edit"}
+
+
+def _one_or_more(value: object) -> object:
+    return [value] if isinstance(value, str) else value
+
+
+def _mode(value: object) -> object:
+    return _MODES.get(value, value) if isinstance(value, str) else value
+
+
+Names = Annotated[list[str], BeforeValidator(_one_or_more), Field(min_length=1)]
+Mode = Annotated[ApprovalMode, BeforeValidator(_mode)]
+
+
+class RuleFields(BaseModel):
+    """One `[[rule]]` table. Names are gemini-cli's."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    toolName: Names  # noqa: N815
+    decision: Literal["allow", "ask", "ask_user", "deny"]
+    priority: Annotated[int, Field(ge=0, le=999)]
+    mcpName: str | None = None  # noqa: N815
+    subagent: str | None = None
+    toolAnnotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])  # noqa: N815
+    argsPattern: str | None = None  # noqa: N815
+    commandPrefix: Names | None = None  # noqa: N815
+    commandRegex: str | None = None  # noqa: N815
+    modes: list[Mode] = Field(default_factory=list[Mode])
+    interactive: bool | None = None
+    allowRedirection: bool = False  # noqa: N815
+    denyMessage: str | None = None  # noqa: N815
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "RuleFields":
+        for name in self.toolName:
+            if not usable_tool_name(name):
+                raise ValueError(f"toolName {name!r}: expected a tool's name, '*', 'mcp_*' or 'mcp_SERVER_*'")
+        given = [k for k in ("argsPattern", "commandPrefix", "commandRegex") if getattr(self, k) is not None]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other")
+        command = self.commandPrefix is not None or self.commandRegex is not None
+        if command and not all(SHELL_ALIASES.get(n, n) in SHELL_TOOLS for n in self.toolName):
+            raise ValueError(f"{given[0]} is only for toolName 'run_shell_command', got {self.toolName}")
+        return self
+
+
+def usable_tool_name(name: str) -> bool:
+    body = name[:-1] if name == "*" or (name.startswith("mcp_") and name.endswith("_*")) else name
+    return name != "" and not set(body) & set("*?[] \t\n")
+
+
+def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
+    """Raises `ValueError` whose text names the field."""
+    try:
+        fields = RuleFields.model_validate(table)
+    except ValidationError as error:
+        raise ValueError(_first(error)) from None
+    return Rule(
+        source=source,
+        tools=tuple(SHELL_ALIASES.get(n, n) for n in fields.toolName),
+        decision=decision_of(fields.decision),
+        tier=tier,
+        priority=fields.priority,
+        modes=frozenset(fields.modes),
+        prefixes=tuple(words(p) for p in fields.commandPrefix or ()),
+        command=_pattern("commandRegex", fields.commandRegex),
+        args=_pattern("argsPattern", fields.argsPattern),
+        allow_redirection=fields.allowRedirection,
+        deny_message=fields.denyMessage,
+        annotations=fields.toolAnnotations,
+        server=fields.mcpName,
+        subagent=fields.subagent,
+        interactive=fields.interactive,
+    )
+
+
+def decision_of(word: Literal["allow", "ask", "ask_user", "deny"]) -> Decision:
+    return "ask" if word == "ask_user" else word
+
+
+def words(prefix: str) -> tuple[str, ...]:
+    """A command prefix as the words that bash would make of it. Raises `ValueError`."""
+    try:
+        split = tuple(shlex.split(prefix))
+    except ValueError as error:
+        raise ValueError(f"commandPrefix {prefix!r}: {error}") from None
+    if not split:
+        raise ValueError("commandPrefix is empty, expected the leading words of a command")
+    return split
+
+
+def _pattern(field: str, text: str | None) -> Pattern | None:
+    if text is None:
+        return None
+    try:
+        return compile_pattern(text)
+    except PatternError as error:
+        raise ValueError(f"{field}: {error}") from None
+
+
+def _first(error: ValidationError) -> str:
+    detail = error.errors(include_url=False)[0]
+    place = ".".join(str(p) for p in detail["loc"])
+    message = detail["msg"].removeprefix("Value error, ")
+    if detail["type"] == "extra_forbidden":
+        return f"unknown key {place!r}, expected one of: {', '.join(RuleFields.model_fields)}"
+    return f"{place}: {message}" if place else message

@@ -1,0 +1,134 @@
+"""load: rule files → rules and problems. What can't be read never allows anything."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+from interlock.services.policy.chunks import BadChunk, Chunk, chunks_of
+from interlock.services.policy.fields import SHELL_ALIASES, to_rule, usable_tool_name
+from interlock.services.policy.rule import Rule
+from interlock.state.errors import SetupError
+
+_EXTENSION = 2
+_NO_ALLOW = "no rule of this file allows anything until it is right"
+_LARGEST = 1_000_000
+"""Bytes of a rule file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a rule file or setting, and what was made of it."""
+
+    source: str
+    """`FILE:LINE`, or the setting's name."""
+    text: str
+    effect: str
+
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}; {self.effect}"
+
+
+def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Problem]]:
+    """The rules of `files`, each with its tier (2 extension, 3 workspace, 4 user, 5 admin).
+
+    A file with an error loses its allow rules; its deny and ask rules stay. For each rule that can't be used,
+    and for a file that can't be read, its tier asks about what the rule may have been about.
+    """
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    for path, tier in files:
+        found, wrong = _load_file(path, tier)
+        rules += found
+        problems += wrong
+    return rules, problems + conflicts(rules)
+
+
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """The default rules. Raises `SetupError` when the package is damaged."""
+    path = Path(__file__).with_name("default.toml")
+    rules, problems = _load_file(path, 1, shown="default.toml")
+    if problems:
+        raise SetupError(f"{problems[0]}. Install interlock again.")
+    return tuple(rules)
+
+
+def _load_file(path: Path, tier: int, shown: str | None = None) -> tuple[list[Rule], list[Problem]]:
+    shown = shown or str(path)
+    try:
+        data = path.read_bytes()
+        if len(data) > _LARGEST:
+            raise ValueError(f"{len(data)} bytes, expected at most {_LARGEST}")
+        text = data.decode("utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        problem = Problem(f"{shown}:1", f"can't be read: {reason}", "everything of its tier and below asks")
+        return [stand_in(problem.source, tier, ("*",), problem.text)], [problem]
+    return _from_chunks(chunks_of(text), shown, tier)
+
+
+def _from_chunks(
+    chunks: Sequence[Chunk | BadChunk], shown: str, tier: int
+) -> tuple[list[Rule], list[Problem]]:
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    for chunk in chunks:
+        source = f"{shown}:{chunk.line}"
+        try:
+            rules.append(_rule(chunk, source, tier))
+        except ValueError as error:
+            problems.append(Problem(source, str(error), _NO_ALLOW))
+            table = chunk.table if isinstance(chunk, Chunk) else {}
+            if table.get("decision") != "allow":
+                rules.append(stand_in(source, tier, _tools(table), str(error)))
+    usable = [r for r in rules if r.decision != "allow"] if problems else rules
+    if tier != _EXTENSION:
+        return usable, problems
+    left_out = [r for r in usable if r.decision == "allow" or "yolo" in r.modes]
+    problems += [
+        Problem(r.source, "an extension may neither allow nor name yolo", "left out") for r in left_out
+    ]
+    return [r for r in usable if r not in left_out], problems
+
+
+def _rule(chunk: Chunk | BadChunk, source: str, tier: int) -> Rule:
+    if isinstance(chunk, BadChunk):
+        raise ValueError(chunk.error)
+    if chunk.kind != "rule":
+        raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]]")
+    return to_rule(chunk.table, source, tier)
+
+
+def stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
+    """Asks in the place of a rule that can't be used: it may have been there to deny."""
+    return Rule(source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem)
+
+
+def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:
+    value: object = table.get("toolName")
+    names = cast(list[object], value) if isinstance(value, list) else [value]
+    if not names or not all(isinstance(n, str) and usable_tool_name(n) for n in names):
+        return ("*",)
+    return tuple(SHELL_ALIASES.get(str(n), str(n)) for n in names)
+
+
+def conflicts(rules: Sequence[Rule]) -> list[Problem]:
+    """Rules of one rank and the same conditions that decide differently; the stricter holds."""
+    seen: dict[object, Rule] = {}
+    problems: list[Problem] = []
+    for rule in rules:
+        if rule.broken is not None:
+            continue
+        first = seen.setdefault(_conditions(rule), rule)
+        if first.decision != rule.decision:
+            text = f"{rule.decision} here, {first.decision} in {first.source}: same priority, same conditions"
+            problems.append(Problem(rule.source, text, "the stricter one holds"))
+    return problems
+
+
+def _conditions(rule: Rule) -> object:
+    patterns = tuple(p.text if p else None for p in (rule.command, rule.args))
+    scope = (rule.server, rule.subagent, rule.interactive, repr(sorted(rule.annotations.items())))
+    return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.prefixes), patterns, scope)

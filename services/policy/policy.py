@@ -1,0 +1,139 @@
+"""policy: what may run, what is asked about, what is denied."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
+from interlock.services.policy.arguments import meets
+from interlock.services.policy.decided import Decided
+from interlock.services.policy.explain import Explanation, explanation
+from interlock.services.policy.fields import SHELL_ALIASES, SHELL_TOOLS
+from interlock.services.policy.from_settings import settings_rules
+from interlock.services.policy.load import shipped_rules
+from interlock.services.policy.narrowing import server_rule, shell_rule, target_rule
+from interlock.services.policy.outcome import Outcome
+from interlock.services.policy.rule import Rule, Scope, server_of
+from interlock.services.policy.rulebook import RuleBook
+from interlock.services.policy.sentences import rule_name
+from interlock.services.policy.session import covers, liftable, target
+from interlock.services.policy.shell_decision import LineCheck, decide_line
+from interlock.services.policy.writes import escape
+from interlock.services.shell import ShellLine, parse
+from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict
+from interlock.state.settings import Settings
+from interlock.state.tooling import Workspace
+
+_NO_RULES: tuple[SessionRule, ...] = ()
+_MODE_NAMES = {"autoEdit": "auto_edit"}
+
+
+class RulePolicy:
+    """Decides by rules: those given, those that settings stand for, and the shipped ones."""
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        settings: Settings,
+        workspace: Workspace,
+        *,
+        scope: Scope | None = None,
+        aliases: Mapping[str, str] | None = None,
+    ) -> None:
+        """`aliases`: another name of a tool → the name that rules use."""
+        from_settings, self.problems = settings_rules(settings)
+        self._workspace = workspace
+        self._scope = scope or Scope()
+        self._aliases = {**SHELL_ALIASES, **(aliases or {})}
+        self._book = RuleBook([*rules, *from_settings, *shipped_rules()], self._scope, self._aliases)
+
+    def check(
+        self,
+        call: CallView,
+        risk: Risk,
+        mode: str,
+        session: Sequence[SessionRule] = _NO_RULES,
+        annotations: Mapping[str, JsonValue] | None = None,
+    ) -> Verdict:
+        """`annotations`: what an MCP server says of its tool."""
+        return self._decide(call, risk, mode, session, annotations or {}).verdict()
+
+    def explain(
+        self,
+        call: CallView,
+        risk: Risk,
+        mode: str,
+        session: Sequence[SessionRule] = _NO_RULES,
+        annotations: Mapping[str, JsonValue] | None = None,
+    ) -> Explanation:
+        """The verdict, with the parts as understood and every rule that was considered."""
+        return explanation(self._decide(call, risk, mode, session, annotations or {}))
+
+    def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
+        """An always-choice is offered where it would be narrow, and would spare the next question."""
+        always: list[Choice] = []
+        if verdict.decision == "ask" and self._lifts(verdict):
+            offered: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server")
+            always = [c for c in offered if self.narrow(call, risk, c, "default") is not None]
+        return ("proceed_once", *always, "modify", "reject", "cancel")
+
+    def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+        """The session rule of an always-choice; null where it would be a blanket one."""
+        server = server_of(call.name, self._scope.servers)
+        if choice in ("proceed_always_tool", "proceed_always_server"):
+            return server_rule(call, choice, server, mode) if server is not None else None
+        if choice != "proceed_always":
+            return None
+        if self._is_shell(call):
+            return shell_rule(call, _line(call), mode)
+        return None if risk == "execute" else target_rule(call, risk, self._workspace, mode)
+
+    def _lifts(self, verdict: Verdict) -> bool:
+        by = next((r for r in self._book.rules if rule_name(r) == verdict.rule), None)
+        return liftable(by)
+
+    def _is_shell(self, call: CallView) -> bool:
+        return not SHELL_TOOLS.isdisjoint(self._book.names(call.name))
+
+    def _decide(
+        self,
+        call: CallView,
+        risk: Risk,
+        mode: str,
+        session: Sequence[SessionRule],
+        annotations: Mapping[str, JsonValue],
+    ) -> Decided:
+        mode = _MODE_NAMES.get(mode, mode)
+        rules = self._book.about(call.name, risk, mode, annotations)
+        if self._is_shell(call):
+            return self._decide_line(call, risk, mode, session, rules)
+        rule = next((r for r in rules if meets(r, call.args)), None)
+        outcome = Outcome(rule.decision, "rule", rule) if rule else Outcome("ask", "none")
+        if outcome.decision == "ask" and liftable(rule):
+            lifted = self._covering(call, risk, mode, session)
+            outcome = Outcome("allow", "session", session=lifted) if lifted else outcome
+        return Decided(call, risk, mode, rules, outcome)
+
+    def _decide_line(
+        self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule], rules: Sequence[Rule]
+    ) -> Decided:
+        line = _line(call)
+        own = [r for r in session if r.tool in self._book.names(call.name)]
+        away = escape(call, line, self._workspace)
+        outcome, parts = decide_line(LineCheck(call, line, rules, mode, own, away))
+        return Decided(call, risk, mode, rules, outcome, line, parts)
+
+    def _covering(
+        self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
+    ) -> SessionRule | None:
+        if not session or (risk == "execute" and not self._scope.servers):
+            return None
+        names, server = self._book.names(call.name), server_of(call.name, self._scope.servers)
+        about = (
+            target(call, risk, self._workspace) if any(r.path and r.tool in names for r in session) else None
+        )
+        return next((r for r in session if covers(r, names, about, mode, server)), None)
+
+
+def _line(call: CallView) -> ShellLine:
+    command = call.args.get("command")
+    return parse(command if isinstance(command, str) else "")

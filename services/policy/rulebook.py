@@ -1,0 +1,59 @@
+"""rulebook: all rules by rank, and those that are about a tool, a risk and a mode."""
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import JsonValue
+
+from interlock.services.policy.rule import ADMIN, Rule, Scope, about, annotations_of
+from interlock.state.calls import Risk
+
+_STRICTNESS = {"deny": 0, "ask": 1, "allow": 2}
+_HARMLESS: frozenset[Risk] = frozenset({"read", "question", "state"})
+_INERT: frozenset[Risk] = frozenset({"question", "state"})
+_SHIPPED = 1
+
+
+class RuleBook:
+    """Rules, highest rank first; at equal rank the stricter first, then in the order given."""
+
+    def __init__(self, rules: Iterable[Rule], scope: Scope, aliases: Mapping[str, str]) -> None:
+        self.rules = tuple(sorted(rules, key=lambda r: (-r.rank, _STRICTNESS[r.decision])))
+        self._scope = scope
+        self._aliases = aliases
+        self._known: dict[tuple[str, Risk, str], tuple[Rule, ...]] = {}
+
+    def names(self, tool: str) -> frozenset[str]:
+        """The tool's name and the one that it is an alias of."""
+        return frozenset({tool, self._aliases.get(tool, tool)})
+
+    def about(
+        self, tool: str, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
+    ) -> tuple[Rule, ...]:
+        """The rules about a tool, arguments aside, highest rank first."""
+        if annotations:
+            return self._select(tool, risk, mode, annotations)
+        key = (tool, risk, mode)
+        if key not in self._known:
+            self._known[key] = self._select(tool, risk, mode, annotations)
+        return self._known[key]
+
+    def _select(
+        self, tool: str, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
+    ) -> tuple[Rule, ...]:
+        names, hints = self.names(tool), annotations_of(risk, annotations)
+        fitting = (r for r in self.rules if about(r, names, mode, hints, self._scope))
+        return tuple(r for r in fitting if _counts(r, risk, mode))
+
+
+def _counts(rule: Rule, risk: Risk, mode: str) -> bool:
+    if rule.broken is not None:
+        return risk not in _INERT
+    if mode != "plan" or risk in _HARMLESS or rule.decision == "deny":
+        return True
+    # Plan mode changes nothing, whatever an extension, a workspace or a user says; an admin must name it.
+    return rule.tier == _SHIPPED or (rule.tier == ADMIN and "plan" in rule.modes)
+
+
+def harmless(risk: Risk) -> bool:
+    """It changes nothing outside the run."""
+    return risk in _HARMLESS

@@ -1,0 +1,92 @@
+"""session: rules that a person's always-choices stand for, and what they cover."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+
+from interlock.services.policy.matching import begins
+from interlock.services.policy.rule import Rule
+from interlock.services.shell.model import ShellCommand, ShellLine
+from interlock.services.shell.variables import HARMLESS_VARIABLES
+from interlock.state.calls import CallView, Risk, SessionRule
+from interlock.state.tooling import PathRefused, Workspace
+
+SESSION_RANK = 3.95
+"""Where always-choices stand among the rules (gemini-cli): a user's or an admin's rule goes before them."""
+_PATH_KEYS = ("file_path", "path", "dir_path", "notebook_path")
+_URLS = ("http://", "https://")
+
+
+def liftable(rule: Rule | None) -> bool:
+    """Whether an always-choice can take the place of this rule's ask."""
+    return rule is None or rule.rank < SESSION_RANK
+
+
+def covering(
+    command: ShellCommand, asked_by: Rule | None, session: Sequence[SessionRule], mode: str, line: ShellLine
+) -> SessionRule | None:
+    """The session rule that lets this command pass."""
+    if not liftable(asked_by) or not set(command.assigns) <= HARMLESS_VARIABLES:
+        return None
+    usable = (r for r in session if in_mode(r, mode) and (r.redirection or not line.redirects))
+    return next((r for r in usable if any(begins(command, shlex.split(p)) for p in r.command_prefixes)), None)
+
+
+def in_mode(rule: SessionRule, mode: str) -> bool:
+    return not rule.modes or mode in rule.modes
+
+
+def target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
+    """What a call is about: the host for the network, else the path; null: can't be told."""
+    return _host(call.args) if risk == "network" else _path(call.args, risk, workspace)
+
+
+def _path(args: Mapping[str, JsonValue], risk: Risk, workspace: Workspace) -> str | None:
+    given = next((args[k] for k in _PATH_KEYS if k in args), None)
+    if not isinstance(given, str):
+        return None
+    try:
+        real = workspace.readable(given) if risk == "read" else workspace.writable(given)
+    except PathRefused:
+        return None
+    # Included directories may hold the same relative path: outside of the root only the whole one is unambiguous.
+    return workspace.relative(real) if real.is_relative_to(workspace.root) else str(real)
+
+
+def _host(args: Mapping[str, JsonValue]) -> str | None:
+    hosts = {host(word) for text in args.values() if isinstance(text, str) for word in urls(text)}
+    return hosts.pop() if len(hosts) == 1 else None
+
+
+def urls(text: str) -> list[str]:
+    """The URLs in a text, from `http` to the next blank."""
+    return [w[w.lower().index("http") :] for w in text.split() if any(u in w.lower() for u in _URLS)]
+
+
+def host(url: str) -> str | None:
+    """The host, with its port where one is given; null for what clients read in different ways."""
+    if "\\" in url or "@" in url or not url.isprintable() or url.lower().count("://") != 1:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return None
+    name = (parts.hostname or "").rstrip(".")
+    return (f"{name}:{port}" if port else name) or None
+
+
+def covers(
+    rule: SessionRule, names: frozenset[str], about: str | None, mode: str, server: str | None
+) -> bool:
+    """Whether a session rule covers a call that is no shell call."""
+    if not in_mode(rule, mode) or rule.command_prefixes:
+        return False
+    if rule.server is not None:
+        return rule.server == server
+    if rule.tool not in names:
+        return False
+    # Without a path it is about an MCP tool as a whole; there is no such rule for a tool of ours.
+    return rule.path == about if rule.path is not None else server is not None

@@ -1,0 +1,129 @@
+"""shell_decision: what the rules say of a shell line: each simple command by itself, the strictest wins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from interlock.services.policy.matching import Match, allows, restricts
+from interlock.services.policy.outcome import Outcome, PartOutcome
+from interlock.services.policy.rule import Rule
+from interlock.services.policy.session import covering
+from interlock.services.shell.model import ShellCommand, ShellLine
+from interlock.state.calls import CallView, SessionRule
+
+_ORDER = {"allow": 0, "ask": 1, "deny": 2}
+_FREE_REDIRECTION = ("auto_edit", "yolo")
+
+
+@dataclass(frozen=True, slots=True)
+class LineCheck:
+    """What a decision on a line is made from."""
+
+    call: CallView
+    line: ShellLine
+    rules: Sequence[Rule]
+    """About the shell tool, highest rank first."""
+    mode: str
+    session: Sequence[SessionRule]
+    """About the shell tool."""
+    escape: str | None = None
+    """Where a redirection would write outside of what tools may write; null: nowhere."""
+
+
+def decide_line(check: LineCheck) -> tuple[Outcome, list[PartOutcome]]:
+    """The decision on the line, and on each part that a rule must allow or that a rule refuses."""
+    parts = [PartOutcome(c, _part(check, c)) for c in check.line.effective or (_bare(check.line),)]
+    parts += _refused(check)
+    worst = max((p.outcome for p in parts), key=lambda o: _ORDER[o.decision])
+    return _lowered(check, worst, parts), parts
+
+
+def _bare(line: ShellLine) -> ShellCommand:
+    """Stands for a line without a command of its own, such as `> file`."""
+    return ShellCommand(line.text, (), opaque=line.opaque or "it has no command that a rule could allow")
+
+
+def _part(check: LineCheck, command: ShellCommand) -> Outcome:
+    outcome = _by_rules(check, command)
+    if outcome.decision == "ask":
+        rule = covering(command, outcome.rule, check.session, check.mode, check.line)
+        outcome = Outcome("allow", "session", session=rule) if rule else outcome
+    if outcome.decision != "allow" or check.mode == "yolo":
+        return outcome
+    if command.danger:
+        return replace(outcome, decision="ask", cause="danger", detail=command.danger)
+    if command.opaque:
+        return replace(outcome, decision="ask", cause="opaque", detail=command.opaque)
+    return outcome
+
+
+def _by_rules(check: LineCheck, command: ShellCommand) -> Outcome:
+    hidden: Rule | None = None
+    for rule in check.rules:
+        if rule.decision == "allow":
+            if not allows(rule, command, check.call.args):
+                continue
+            return Outcome("ask", "hidden", hidden) if hidden else Outcome("allow", "rule", rule)
+        match = restricts(rule, command, check.call.args)
+        if match is Match.YES:
+            return Outcome(rule.decision, "rule", rule)
+        if match is Match.MAYBE:
+            hidden = hidden or rule
+    return Outcome("ask", "hidden", hidden) if hidden else Outcome("ask", "none")
+
+
+def _refused(check: LineCheck) -> list[PartOutcome]:
+    """Wrappers (`timeout …`) and the line as a whole need no rule's leave, but a rule may be against them."""
+    whole = ShellCommand(check.line.text, ())
+    found: list[PartOutcome] = []
+    for command in (*(c for c in check.line.commands if c.transparent), whole):
+        outcome = _against(check, command)
+        if outcome is not None:
+            found.append(PartOutcome(command, outcome))
+    return found
+
+
+def _against(check: LineCheck, command: ShellCommand) -> Outcome | None:
+    for rule in check.rules:
+        if not rule.narrows:
+            continue
+        if rule.decision == "allow":
+            if command.words and allows(rule, command, check.call.args):
+                return None
+            continue
+        match = restricts(rule, command, check.call.args)
+        if match is Match.YES:
+            return Outcome(rule.decision, "rule", rule)
+        if match is Match.MAYBE:
+            return Outcome("ask", "hidden", rule)
+    return None
+
+
+def _lowered(check: LineCheck, outcome: Outcome, parts: Sequence[PartOutcome]) -> Outcome:
+    """What holds for the line as a whole and makes an allow an ask."""
+    if outcome.decision != "allow":
+        return outcome
+    if check.line.opaque is not None:
+        return _unseen(check, outcome)
+    if check.mode == "yolo" or not check.line.redirects:
+        return outcome
+    if check.escape is not None:
+        return replace(outcome, decision="ask", cause="redirection", detail=check.escape)
+    if check.mode in _FREE_REDIRECTION or all(_redirects(p.outcome) for p in parts):
+        return outcome
+    return replace(outcome, decision="ask", cause="redirection", detail="")
+
+
+def _redirects(outcome: Outcome) -> bool:
+    if outcome.session is not None:
+        return outcome.session.redirection
+    return outcome.rule is not None and outcome.rule.allow_redirection
+
+
+def _unseen(check: LineCheck, outcome: Outcome) -> Outcome:
+    """Only yolo lets a line pass that can't be seen through, and not past a rule that may be about it."""
+    detail = check.line.opaque or ""
+    if check.mode != "yolo":
+        return replace(outcome, decision="ask", cause="opaque", detail=detail)
+    rank = outcome.rule.rank if outcome.rule else 0
+    against = next((r for r in check.rules if r.narrows and r.decision != "allow" and r.rank > rank), None)
+    return outcome if against is None else Outcome("ask", "hidden", against, detail=detail)

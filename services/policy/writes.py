@@ -1,0 +1,36 @@
+"""writes: where the redirections of a shell line write to."""
+
+import posixpath
+
+from interlock.services.shell.model import ShellLine, Word
+from interlock.state.calls import CallView
+from interlock.state.tooling import PathRefused, Workspace
+
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_MOVES = frozenset({"cd", "pushd", "popd"})
+_FOLDER_ARGS = ("dir_path", "directory", "cwd")
+
+
+def escape(call: CallView, line: ShellLine, workspace: Workspace) -> str | None:
+    """Which redirection writes where tools may not, as a clause; null: none does."""
+    targets = [r.target for r in line.redirects if r.kind == "write" and r.target is not None]
+    if not targets:
+        return None
+    moves = any(c.words and c.words[0].text in _MOVES for c in line.commands)
+    folder = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), "")
+    problems = (_problem(t, folder, moves, workspace) for t in targets)
+    return next((p for p in problems if p), None)
+
+
+def _problem(target: Word, folder: str, moves: bool, workspace: Workspace) -> str | None:
+    if not target.literal:
+        return f"writes to a file that is only known when it runs ({target.text})"
+    if target.text in _NOWHERE:
+        return None
+    if moves and not posixpath.isabs(target.text):
+        return f"changes its folder before it writes to {target.text!r}"
+    try:
+        workspace.writable(posixpath.join(folder, target.text))
+    except PathRefused as refused:
+        return f"writes to {target.text!r}: {str(refused).rstrip('.')}"
+    return None

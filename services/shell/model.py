@@ -1,0 +1,79 @@
+"""model: what is known of a shell line: its words, its simple commands, its redirections."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """One word of a command."""
+
+    text: str
+    """Quoting resolved when `literal`; else as it was written."""
+    literal: bool = True
+    """Its value is known: no expansion, glob, brace or tilde takes part in it."""
+    lead: str = ""
+    """The known beginning of its value; all of it when `literal`."""
+    splits: bool = False
+    """May become several words, or none (unquoted expansion, brace, glob)."""
+
+
+def literal(text: str) -> Word:
+    return Word(text, True, text)
+
+
+@dataclass(frozen=True, slots=True)
+class Redirect:
+    """One redirection. `duplicate` is `2>&1` and the like; `text` is a here-document or here-string."""
+
+    kind: Literal["read", "write", "duplicate", "text"]
+    target: Word | None
+
+
+@dataclass(frozen=True, slots=True)
+class ShellCommand:
+    """One simple command that the line may run."""
+
+    text: str
+    """As it was written; for what a wrapper runs, the words joined."""
+    words: tuple[Word, ...]
+    """Program and arguments; without assignments and redirections."""
+    assigns: tuple[str, ...] = ()
+    """Names of variables that are set for this command only."""
+    danger: str | None = None
+    """Why it asks even where a rule allows it: a clause without a full stop."""
+    opaque: str | None = None
+    """Why it can't be seen through."""
+    transparent: bool = False
+    """Harmless by itself: it only runs other commands of the list (`timeout`), or does nothing (`true`)."""
+
+    @property
+    def argv(self) -> tuple[str, ...]:
+        return tuple(word.text for word in self.words)
+
+    @property
+    def literal(self) -> bool:
+        """Every argument is known."""
+        return all(word.literal for word in self.words)
+
+
+@dataclass(frozen=True, slots=True)
+class ShellLine:
+    """A whole line: every simple command in it, at any depth, in the order in which they were met."""
+
+    text: str
+    commands: tuple[ShellCommand, ...]
+    redirects: tuple[Redirect, ...]
+    assigns: tuple[str, ...]
+    """Names of variables that the line sets for what comes after."""
+    opaque: str | None
+    """Why not everything that the line would run is in `commands`; null: it is."""
+
+    @property
+    def danger(self) -> str | None:
+        return next((c.danger for c in self.commands if c.danger), None)
+
+    @property
+    def effective(self) -> tuple[ShellCommand, ...]:
+        """The commands that a rule must allow."""
+        return tuple(c for c in self.commands if not c.transparent)
