@@ -1,0 +1,116 @@
+"""test_prompt_files: prompts load, say what is wrong with them, and leave slot values as they are."""
+
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.prompts import Prompt, load, names, parse, render
+from interlock.state.errors import SetupError
+
+ROOT = Path(__file__).parents[2]
+HEAD = '+++\npurpose = "p"\ninputs = ["a"]\n+++\n'
+
+
+def test_one_body_is_rendered_with_its_slots() -> None:
+    assert parse("x", HEAD + "say {{a}}, {{a}}\n").text(a="hi") == "say hi, hi"
+
+
+def test_two_parts_are_rendered_with_their_slots() -> None:
+    prompt = parse("x", HEAD + "# System\nbe {{a}}\n\n# User\n## A heading\nask {{a}}\n")
+    assert prompt.parts(a="kind") == ("be kind", "## A heading\nask kind")
+
+
+def test_each_kind_of_prompt_refuses_to_be_rendered_as_the_other() -> None:
+    with pytest.raises(SetupError, match=r"parts\(\)"):
+        parse("x", HEAD + "# System\n{{a}}\n# User\nb\n").text(a="")
+    with pytest.raises(SetupError, match=r"text\(\)"):
+        parse("x", HEAD + "{{a}}").parts(a="")
+
+
+@pytest.mark.parametrize("values", [{}, {"a": "1", "b": "2"}, {"b": "2"}])
+def test_missing_and_extra_inputs_are_errors(values: dict[str, str]) -> None:
+    with pytest.raises(SetupError, match=r"Prompt 'x' needs inputs \['a'\], got"):
+        parse("x", HEAD + "{{a}}").text(**values)
+
+
+@given(st.text())
+def test_a_slot_value_is_inert(value: str) -> None:
+    prompt = parse("x", '+++\npurpose = "p"\ninputs = ["a", "b"]\n+++\n<{{a}}|{{b}}|{{a}}>')
+    assert prompt.text(a=value, b="{{a}}") == f"<{value}|{{{{a}}}}|{value}>"
+
+
+@pytest.mark.parametrize("value", ["{{a}}", r"\1 \g<0>", "$a ${a} {a}", "+++\n", "# User\n"])
+def test_a_slot_value_that_looks_like_syntax_is_inert(value: str) -> None:
+    assert parse("x", HEAD + "# System\n[{{a}}]\n# User\n.").parts(a=value)[0] == f"[{value}]"
+
+
+def test_line_ends_of_a_checkout_do_not_matter() -> None:
+    source = HEAD + "# System\none {{a}}\n# User\ntwo\n"
+    assert parse("x", source.replace("\n", "\r\n")) == parse("x", source)
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("no front matter", "expected TOML front matter"),
+        ("+++\npurpose = 1", "expected TOML front matter"),
+        ("+++\npurpose\n+++\nx", "isn't TOML"),
+        ('+++\npurpose = "p"\n+++\nx', "needs the keys"),
+        ('+++\npurpose = "p"\ninputs = []\nmodel = "m"\n+++\nx', "needs the keys"),
+        ('+++\npurpose = " "\ninputs = []\n+++\nx', "expected one sentence"),
+        ('+++\npurpose = "p"\ninputs = "a"\n+++\n{{a}}', "expected a list"),
+        ('+++\npurpose = "p"\ninputs = []\n+++\n{{a}}', r"declares inputs \[\], the text uses \['a'\]"),
+        ('+++\npurpose = "p"\ninputs = ["a"]\n+++\nx', r"declares inputs \['a'\], the text uses \[\]"),
+    ],
+)
+def test_a_malformed_prompt_says_what_is_wrong(source: str, problem: str) -> None:
+    with pytest.raises(SetupError, match=problem) as caught:
+        parse("folder/file", source)
+    assert "'folder/file'" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["main/nothing", "../state/x", "main/../main/git", "/etc/passwd", ""])
+def test_a_prompt_that_is_not_shipped_is_an_error(name: str) -> None:
+    with pytest.raises(SetupError):
+        load(name)
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_shipped_prompt_loads(name: str) -> None:
+    prompt: Prompt = load(name)
+    assert prompt.purpose.endswith(".")
+    assert prompt.user
+    assert "{{" not in prompt.text(**dict.fromkeys(prompt.inputs, "x"))
+
+
+def test_every_folder_of_prompts_is_shipped() -> None:
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    folders = {name.partition("/")[0] for name in names() if "/" in name}
+    assert {f"interlock.prompts.{folder}" for folder in folders} <= set(listed)
+
+
+def test_prompts_load_where_there_are_no_files(tmp_path: Path) -> None:
+    """From a zip: the loader asks the package for its data, never the file system."""
+    archive = tmp_path / "app.zip"
+    with zipfile.ZipFile(archive, "w") as packed:
+        for folder in ("interlock/", "interlock/state/", "interlock/prompts/", "interlock/prompts/main/"):
+            packed.writestr(folder, "")
+        for file in ("state/__init__.py", "state/errors.py", "prompts/__init__.py", "prompts/main/git.md"):
+            packed.write(ROOT / file, f"interlock/{file}")
+    code = f"import sys; sys.path.insert(0, {str(archive)!r}); from interlock.prompts import *; "
+    code += "print(names(), load('main/git').purpose)"
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == ""
+    assert done.stdout.startswith("['main/git'] Git")
+
+
+def test_render_is_load_and_text() -> None:
+    assert "because of it" in render("run/call_cancelled", reason="because of it")

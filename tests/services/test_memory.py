@@ -1,0 +1,229 @@
+"""test_memory: which memory files are read, in which order, and what their imports may do."""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.services.memory import FILE_LIMIT, TOTAL_LIMIT, git_root, load_memory
+from interlock.services.memory_imports import references
+
+NAMES = ["GEMINI.md", "AGENTS.md"]
+
+
+def put(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, content in files.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def memory(folder: Path, *roots: str) -> list[tuple[str, str]]:
+    """(path, text), paths relative to `folder`; home is `folder/home`, the root by default `folder/repo`."""
+    wanted = [folder / r for r in roots or ("repo",)]
+    found = load_memory(roots=wanted, home=folder / "home", names=NAMES)
+    return [(f.path.relative_to(folder).as_posix(), f.text) for f in found]
+
+
+def only(folder: Path, files: Mapping[str, str | bytes]) -> str:
+    """Text of repo/GEMINI.md, with `files` in a git repository."""
+    put(folder / "repo", {".git/HEAD": "x", **files})
+    [(path, text)] = memory(folder)
+    assert path == "repo/GEMINI.md"
+    return text
+
+
+def test_global_files_come_first_and_the_nearest_last(tmp_path: Path) -> None:
+    put(tmp_path / "home", {".gemini/GEMINI.md": "1", ".interlock/AGENTS.md": "2"})
+    put(tmp_path, {"GEMINI.md": "above the repository"})
+    put(tmp_path / "repo", {".git": "gitdir: x", "GEMINI.md": "3", "AGENTS.md": "4", "a/b/AGENTS.md": "5"})
+    put(tmp_path / "repo", {"a/GEMINI.md": " \n", "a/b/c/GEMINI.md": "below"})
+    assert [text for _, text in memory(tmp_path, "repo/a/b")] == ["1", "2", "3", "4", "5"]
+
+
+def test_without_a_repository_only_the_directory_itself_counts(tmp_path: Path) -> None:
+    put(tmp_path, {"GEMINI.md": "above", "work/GEMINI.md": "here"})
+    assert memory(tmp_path, "work") == [("work/GEMINI.md", "here")]
+
+
+def test_every_root_counts_and_no_file_twice(tmp_path: Path) -> None:
+    put(
+        tmp_path,
+        {"repo/.git/HEAD": "x", "repo/GEMINI.md": "r", "repo/a/GEMINI.md": "a", "other/GEMINI.md": "o"},
+    )
+    (tmp_path / "repo/AGENTS.md").symlink_to("GEMINI.md")
+    assert [text for _, text in memory(tmp_path, "repo", "repo/a", "other")] == ["r", "a", "o"]
+
+
+def test_a_project_can_not_send_a_file_from_elsewhere(tmp_path: Path) -> None:
+    put(tmp_path, {"secret.txt": "hunter2", "repo/.git/HEAD": "x"})
+    (tmp_path / "repo/GEMINI.md").symlink_to("../secret.txt")
+    assert memory(tmp_path) == [("repo/GEMINI.md", "<!-- not read: outside the project -->")]
+
+
+def test_a_person_may_link_their_own_file(tmp_path: Path) -> None:
+    put(tmp_path, {"dotfiles/mine.md": "@./more.md and @extra.md", "dotfiles/more.md": "MORE"})
+    put(tmp_path / "home", {".gemini/extra.md": "EXTRA", ".gemini/more.md": "beside the link"})
+    (tmp_path / "home/.gemini/GEMINI.md").symlink_to(tmp_path / "dotfiles/mine.md")
+    [(_, text)] = memory(tmp_path)
+    assert "beside the link" in text
+    assert "EXTRA" in text
+
+
+def test_imports_are_put_in_place(tmp_path: Path) -> None:
+    text = only(tmp_path, {"GEMINI.md": "one\n@docs/a.md\ntwo", "docs/a.md": "A, @b.md!", "docs/b.md": "B"})
+    assert text == (
+        "one\n\n<!-- from docs/a.md -->\nA, \n<!-- from b.md -->\nB\n<!-- end of b.md -->\n!\n"
+        "<!-- end of docs/a.md -->\n\ntwo"
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "targets"),
+    [
+        ("@a.md", ["a.md"]),
+        ("see @./a.md, (@b/c.md) and\t@/d.md.", ["./a.md", "b/c.md", "/d.md"]),
+        ("- @a.md\n> @b.md\n\n# @c.md\n| @d.md |", ["a.md", "b.md", "c.md", "d.md"]),
+        ("mail me@x.org or x@a.md @ @, **@b.md**", []),
+        ("`@a.md` and ``x ` @b.md`` but @c.md", ["c.md"]),
+        ("a `span\nover @a.md lines` @b.md", ["b.md"]),
+        ("an open ` tick @a.md", ["a.md"]),
+        ("an escaped \\` tick @a.md ` @b.md", ["a.md", "b.md"]),
+        ("```\n@a.md\n```\n@b.md", ["b.md"]),
+        ("~~~py\n@a.md\n```\n@b.md\n~~~\n@c.md", ["c.md"]),
+        ("````\n```\n@a.md\n````\n@b.md", ["b.md"]),
+        ("```\n@a.md", []),
+        ("- list\n\n  ```\n  @a.md\n  ```\n\n  @b.md", ["b.md"]),
+        ("text\n\n    @a.md\n\n@b.md", ["b.md"]),
+        ("- item\n\n    @a.md", ["a.md"]),
+        ("<!--\n@a.md\n-->\n\n@b.md", ["b.md"]),
+        ("ünïcödé 🙂 @ä/ö.md", ["ä/ö.md"]),
+    ],
+)
+def test_references_are_found_where_words_begin_and_never_in_code(source: str, targets: list[str]) -> None:
+    found = list(references(source))
+    assert [target for _, _, target in found] == targets
+    assert all(source[start:end] == f"@{target}" for start, end, target in found)
+
+
+@given(st.text(alphabet="`@a. \n>-\\#~é\t<!", max_size=60))
+def test_references_always_name_what_stands_there(source: str) -> None:
+    for start, end, target in references(source):
+        assert source[start:end] == f"@{target}"
+
+
+def test_references_of_a_hostile_file_are_found_in_good_time() -> None:
+    start = time.monotonic()
+    for text in (
+        "` `` " * 12_000 + "@",
+        "@" + "`" * 60_000,
+        "@a " * 20_000,
+        "> " * 20_000 + "@",
+        "[" * 60_000 + "@",
+    ):
+        list(references(text))
+    assert time.monotonic() - start < 30
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("gone.md", "no such file"),
+        ("docs", None),
+        ("./docs", "not a regular file"),
+        ("../secret.txt", "outside the project"),
+        ("/etc/hostname", "outside the project"),
+        ("link.md", "outside the project"),
+        (".env", "may hold secrets"),
+        ("docs/.ENV", "may hold secrets"),
+        (".git/HEAD", "may hold secrets"),
+        ("innocent.md", "may hold secrets"),
+        ("binary.bin", "not a text file"),
+        ("GEMINI.md", "already included above"),
+        ("loop.md", "not a usable path"),
+        ("pipe.md", "not a regular file"),
+        ("x" * 300 + ".md", "File name too long"),
+        ("alice", None),
+    ],
+)
+def test_what_can_not_be_imported_stays_and_says_why(tmp_path: Path, target: str, reason: str | None) -> None:
+    put(tmp_path, {"secret.txt": "hunter2", "repo/.env": "KEY=1", "repo/docs/.ENV": "KEY=2"})
+    put(tmp_path / "repo", {"docs/a.md": "x", "binary.bin": b"a\0b"})
+    os.mkfifo(tmp_path / "repo/pipe.md")
+    for name, leads in {"link.md": "../secret.txt", "innocent.md": ".env", "loop.md": "loop.md"}.items():
+        (tmp_path / "repo" / name).symlink_to(leads)
+    text = only(tmp_path, {"GEMINI.md": f"before @{target} after"})
+    note = f" <!-- not imported: {reason} -->" if reason else ""
+    assert text == f"before @{target}{note} after"
+
+
+def test_imports_nest_five_deep(tmp_path: Path) -> None:
+    files = {f"{n}.md": f"text{n} @{n + 1}.md" for n in range(1, 9)}
+    text = only(tmp_path, {"GEMINI.md": "@1.md", **files})
+    assert "text5 @6.md <!-- not imported: imports nest deeper than 5 -->" in text
+    assert "text6" not in text
+
+
+def test_imports_that_name_each_other_end(tmp_path: Path) -> None:
+    text = only(tmp_path, {"GEMINI.md": "@a.md", "a.md": "A @b.md", "b.md": "B @a.md @GEMINI.md"})
+    assert text.count("already included above") == 2
+
+
+def test_a_file_named_often_is_included_once(tmp_path: Path) -> None:
+    layers = {f"{n}.md": f"@{n + 1}.md " * 50 for n in range(1, 5)}
+    text = only(tmp_path, {"GEMINI.md": "@1.md", **layers, "5.md": "END"})
+    assert text.count("END") == 1
+
+
+def test_a_huge_file_is_cut_and_says_so(tmp_path: Path) -> None:
+    text = only(tmp_path, {"GEMINI.md": "ä" * FILE_LIMIT})
+    assert len(text.encode()) < FILE_LIMIT + 200
+    assert text.endswith(
+        f"[Cut here: the file has {2 * FILE_LIMIT:,} bytes, the first {FILE_LIMIT:,} are shown.]"
+    )
+
+
+def test_imports_count_to_the_size_of_their_file(tmp_path: Path) -> None:
+    parts = {f"{n}.md": str(n) * (FILE_LIMIT // 2) for n in range(1, 5)}
+    text = only(tmp_path, {"GEMINI.md": "@1.md @2.md @3.md @4.md", **parts})
+    assert len(text.encode()) < FILE_LIMIT + 1000
+    assert "@4.md <!-- not imported: the memory file and its imports are too large -->" in text
+
+
+def test_all_files_together_have_a_limit(tmp_path: Path) -> None:
+    folders = [f"repo{'/d' * n}" for n in range(8)]
+    put(tmp_path, {"repo/.git/HEAD": "x", **{f"{f}/GEMINI.md": "x" * FILE_LIMIT for f in folders}})
+    found = memory(tmp_path, folders[-1])
+    assert sum(len(text) for _, text in found) < TOTAL_LIMIT + 2000
+    assert found[-1][1].startswith("<!-- not read: the memory files before it hold")
+
+
+@pytest.mark.parametrize("data", [b"\xef\xbb\xbfa\r\nb\r\n", b"a\rb", b"a\nb"])
+def test_line_ends_and_byte_order_marks_do_not_reach_the_model(tmp_path: Path, data: bytes) -> None:
+    assert only(tmp_path, {"GEMINI.md": data}) == "a\nb"
+
+
+def test_bytes_that_are_not_utf8_become_replacement_characters(tmp_path: Path) -> None:
+    assert only(tmp_path, {"GEMINI.md": b"caf\xe9 \xf0\x9f"}) == "caf\ufffd \ufffd"
+
+
+def test_a_binary_memory_file_says_so(tmp_path: Path) -> None:
+    assert only(tmp_path, {"GEMINI.md": b"\x7fELF\0\0"}) == "<!-- not read: not a text file -->"
+
+
+def test_imports_work_below_crlf_lines(tmp_path: Path) -> None:
+    assert "A\n" in only(tmp_path, {"GEMINI.md": "x\r\n\r\n@a.md\r\n", "a.md": "A\r\n"})
+
+
+def test_a_name_that_is_a_folder_is_passed_over(tmp_path: Path) -> None:
+    put(tmp_path, {"repo/GEMINI.md/x": "", "repo/AGENTS.md": "a"})
+    assert memory(tmp_path) == [("repo/AGENTS.md", "a")]
+
+
+def test_the_git_root_is_found_by_folder_or_file(tmp_path: Path) -> None:
+    put(tmp_path, {"repo/.git": "gitdir: elsewhere", "repo/a/b/x": ""})
+    assert git_root(tmp_path / "repo/a/b") == tmp_path / "repo"

@@ -1,0 +1,94 @@
+"""test_settings_jsonc: JSON with comments and trailing commas reads as what it means, errors keep their place."""
+
+import contextlib
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.services.jsonc import parse
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=20,
+)
+NOISE = [
+    "",
+    " ",
+    "\n",
+    "\t",
+    '// a "comment" , ] } /* \n',
+    '/* , } ] // " \n */',
+    "/**/",
+    "/* * / **/",
+    "//\n",
+]
+
+
+def spoiled(value: Any, draw: Any) -> str:
+    """`value` as JSON, with comments between all tokens and commas after last elements."""
+    noise = lambda: draw(st.sampled_from(NOISE))  # noqa: E731
+    comma = lambda: draw(st.sampled_from(["", ","]))  # noqa: E731
+    if isinstance(value, list) and value:
+        inner = ",".join(spoiled(v, draw) for v in value)
+        return f"{noise()}[{inner}{comma()}{noise()}]{noise()}"
+    if isinstance(value, dict) and value:
+        pairs = [
+            f"{noise()}{json.dumps(k, ensure_ascii=False)}{noise()}:{spoiled(v, draw)}"
+            for k, v in value.items()
+        ]
+        return f"{noise()}{{{','.join(pairs)}{comma()}{noise()}}}{noise()}"
+    return f"{noise()}{json.dumps(value, ensure_ascii=False)}{noise()}"
+
+
+@given(VALUES, st.data())
+def test_comments_and_trailing_commas_change_nothing(value: Any, data: st.DataObject) -> None:
+    assert parse(spoiled(value, data.draw)) == value
+
+
+@given(VALUES)
+def test_plain_json_is_read_as_it_is(value: Any) -> None:
+    for text in (json.dumps(value), json.dumps(value, indent=2, ensure_ascii=False)):
+        assert parse(text) == json.loads(text)
+
+
+@given(st.text(alphabet='{}[],:"\\/* \n1a'))
+def test_any_text_is_a_value_or_a_value_error(text: str) -> None:
+    try:
+        expected = json.loads(text)
+    except ValueError:
+        with contextlib.suppress(ValueError):
+            parse(text)
+    else:
+        assert parse(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["[,]", "[1,,]", "{,}", '{"a":,}', ",", "[1 2]", "[1,", "/* [1]", "1 // \n 2", "/ 1"]
+)
+def test_what_is_wrong_without_comments_stays_wrong(text: str) -> None:
+    with pytest.raises(json.JSONDecodeError):
+        parse(text)
+
+
+@pytest.mark.parametrize("text", ["[NaN]", "[-Infinity]", "[" * 100_000, "1" * 5000])
+def test_what_json_can_not_say_is_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column"),
+    [
+        ('{"a": 1,\n "b" 2}', 2, 6),
+        ('// first\n{"a": /* x\n */ nope}', 3, 5),
+        ('{\n  "url": "http://x",\n  "b": [1, 2,],\n  c: 1\n}', 4, 3),
+    ],
+)
+def test_an_error_names_line_and_column_of_the_text_as_written(text: str, line: int, column: int) -> None:
+    with pytest.raises(json.JSONDecodeError) as caught:
+        parse(text)
+    assert (caught.value.lineno, caught.value.colno) == (line, column)
