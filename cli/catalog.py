@@ -19,7 +19,9 @@ COMMANDS = {
     "show": Command("Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
     "history": Command("Look", "history RUN", "every step: node, time, what it changed"),
     "diff": Command("Look", "diff RUN STEP STEP", "what changed in the state between two steps"),
-    "diagram": Command("Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took in it"),
+    "diagram": Command(
+        "Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took in it"
+    ),
     "workflows": Command("Learn", "workflows", "what can be run"),
     "schema": Command("Learn", "schema WORKFLOW", "its input and output as JSON Schema"),
     "tools": Command("Learn", "tools", "what the model can call"),

@@ -14,7 +14,7 @@ from typing import Any
 from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
 from interlock.cli.parsing import Parser
-from interlock.cli.render.pending import ALWAYS
+from interlock.cli.render.pending import ALWAYS, option_label
 from interlock.engine.options import Decision
 from interlock.state.errors import UserError
 
@@ -24,7 +24,9 @@ Fields = Mapping[str, Any]
 class _Add(argparse.Action):
     """Keeps decisions in the order typed, so that --reason and --always belong to the one before them."""
 
-    def __call__(self, _parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None) -> None:
+    def __call__(
+        self, _parser: object, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
         namespace.decisions = [*(namespace.decisions or []), (self.dest, values, option)]
 
 
@@ -35,9 +37,15 @@ def add_decision_flags(parser: Parser) -> None:
     for choice, (flag, _) in ALWAYS.items():
         group.add_argument(flag, action=_Add, nargs=0, dest="always", help=_ALWAYS_HELP[choice])
     group.add_argument("--reject", "--deny", action=_Add, metavar="ID", help="the model is told no")
-    group.add_argument("--reason", action=_Add, metavar="TEXT", help="after --reject: what the model is told, too")
-    group.add_argument("--edit", action=_Add, metavar="ID[=JSON|@FILE]", help="run it with these arguments instead")
-    group.add_argument("--answer", action=_Add, metavar="ID=TEXT", help="answer a question; redo or skip an outcome")
+    group.add_argument(
+        "--reason", action=_Add, metavar="TEXT", help="after --reject: what the model is told, too"
+    )
+    group.add_argument(
+        "--edit", action=_Add, metavar="ID[=JSON|@FILE]", help="run it with these arguments instead"
+    )
+    group.add_argument(
+        "--answer", action=_Add, metavar="ID=TEXT", help="answer a question; redo or skip an outcome"
+    )
     group.add_argument("--cancel", action=_Add, metavar="ID", help="run neither it nor the rest of its batch")
 
 
@@ -88,7 +96,9 @@ def _amend(
 def _named(name: str, waiting: Sequence[Fields], kind: str) -> list[Fields]:
     if name == "all":
         if kind in ("edit", "answer"):
-            raise UserError(f"--{kind} all: each needs its own. Name one: {', '.join(r['id'] for r in waiting)}.")
+            raise UserError(
+                f"--{kind} all: each needs its own. Name one: {', '.join(r['id'] for r in waiting)}."
+            )
         # Questions and unknown outcomes aren't permissions: `all` never decides those.
         found = [r for r in waiting if r["kind"] == "approval"]
         if not found:
@@ -128,7 +138,9 @@ def _answer(request: Fields, text: str | None) -> Decision:
     if not text:
         raise UserError(f"--answer needs a text: --answer {name}='your answer'")
     if request["kind"] == "approval":
-        raise UserError(f"{name!r} asks for a permission: --approve {name}, --reject {name} or --edit {name}=JSON")
+        raise UserError(
+            f"{name!r} asks for a permission: --approve {name}, --reject {name} or --edit {name}=JSON"
+        )
     if request["kind"] == "outcome":
         if text not in ("redo", "skip"):
             raise UserError(f"--answer {name}={text!r}: expected redo (run it again) or skip (leave it).")
@@ -138,11 +150,10 @@ def _answer(request: Fields, text: str | None) -> Decision:
 
 def _option(request: Fields, text: str) -> str:
     """The label, where the number of an option was typed."""
-    questions = request.get("questions") or ()
-    options = (questions[0].get("options") or ()) if len(questions) == 1 else ()
+    questions: Sequence[Fields] = request.get("questions") or ()
+    options: Sequence[Any] = (questions[0].get("options") or ()) if len(questions) == 1 else ()
     if text.isdecimal() and 1 <= int(text) <= len(options):
-        option = options[int(text) - 1]
-        return str(option["label"] if isinstance(option, Mapping) else option)
+        return option_label(options[int(text) - 1])
     return text
 
 
@@ -158,14 +169,20 @@ def _new_arguments(request: Fields, spec: str | None) -> dict[str, Any]:
 def _in_editor(args: Mapping[str, Any], what: str) -> dict[str, Any]:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     if not sys.stdin.isatty():
-        raise UserError(f"{what}: no terminal to edit in. Give the arguments that change: {what}=JSON or {what}=@FILE")
+        raise UserError(
+            f"{what}: no terminal to edit in. Give the arguments that change: {what}=JSON or {what}=@FILE"
+        )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "arguments.json"
         file.write_text(json.dumps(args, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
         try:
             ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
         except OSError as error:
-            raise UserError(f"{what}: can't start the editor {editor!r}: {error.strerror}. Set EDITOR.") from error
+            raise UserError(
+                f"{what}: can't start the editor {editor!r}: {error.strerror}. Set EDITOR."
+            ) from error
         if ended.returncode != 0:
-            raise UserError(f"{what}: the editor {editor!r} ended with {ended.returncode}; nothing was decided.")
+            raise UserError(
+                f"{what}: the editor {editor!r} ended with {ended.returncode}; nothing was decided."
+            )
         return json_object(file.read_text(encoding="utf-8"), what)

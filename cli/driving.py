@@ -33,7 +33,8 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
     from interlock.engine import resume_sync
 
     return _show(
-        lambda views: resume_sync(run, decisions=decisions, prompt=prompt, options=options, renderers=views), view
+        lambda views: resume_sync(run, decisions=decisions, prompt=prompt, options=options, renderers=views),
+        view,
     )
 
 
@@ -41,7 +42,8 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View) -> int:
     try:
         outcome = drive([view])
     except InterlockError as error:
-        _quietly(lambda: view.failed(error))
+        failure = error
+        _quietly(lambda: view.failed(failure))
         raise
     _quietly(lambda: view.finish(outcome))
     return outcome.exit_code

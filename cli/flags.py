@@ -43,12 +43,20 @@ def add_running_flags(parser: Parser) -> None:
 def _model_flags(group: Any) -> None:
     group.add_argument("-m", "--model", help="auto, pro, flash, an id, provider:model or script:FILE")
     group.add_argument("--max-turns", type=number(int, 0), metavar="N", help="model turns per prompt (100)")
-    group.add_argument("--max-session-turns", type=number(int, -1), metavar="N", help="over all prompts of the run")
+    group.add_argument(
+        "--max-session-turns", type=number(int, -1), metavar="N", help="over all prompts of the run"
+    )
     group.add_argument("--max-tokens", type=number(int, 1), metavar="N", help="tokens over the whole run")
-    group.add_argument("--max-budget-usd", type=number(float, 0), metavar="USD", help="money over the whole run")
+    group.add_argument(
+        "--max-budget-usd", type=number(float, 0), metavar="USD", help="money over the whole run"
+    )
     group.add_argument("--timeout", type=duration, metavar="TIME", help="running time: 90s, 15m, 2h")
-    group.add_argument("--record-responses", type=Path, metavar="FILE", help="write the model's replies as a script")
-    group.add_argument("--fake-responses", type=Path, metavar="FILE", help="play such a script back, without a model")
+    group.add_argument(
+        "--record-responses", type=Path, metavar="FILE", help="write the model's replies as a script"
+    )
+    group.add_argument(
+        "--fake-responses", type=Path, metavar="FILE", help="play such a script back, without a model"
+    )
 
 
 def _permission_flags(group: Any) -> None:
@@ -57,7 +65,11 @@ def _permission_flags(group: Any) -> None:
         "--approval-mode", "--permission-mode", type=mode, metavar="MODE", help="default, auto_edit or yolo"
     )
     group.add_argument(
-        "-y", "--yolo", "--dangerously-skip-permissions", action="store_true", help="allow everything; same as MODE yolo"
+        "-y",
+        "--yolo",
+        "--dangerously-skip-permissions",
+        action="store_true",
+        help="allow everything; same as MODE yolo",
     )
     group.add_argument("--full-auto", action="store_true", help=argparse.SUPPRESS)
     group.add_argument(
@@ -69,16 +81,28 @@ def _permission_flags(group: Any) -> None:
         help="need no asking: 'glob,run_shell_command(git status)'",
     )
     group.add_argument(
-        "--disallowed-tools", "--disallowedTools", action="append", default=[], metavar="TOOLS", help="are denied"
+        "--disallowed-tools",
+        "--disallowedTools",
+        action="append",
+        default=[],
+        metavar="TOOLS",
+        help="are denied",
     )
-    group.add_argument("--policy", type=Path, action="append", default=[], metavar="FILE", help="policy rules (TOML)")
+    group.add_argument(
+        "--policy", type=Path, action="append", default=[], metavar="FILE", help="policy rules (TOML)"
+    )
     group.add_argument("--skip-trust", action="store_true", help="trust this folder's settings, this once")
 
 
 def _context_flags(group: Any) -> None:
     group.add_argument("-C", "--workspace", "--cd", type=Path, metavar="DIR", help="work in DIR")
     group.add_argument(
-        "--include-directories", "--add-dir", action="append", default=[], metavar="DIR", help="tools may use DIR too"
+        "--include-directories",
+        "--add-dir",
+        action="append",
+        default=[],
+        metavar="DIR",
+        help="tools may use DIR too",
     )
     group.add_argument("--system-prompt", metavar="TEXT", help="instead of the built-in one")
     group.add_argument("--append-system-prompt", metavar="TEXT", help="after the built-in one")
@@ -86,7 +110,12 @@ def _context_flags(group: Any) -> None:
 
 def _output_flags(group: Any) -> None:
     group.add_argument(
-        "-o", "--output-format", type=one_of(FORMATS), default="text", metavar="FORMAT", help="text, json, stream-json"
+        "-o",
+        "--output-format",
+        type=one_of(FORMATS),
+        default="text",
+        metavar="FORMAT",
+        help="text, json, stream-json",
     )
     group.add_argument("--verbose", action="store_true", help="show thoughts and nodes (text)")
 
@@ -94,9 +123,15 @@ def _output_flags(group: Any) -> None:
 def _later_flags(parser: Parser) -> None:
     sandbox = "The sandbox comes in a later version. Run without -s: shell commands are asked for by default"
     parser.add_argument("-s", "--sandbox", action=later(sandbox, 44))
-    parser.add_argument("--ide-context", action=later("--ide-context comes in a later version. Name files in the prompt"))
-    parser.add_argument("--no-loop-check", action=later("There is no loop check in this version: nothing to turn off"))
-    parser.add_argument("--store", action=later("--store comes in a later version. Choose a folder with INTERLOCK_HOME"))
+    parser.add_argument(
+        "--ide-context", action=later("--ide-context comes in a later version. Name files in the prompt")
+    )
+    parser.add_argument(
+        "--no-loop-check", action=later("There is no loop check in this version: nothing to turn off")
+    )
+    parser.add_argument(
+        "--store", action=later("--store comes in a later version. Choose a folder with INTERLOCK_HOME")
+    )
     parser.add_argument("--mode", action=later("Modes come with the task loop, in a later version"))
     parser.add_argument("--protocol", action=later("--protocol comes with the task loop, in a later version"))
     parser.add_argument("-i", "--prompt-interactive", action=later(NO_SESSION))
@@ -117,11 +152,17 @@ def options_from(
     denied = _tool_names(args.disallowed_tools)
     return Options(
         home=state_home(env),
-        workspace=_folder(args.workspace, "--workspace") if args.workspace else None if resuming else Path.cwd(),
+        workspace=_folder(args.workspace, "--workspace")
+        if args.workspace
+        else None
+        if resuming
+        else Path.cwd(),
         model=args.model,
         approval_mode=_approval_mode(args),
         overrides={"tools": {"exclude": denied}} if denied else {},
-        include_directories=tuple(_folder(Path(d), "--include-directories") for d in _split(args.include_directories)),
+        include_directories=tuple(
+            _folder(Path(d), "--include-directories") for d in _split(args.include_directories)
+        ),
         allowed_tools=tuple(_tool_names(args.allowed_tools)),
         policy_files=tuple(_file(p, "--policy") for p in args.policy),
         limits={key: vars(args)[flag] for flag, key in names.items() if vars(args)[flag] is not None},

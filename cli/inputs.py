@@ -53,7 +53,7 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def _kind(value: object) -> str:
-    names = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    names: dict[type, str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
 
 

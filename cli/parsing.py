@@ -77,7 +77,9 @@ class Parser(argparse.ArgumentParser):
             raise UserError(f"No flag {flag!r}. {hint}")
         if flag.startswith("-"):
             raise UserError(f"No flag {flag!r}.{nearest(flag, self.flags())} See: {self.prog} --help")
-        raise UserError(f"{word!r} is one word too many. Quote what belongs together; see: {self.prog} --help")
+        raise UserError(
+            f"{word!r} is one word too many. Quote what belongs together; see: {self.prog} --help"
+        )
 
     def flags(self) -> list[str]:
         return [o for a in self._actions if a.help != argparse.SUPPRESS for o in a.option_strings]

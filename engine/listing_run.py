@@ -50,13 +50,15 @@ class Checkpoint(NamedTuple):
 
 def steps(home: Path, run: str) -> list[Step]:
     """Every node that ran, in the order in which they ended."""
+    return [_step(row) for row in step_rows(home, run)]
+
+
+def step_rows(home: Path, run: str) -> list[sqlite3.Row]:
+    """The rows of `steps`, as `diagrams.run_path` reads them."""
     with reading(home) as conn:
-        rows = (
-            []
-            if conn is None
-            else conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
-        )
-    return [_step(row) for row in rows]
+        if conn is None:
+            return []
+        return conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
 
 
 def _step(row: sqlite3.Row) -> Step:

@@ -19,7 +19,10 @@ def parser() -> Parser:
         "approvals",
         "[RUN] [--json]",
         "What waits for a person. Without RUN: a line each, over all runs. With RUN: everything needed to decide.",
-        [("interlock approvals", "what waits, anywhere"), ("interlock approvals latest", "with diffs and commands")],
+        [
+            ("interlock approvals", "what waits, anywhere"),
+            ("interlock approvals latest", "with diffs and commands"),
+        ],
     )
     made.add_argument("run", nargs="?", metavar="RUN", help="only this run, in full")
     made.add_argument("--json", action="store_true", help="for programs")

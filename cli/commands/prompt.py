@@ -23,7 +23,9 @@ def parser() -> Parser:
     made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do; same as -p")
     made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="what to do")
     made.add_argument("-r", "--resume", metavar="RUN", help="go on with this run: id, prefix or latest")
-    made.add_argument("-c", "--continue", dest="latest", action="store_true", help="go on with the latest run")
+    made.add_argument(
+        "-c", "--continue", dest="latest", action="store_true", help="go on with the latest run"
+    )
     add_running_flags(made)
     return made
 

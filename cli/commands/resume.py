@@ -17,7 +17,7 @@ def parser() -> Parser:
             ("interlock resume latest --approve all", "everything that was asked for may run"),
             ("interlock resume 4k2 --approve 1 --reject 2 --reason 'use the API'", "each by itself"),
             ("interlock resume 4k2 --approve 1 --always", "and don't ask for the same again in this run"),
-            ("interlock resume 4k2 --edit 1='{\"command\": \"pytest -x\"}'", "run something else instead"),
+            ('interlock resume 4k2 --edit 1=\'{"command": "pytest -x"}\'', "run something else instead"),
             ("interlock resume latest", "after a crash: nothing is lost or done twice"),
             ("interlock resume latest -p 'now the docs'", "one more prompt in the same conversation"),
         ],

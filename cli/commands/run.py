@@ -22,7 +22,7 @@ def parser() -> Parser:
         "scalar\ninputs are flags, too.",
         [
             ("interlock run main 'fix the failing test'", "the same as interlock -p"),
-            ("interlock run turn --input '{\"request\": \"hello\"}' -o json", "one model turn, input as JSON"),
+            ('interlock run turn --input \'{"request": "hello"}\' -o json', "one model turn, input as JSON"),
             ("interlock run main --batch tasks.jsonl > results.jsonl", "one input a line, one output a line"),
         ],
     )

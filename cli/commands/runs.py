@@ -43,7 +43,11 @@ def execute(arguments: list[str]) -> int:
         tables.show_json([row._asdict() for row in rows])
         return 0
     if not rows:
-        what = f"No run is {args.status}." if args.status else "Nothing has run yet. Try: interlock -p 'what to do'"
+        what = (
+            f"No run is {args.status}."
+            if args.status
+            else "Nothing has run yet. Try: interlock -p 'what to do'"
+        )
         print(what, file=sys.stderr)
         return 0
     shown = rows if args.all or args.status else rows[:_SHOWN]

@@ -37,7 +37,9 @@ def screen(
         yield from _request(run, request, f"{number} of {count}: " if count > 1 else "", paint, limit)
     yield ""
     yield from _together(run, requests, paint)
-    yield paint("Nothing runs until then; it can be decided any time, in another terminal, after a restart.", "dim")
+    yield paint(
+        "Nothing runs until then; it can be decided any time, in another terminal, after a restart.", "dim"
+    )
 
 
 def headline(request: Request) -> str:
@@ -53,7 +55,7 @@ def headline(request: Request) -> str:
 
 
 def _asked(request: Request) -> str:
-    questions = request.get("questions") or [{}]
+    questions: Sequence[Mapping[str, Any]] = request.get("questions") or [{}]
     first = questions[0].get("question") or request["preview"] or request["reason"]
     more = f" (and {len(questions) - 1} more)" if len(questions) > 1 else ""
     return f"{first}{more}"
@@ -103,12 +105,17 @@ def _parts(request: Request, paint: Paint) -> Iterator[str]:
 
 
 def _questions(request: Request, paint: Paint) -> Iterator[str]:
-    for question in request.get("questions") or ():
+    questions: Sequence[Mapping[str, Any]] = request.get("questions") or ()
+    for question in questions:
         yield visible(str(question.get("question", "")))
-        for number, option in enumerate(question.get("options") or (), 1):
-            label = option.get("label", "") if isinstance(option, Mapping) else str(option)
-            about = option.get("description", "") if isinstance(option, Mapping) else ""
-            yield f"  {number}. {one_line(str(label))}  {paint(one_line(str(about)), 'dim')}".rstrip()
+        options: Sequence[Any] = question.get("options") or ()
+        for number, option in enumerate(options, 1):
+            about = option.get("description", "") if isinstance(option, dict) else ""  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+            yield f"  {number}. {option_label(option)}  {paint(one_line(str(about)), 'dim')}".rstrip()  # pyright: ignore[reportUnknownArgumentType]
+
+
+def option_label(option: Any) -> str:
+    return one_line(str(option.get("label", "") if isinstance(option, dict) else option))  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
 
 
 def commands(run: str, request: Request) -> list[tuple[str, str]]:
@@ -117,10 +124,15 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
     if request["kind"] == "question":
         rows = [("answer", f"{start} --answer {name}='your answer'")]
     elif request["kind"] == "outcome":
-        rows = [("do it again", f"{start} --answer {name}=redo"), ("leave it", f"{start} --answer {name}=skip")]
+        rows = [
+            ("do it again", f"{start} --answer {name}=redo"),
+            ("leave it", f"{start} --answer {name}=skip"),
+        ]
     else:
         rows = [("approve", f"{start} --approve {name}")]
-        rows += [(what, f"{start} --approve {name} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices]
+        rows += [
+            (what, f"{start} --approve {name} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices
+        ]
     if "modify" in choices and request["kind"] == "approval":
         rows.append(("change it", f"{start} --edit {name}{_editable(request['args'])}"))
     if "reject" in choices and request["kind"] != "outcome":

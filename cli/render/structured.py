@@ -55,7 +55,9 @@ class StreamJsonView:
         self._write({"type": "result", **result, "status": word, "exit_code": outcome.exit_code}, last=True)
 
     def failed(self, error: InterlockError) -> None:
-        self._write({"type": "result", "status": "error", "error": error_object(error), "stats": {}}, last=True)
+        self._write(
+            {"type": "result", "status": "error", "error": error_object(error), "stats": {}}, last=True
+        )
 
     def _write(self, value: dict[str, Any], last: bool = False) -> None:
         with self._lock:

@@ -26,7 +26,7 @@ from interlock.state.events import (
 )
 
 if TYPE_CHECKING:
-    from interlock.cli.render.spinner import Progress
+    from interlock.cli.render.spinner import Progress as Spinner
 
 
 class TextView:
@@ -42,7 +42,7 @@ class TextView:
         self._printed = False
         """Whether `_text` is on the terminal already."""
         self._thought = ""
-        self._progress: Progress | None = None
+        self._progress: Spinner | None = None
         self._lock = threading.Lock()
         self._ended = False
         if self._paint.terminal:

@@ -1,0 +1,68 @@
+"""diagram: a workflow's graph, or the path that a run took through it."""
+
+import os
+import sys
+from pathlib import Path
+
+from interlock.cli.parsing import Parser, number, one_of
+from interlock.engine.listing import find_run
+from interlock.engine.listing_run import step_rows
+from interlock.engine.store_file import state_home
+from interlock.state.errors import UserError
+
+
+def parser() -> Parser:
+    made = Parser(
+        "diagram",
+        "[WORKFLOW] [FLAGS]",
+        "Draw a workflow's graph, as it is compiled; with --run what a run took is marked and counted.",
+        [
+            ("interlock diagram main", "Mermaid on stdout"),
+            ("interlock diagram main --depth 2 -o main.svg", "graphs inside it drawn open, too"),
+            ("interlock diagram --run latest -o run.svg", "the way that the latest run took"),
+        ],
+    )
+    made.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="default: the run's")
+    formats = one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"})
+    made.add_argument("--format", type=formats, metavar="FORMAT", help="mermaid (default), dot, svg, png")
+    made.add_argument(
+        "--depth", type=number(int, 1), default=1, metavar="N", help="levels of graphs drawn open"
+    )
+    made.add_argument("--run", metavar="RUN", help="mark the path of this run, with counts")
+    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="its ending names the format")
+    return made
+
+
+def execute(arguments: list[str]) -> int:
+    args = parser().parse(arguments)
+    run = find_run(state_home(os.environ), args.run) if args.run else None
+    workflow = args.workflow or (run.workflow if run else None)
+    if workflow is None:
+        raise UserError("Which one? Give a WORKFLOW or --run RUN. List them with: interlock workflows")
+    if run and run.workflow != workflow:
+        raise UserError(f"Run {run.run!r} is one of {run.workflow!r}, not of {workflow!r}.")
+    shape = args.format or _format_of(args.output)
+    if shape == "png" and args.output is None and sys.stdout.isatty():
+        raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
+    from interlock.engine.diagrams import render, run_path
+
+    path = run_path(step_rows(state_home(os.environ), run.run), run.status == "done") if run else None
+    drawn = render(workflow, shape, args.depth, path)
+    _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
+    return 0
+
+
+def _format_of(file: Path | None) -> str:
+    ending = file.suffix.lstrip(".").lower() if file else ""
+    return {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}.get(ending, "mermaid")
+
+
+def _put(data: bytes, file: Path | None) -> None:
+    if file is None:
+        sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise UserError(f"Can't write {str(file)!r}: {error.strerror}.") from error

@@ -1,0 +1,143 @@
+"""doctor: checks this machine, the settings and, with --store, every record of every run."""
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.cli import tables
+from interlock.cli.parsing import Parser
+from interlock.cli.render.figures import amount, place
+from interlock.cli.render.paint import Paint, visible
+from interlock.engine.listing import list_runs
+from interlock.engine.store_file import reading, state_home
+from interlock.state.errors import InterlockError
+
+_PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-google-genai", "pydantic", "rich")
+_STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
+
+
+class Finding(NamedTuple):
+    """One line of the report."""
+
+    level: str
+    """ok | note | problem"""
+    what: str
+    text: str
+
+
+def parser() -> Parser:
+    made = Parser(
+        "doctor",
+        "[--store] [--json]",
+        "Check this machine, the settings that count here, and the store. Exit 1 when something is broken.",
+    )
+    made.add_argument("--store", action="store_true", help="read the whole store: every page, every record")
+    made.add_argument("--json", action="store_true", help="for programs")
+    return made
+
+
+def execute(arguments: list[str]) -> int:
+    args = parser().parse(arguments)
+    home = state_home(os.environ)
+    findings = [*_machine(), *_settings(), *_state(home), *(_records(home) if args.store else ())]
+    if args.json:
+        tables.show_json([finding._asdict() for finding in findings])
+    else:
+        paint = Paint(sys.stdout)
+        for level, what, text in findings:
+            print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{visible(text)}")
+    return 1 if any(finding.level == "problem" for finding in findings) else 0
+
+
+def _machine() -> Iterator[Finding]:
+    import shutil
+    from importlib.metadata import version
+
+    from interlock.services.supervisor import escapes
+    from interlock.tools._ripgrep import find_ripgrep
+
+    yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
+    yield Finding("ok", "packages", ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
+    rg, git, dot = find_ripgrep(), shutil.which("git"), shutil.which("dot")
+    yield Finding("ok", "ripgrep", rg) if rg else Finding("note", "ripgrep", "none: a slower search is used")
+    yield (
+        Finding("ok", "git", git)
+        if git
+        else Finding("note", "git", "none: ignore files count, git status doesn't")
+    )
+    yield Finding("ok", "dot", dot) if dot else Finding("note", "dot", "none: diagrams as PNG need Graphviz")
+    escape = escapes()
+    yield (
+        Finding("note", "processes", escape)
+        if escape
+        else Finding("ok", "processes", "none outlives its run")
+    )
+
+
+def _settings() -> Iterator[Finding]:
+    from interlock.services.dotenv import load_dotenv
+    from interlock.services.models import check_credentials
+    from interlock.services.settings import load_settings
+    from interlock.services.trust import is_trusted
+
+    root, home = Path.cwd().resolve(), Path.home()
+    try:
+        trusted = is_trusted(root, home)
+        env = load_dotenv(start=root, home=home, env=dict(os.environ), trusted=trusted).values
+        loaded = load_settings(workspace=root, home=home, env=env, overrides={}, trusted=trusted)
+    except InterlockError as error:
+        yield Finding("problem", "settings", str(error))
+        return
+    files = ", ".join(place(str(file)) for file in loaded.files) or "no file: defaults"
+    yield Finding("ok", "settings", files)
+    yield from (
+        Finding("note", "settings", f"{where}: no setting is called {key!r}") for where, key in loaded.unknown
+    )
+    yield from (Finding("note", "settings", f"{f} is ignored: folder not trusted") for f in loaded.ignored)
+    yield from (Finding("note", "settings", text) for text in loaded.warnings)
+    try:
+        check_credentials(loaded.settings, env)
+        yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
+    except InterlockError as error:
+        yield Finding("note", "model", str(error))
+
+
+def _state(home: Path) -> Iterator[Finding]:
+    if not home.exists():
+        yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
+        return
+    if home.stat().st_mode & 0o077:
+        yield Finding("problem", "state", f"{home} can be read by others. Close it with: chmod 700 {home}")
+    try:
+        runs = list_runs(home)
+        with reading(home) as conn:
+            checked = conn.execute("pragma quick_check(1)").fetchone()[0] if conn else "ok"
+    except InterlockError as error:
+        yield Finding("problem", "store", str(error))
+        return
+    size = sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
+    if checked == "ok":
+        yield Finding("ok", "store", f"{place(str(home))}: {len(runs)} runs, {amount(size)} bytes")
+    else:
+        yield Finding(
+            "problem", "store", f"damaged: {checked}. Recover it with: sqlite3 interlock.db .recover"
+        )
+
+
+def _records(home: Path) -> Iterator[Finding]:
+    from interlock.engine.snapshot import damage
+
+    try:
+        with reading(home) as conn:
+            if conn is None:
+                return
+            for row in conn.execute("pragma integrity_check"):
+                yield Finding("ok" if row[0] == "ok" else "problem", "pages", row[0])
+        for run in list_runs(home):
+            yield from (
+                Finding("problem", "records", f"run {run.run}: {line}") for line in damage(home, run.run)
+            )
+    except InterlockError as error:
+        yield Finding("problem", "store", str(error))

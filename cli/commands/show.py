@@ -1,0 +1,164 @@
+"""show: one run: status, path through the graph, calls, tokens, what waits; its state at a step."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from interlock.cli import tables
+from interlock.cli.parsing import Parser, number
+from interlock.cli.render.figures import ago, amount, elapsed, place
+from interlock.cli.render.paint import Paint, harmless, one_line
+from interlock.cli.render.pending import screen
+from interlock.engine import listing_run as detail
+from interlock.engine.listing import RunRow, find_run, waiting_requests
+from interlock.engine.store_file import state_home
+
+_CALLS = 30
+_MARKS = {"success": "✓", "error": "✗", "cancelled": "–"}
+
+
+def parser() -> Parser:
+    made = Parser(
+        "show",
+        "RUN [--at STEP] [--verify] [--json]",
+        "What a run did, what it used, and what it waits for.",
+        [
+            ("interlock show latest", ""),
+            ("interlock show 4k2 --at 7", "its state and conversation after step 7"),
+        ],
+    )
+    made.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
+    made.add_argument("--at", type=number(int, -1), metavar="STEP", help="a step of: interlock history RUN")
+    made.add_argument("--verify", action="store_true", help="check that no record was lost or changed")
+    made.add_argument("--json", action="store_true", help="for programs")
+    return made
+
+
+def execute(arguments: list[str]) -> int:
+    args = parser().parse(arguments)
+    home = state_home(os.environ)
+    run = find_run(home, args.run)
+    if args.verify:
+        return _verify(home, run.run)
+    if args.at is not None:
+        _show_state(home, run.run, args.at, args.json)
+        return 0
+    if args.json:
+        tables.show_json(_object(home, run))
+        return 0
+    import sys
+
+    paint = Paint(sys.stdout)
+    for line in _lines(home, run, paint):
+        print(line)
+    return 0
+
+
+def _object(home: Path, run: RunRow) -> dict[str, Any]:
+    return {
+        **run._asdict(),
+        "path": detail.path(detail.steps(home, run.run)),
+        "steps": [s._asdict() for s in detail.steps(home, run.run)],
+        "calls": [c._asdict() for c in detail.calls(home, run.run)],
+        "models": detail.models(home, run.run),
+        "answered": list(detail.answered(home, run.run)),
+        "pending_approvals": [r.fields for r in waiting_requests(home, run.run)],
+    }
+
+
+def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+    status = run.status + (f" ({run.outcome})" if run.status == "failed" and run.outcome else "")
+    yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
+    yield f"  {one_line(run.title)}"
+    yield f"  in {place(run.workspace)} · started {ago(run.created)} · changed {ago(run.updated)} · step {run.step}"
+    if run.owner:
+        yield f"  driven by {run.owner}"
+    if run.error:
+        yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
+    for part in (_path(home, run, paint), _calls(home, run, paint), _tokens(home, run), _answered(home, run)):
+        lines = list(part)
+        if lines:
+            yield ""
+            yield from lines
+    yield from _next(home, run, paint)
+
+
+def _path(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+    steps = [s for s in detail.steps(home, run.run) if not s.node.startswith("__")]
+    root = detail.path(steps)
+    if root:
+        yield "path    " + " → ".join(node if n == 1 else f"{node} ×{n}" for node, n in root)
+    times = Counter[str]()
+    for step in steps:
+        if step.workflow:
+            times[f"{step.workflow} › {step.node}"] += step.ms / 1000  # pyright: ignore[reportArgumentType]
+    slow = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in times.most_common(3) if seconds >= 0.1)
+    if slow:
+        yield paint(f"        longest: {slow}", "dim")
+
+
+def _calls(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+    calls = detail.calls(home, run.run)
+    if len(calls) > _CALLS:
+        yield paint(f"        … {len(calls) - _CALLS} earlier calls: interlock show {run.run} --json", "dim")
+    for number_, call in enumerate(calls[-_CALLS:]):
+        mark = _MARKS.get(call.status or "", "?" if call.state == "intent" else "·")
+        took = f" · {elapsed(call.ms / 1000)}" if call.ms else ""
+        what = call.summary or {"intent": "outcome unknown", "scheduled": "not run yet"}.get(call.state, "")
+        yield f"{'calls' if number_ == 0 else '':<8}{mark} {call.tool}  {one_line(what, 90)}{took}"
+
+
+def _tokens(home: Path, run: RunRow) -> Iterator[str]:
+    for number_, (model, used) in enumerate(detail.models(home, run.run).items()):
+        counts = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
+        cached = f", {amount(used['cached'])} cached" if used["cached"] else ""
+        requests = f"{used['requests']} requests" if used["requests"] != 1 else "1 request"
+        yield f"{'tokens' if number_ == 0 else '':<8}{model}: {counts}{cached} · {requests}"
+
+
+def _answered(home: Path, run: RunRow) -> Iterator[str]:
+    for number_, item in enumerate(detail.answered(home, run.run)):
+        said = item["text"] or item["feedback"] or ""
+        who = f" by {item['by']}" if item["by"] else ""
+        line = f"{item['id']} {item['tool_name']}: {item['choice']}{who}, {ago(item['at'])}"
+        yield f"{'decided' if number_ == 0 else '':<8}{line}" + (f" “{one_line(said, 60)}”" if said else "")
+
+
+def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+    if run.status == "waiting":
+        yield ""
+        yield from screen(run.run, run.title, [r.fields for r in waiting_requests(home, run.run)], paint)
+    elif run.status in ("interrupted", "cancelled"):
+        yield ""
+        yield f"It can go on, nothing is lost: {paint(f'interlock resume {run.run}', 'cyan')}"
+
+
+def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
+    from interlock.engine.snapshot import messages_at, state_at
+
+    state = state_at(home, run, step)
+    messages = messages_at(home, run, str(state.get("head") or ""))
+    if as_json:
+        dumped = [m.model_dump(mode="json", exclude_defaults=True) for m in messages]
+        tables.show_json({"run": run, "step": step, "state": state, "messages": dumped})
+        return
+    tables.show([(key, one_line(str(value), 100)) for key, value in state.items()])
+    print()
+    for message in messages:
+        text = harmless(message.text.strip())
+        print(f"{message.role}: {text[:2000]}" + (f" … ({len(text)} characters)" if len(text) > 2000 else ""))
+        for call in message.tool_calls:
+            print(f"  calls {call.name} {one_line(str(call.args), 100)}")
+
+
+def _verify(home: Path, run: str) -> int:
+    from interlock.engine.snapshot import damage
+
+    problems = list(damage(home, run))
+    for problem in problems:
+        print(problem)
+    if not problems:
+        print(f"Run {run}: every record is there and unchanged.")
+    return 1 if problems else 0

@@ -1,0 +1,36 @@
+"""tools: what a model can call."""
+
+from interlock.cli import tables
+from interlock.cli.parsing import Parser
+
+
+def parser() -> Parser:
+    made = Parser("tools", "[--json]", "What a model can call, and what each call can do.")
+    made.add_argument("--json", action="store_true", help="with the JSON Schema of the arguments")
+    return made
+
+
+def _first_sentence(text: str) -> str:
+    return text.strip().partition(". ")[0].partition("\n")[0].rstrip(".")
+
+
+def execute(arguments: list[str]) -> int:
+    args = parser().parse(arguments)
+    from interlock.tools import TOOLS
+
+    if args.json:
+        tables.show_json(
+            [
+                {
+                    "name": tool.name,
+                    "risk": tool.risk,
+                    "description": tool.description,
+                    "parameters": tool.args.model_json_schema(),
+                }
+                for tool in TOOLS.values()
+            ]
+        )
+        return 0
+    rows = [(t.name, t.risk, _first_sentence(t.description)) for t in TOOLS.values()]
+    tables.show(rows, ("tool", "can", "what"))
+    return 0
