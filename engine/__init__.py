@@ -1,0 +1,65 @@
+"""engine: the one door to runs, for the CLI, tests and users' programs. Light until something is driven."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from interlock.engine.options import Decision, Options, Outcome, Renderer
+
+
+async def run(
+    workflow: str,
+    input: Mapping[str, Any],
+    *,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+    run_id: str | None = None,
+) -> Outcome:
+    """Start a run of `workflow` and drive it until it is done, fails, or somebody must decide.
+
+    Raises `InterlockError` for what is wrong before the run exists; later errors are in the outcome.
+    """
+    from interlock.engine import runner
+
+    return await runner.run(workflow, input, options=options, renderers=renderers, run_id=run_id)
+
+
+async def resume(
+    run: str,
+    *,
+    decisions: Sequence[Decision] = (),
+    prompt: str | None = None,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+) -> Outcome:
+    """Record decisions durably, then go on with the run: after them, after a crash, or with a further prompt."""
+    from interlock.engine import runner
+
+    return await runner.resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers)
+
+
+def run_sync(
+    workflow: str,
+    input: Mapping[str, Any],
+    *,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+    run_id: str | None = None,
+) -> Outcome:
+    """`run`, in an event loop of its own."""
+    return asyncio.run(run(workflow, input, options=options, renderers=renderers, run_id=run_id))
+
+
+def resume_sync(
+    run: str,
+    *,
+    decisions: Sequence[Decision] = (),
+    prompt: str | None = None,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+) -> Outcome:
+    """`resume`, in an event loop of its own."""
+    return asyncio.run(resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers))
+
+
+__all__ = ["Decision", "Options", "Outcome", "Renderer", "resume", "resume_sync", "run", "run_sync"]

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 import time
-from typing import Any
 
 from interlock.services.sqlite import transaction
 from interlock.state.calls import Answer, ApprovalRequest, SessionRule
@@ -53,35 +52,9 @@ class SqlApprovals:
     def add_session_rule(self, key: str, rule: SessionRule) -> None:
         with transaction(self._conn) as conn:
             conn.execute(
-                "update approvals set rule = ? where run = ? and key = ?", (rule.model_dump_json(), self._run, key)
+                "update approvals set rule = ? where run = ? and key = ?",
+                (rule.model_dump_json(), self._run, key),
             )
-
-
-def waiting(conn: sqlite3.Connection, run: str) -> list[dict[str, Any]]:
-    """The run's unanswered requests that it really stopped for, in the order asked."""
-    rows = conn.execute(
-        "select id, request from approvals where run = ? and interrupt is not null and answer is null "
-        "and superseded = 0 order by rowid",
-        (run,),
-    )
-    return [public_request(name, json.loads(request)) for name, request in rows]
-
-
-def public_request(name: str, request: dict[str, Any]) -> dict[str, Any]:
-    """A request as `pending_approvals` and `approvals --json` show it."""
-    call = request["call"]
-    return {
-        "id": name,
-        "kind": request["kind"],
-        "tool_name": call["name"],
-        "args": call["args"],
-        "reason": request["reason"],
-        "preview": request["preview"],
-        "parts": request.get("parts", []),
-        "choices": request["choices"],
-        "note": request.get("note"),
-        "questions": request.get("questions", []),
-    }
 
 
 def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) -> None:
@@ -110,6 +83,7 @@ def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) ->
 def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:
     """Interrupt id → request key, for answers that wait to be taken up."""
     rows = conn.execute(
-        "select interrupt, key from approvals where run = ? and interrupt is not null and answer is not null", (run,)
+        "select interrupt, key from approvals where run = ? and interrupt is not null and answer is not null",
+        (run,),
     )
     return dict(rows.fetchall())

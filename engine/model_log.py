@@ -40,7 +40,8 @@ class SqlModelLog:
 
     def ordinal(self, agent: str, role: str) -> int:
         (count,) = self._conn.execute(
-            "select count(*) from model_calls where run = ? and agent = ? and role = ?", (self._run, agent, role)
+            "select count(*) from model_calls where run = ? and agent = ? and role = ?",
+            (self._run, agent, role),
         ).fetchone()
         return count
 
@@ -94,6 +95,16 @@ class SqlModelLog:
         )
 
 
+def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
+    """Tokens of the request whose reply is `record`."""
+    row = conn.execute(
+        "select input_tokens, output_tokens, cached_tokens, thought_tokens from model_calls "
+        "where run = ? and record = ?",
+        (run, record),
+    ).fetchone()
+    return Usage(input=row[0], output=row[1], cached=row[2], thoughts=row[3]) if row else Usage()
+
+
 def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
     """Tokens and calls of a run, in all and by model, as `stats` shows them."""
     rows = conn.execute(
@@ -105,8 +116,13 @@ def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
         model: {"requests": n, "input_tokens": i, "output_tokens": o, "cached": c, "duration_ms": ms}
         for model, n, i, o, c, ms in rows
     }
-    (calls,) = conn.execute("select count(*) from journal where run = ? and state = 'done'", (run,)).fetchone()
-    spent, out = sum(m["input_tokens"] for m in models.values()), sum(m["output_tokens"] for m in models.values())
+    (calls,) = conn.execute(
+        "select count(*) from journal where run = ? and state = 'done'", (run,)
+    ).fetchone()
+    spent, out = (
+        sum(m["input_tokens"] for m in models.values()),
+        sum(m["output_tokens"] for m in models.values()),
+    )
     return {
         "total_tokens": spent + out,
         "input_tokens": spent,

@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -31,7 +31,7 @@ class Saver(SqliteSaver):
         self.steps = steps or StepLog()
 
     @contextmanager
-    def cursor(self, transaction: bool = True) -> Iterator[sqlite3.Cursor]:
+    def cursor(self, transaction: bool = True) -> Generator[sqlite3.Cursor]:
         """A cursor inside the open transaction, or in one of its own."""
         cursor = self.conn.cursor()
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
@@ -35,7 +35,8 @@ class Graph:
     """Channels that stored runs may hold under an old name: old → new (`engine.md` 22)."""
 
     def __post_init__(self) -> None:
-        self._graph: StateGraph[Any, Deps, Any, Any] = StateGraph(
+        # Any: the overloads of `add_node` aren't fully typed.
+        self._graph: Any = StateGraph(
             self.state, context_schema=Deps, input_schema=self.input or self.state, output_schema=self.output
         )
         self._inputs: dict[str, type] = {}
@@ -48,7 +49,8 @@ class Graph:
         check_keys(f"{self.name}.{name} reads", reads, self.state)
         check_keys(f"{self.name}.{name} writes", writes, self.state)
         self._inputs[name] = reads
-        self._graph.add_node(name, checked_node(self.name, name, function, reads, writes), input_schema=reads)
+        wrapped = checked_node(self.name, name, function, reads, writes)
+        self._graph.add_node(name, wrapped, input_schema=reads)
 
     def part(self, name: str, graph: "Graph") -> None:
         """Add another graph as a node. Keys that both states have are handed over and back."""
@@ -74,7 +76,7 @@ class Graph:
         for target in targets.values():
             self._note(source, target)
         wrapped = checked_router(router, self._router_reads(router), labels)
-        self._graph.add_conditional_edges(source, wrapped, dict(targets))
+        self._graph.add_conditional_edges(source, wrapped, {**targets})
 
     def fan_out(self, source: str, sender: Sender, target: str, otherwise: str | None = None) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`."""
@@ -91,9 +93,9 @@ class Graph:
         check_shape(self.name, set(self._inputs), self._edges)
         return self._graph
 
-    def compile(self, checkpointer: BaseCheckpointSaver[int] | None = None) -> Compiled:
+    def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
         """Check and compile; parts keep LangGraph's default persistence (`engine.md`)."""
-        return cast(Compiled, self.build().compile(checkpointer=checkpointer, name=self.name))
+        return self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
 
     def _note(self, source: str, target: str) -> None:
         for name in (source, target):

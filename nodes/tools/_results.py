@@ -1,21 +1,28 @@
 """_results: a finished call, out of the journal."""
 
-from interlock.state.calls import CallKey, ToolResult
-from interlock.state.deps import Deps
+from interlock.nodes.tools._verdicts import attempt_of
+from interlock.state.calls import CallKey, CallView, ToolResult
+from interlock.state.deps import Deps, Journal
 from interlock.state.errors import RunError
 from interlock.state.events import ToolResultEvent
 
 
-def recorded(deps: Deps, key: CallKey) -> ToolResult:
+def recorded(journal: Journal, key: CallKey) -> ToolResult:
     """The journal's result of an attempt that is over."""
-    row = deps.journal.find(key, deps.journal.call(key))
+    row = journal.find(key, journal.call(key))
     if row is None or row.result is None:
         raise RunError(f"Call {str(key)!r} is over but the journal holds no result of it.")
     return row.result
 
 
+def recorded_of(journal: Journal, message: str, index: int, verdict: str) -> tuple[CallView, ToolResult]:
+    """The call and the result that a batch's verdict stands for."""
+    key = CallKey(message=message, index=index, attempt=attempt_of(verdict))
+    return journal.call(key), recorded(journal, key)
+
+
 def result_event(deps: Deps, key: CallKey) -> ToolResultEvent:
-    call, result = deps.journal.call(key), recorded(deps, key)
+    call, result = deps.journal.call(key), recorded(deps.journal, key)
     duration = result.meta.get("duration_ms")
     return ToolResultEvent(
         tool_name=call.name,

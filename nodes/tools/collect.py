@@ -3,9 +3,8 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.nodes.tools._results import recorded
-from interlock.nodes.tools._verdicts import attempt_of, is_ready
-from interlock.state.calls import CallKey
+from interlock.nodes.tools._results import recorded_of
+from interlock.nodes.tools._verdicts import is_ready
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.tools import Verdicts
@@ -35,8 +34,7 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
     answers: list[Message] = []
     stop = state.get("stop") or ""
     for index, call in enumerate(calls):
-        key = CallKey(message=state["message"], index=index, attempt=attempt_of(verdicts[str(index)]))
-        result = recorded(deps, key)
+        _, result = recorded_of(deps.journal, state["message"], index, verdicts[str(index)])
         stop = stop or result.stop or ""
         answers.append(
             Message(

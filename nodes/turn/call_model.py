@@ -4,7 +4,7 @@ from langgraph.runtime import ExecutionInfo, Runtime
 from typing_extensions import TypedDict
 
 from interlock.prompts import load
-from interlock.state.deps import Deps, ModelCall, Reply, TextDelta, ThoughtDelta
+from interlock.state.deps import Deps, ModelCall, Reply, TextDelta
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import Finished, MessageEvent, ModelInfo, Retry, Thought
 from interlock.state.messages import Message, curated, open_calls
@@ -80,7 +80,7 @@ async def _ask(state: CallModelIn, runtime: Runtime[Deps], model: str) -> Reply 
             return item
         if isinstance(item, TextDelta):
             runtime.stream_writer(MessageEvent(role="assistant", content=item.text, delta=True))
-        elif isinstance(item, ThoughtDelta):
+        else:
             runtime.stream_writer(Thought(content=item.text))
     return None
 

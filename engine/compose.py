@@ -1,0 +1,100 @@
+"""compose: the `Deps` of a drive."""
+
+import sqlite3
+import time
+from dataclasses import dataclass
+
+from interlock.engine.approvals import SqlApprovals
+from interlock.engine.journal import SqlJournal
+from interlock.engine.model_log import SqlModelLog
+from interlock.engine.prepare import Prepared
+from interlock.engine.steps import StepLog
+from interlock.engine.store import Store
+from interlock.services.context import WorkspaceContext
+from interlock.services.models import ChatModels
+from interlock.services.outputs import OutputFiles
+from interlock.services.processes import SupervisedProcesses
+from interlock.services.toolset import BuiltinToolset
+from interlock.services.transcript import ChainTranscript
+from interlock.state.deps import Deps, RunInfo, Token
+
+
+class SystemClock:
+    """Implements `Clock`."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The deps, and the parts of them that the engine itself uses."""
+
+    deps: Deps
+    transcript: ChainTranscript
+    journal: SqlJournal
+    models: ChatModels
+    processes: SupervisedProcesses
+
+    async def close(self) -> None:
+        self.processes.close()
+        await self.models.aclose()
+
+
+def compose(
+    prepared: Prepared,
+    info: RunInfo,
+    store: Store,
+    epoch: int,
+    normal: sqlite3.Connection,
+    full: sqlite3.Connection,
+    token: Token,
+    steps: StepLog,
+) -> Composed:
+    """Wire the services of one drive; nothing is connected to or started yet."""
+    options, settings, clock = prepared.options, prepared.settings, SystemClock()
+    transcript = ChainTranscript(normal, store.outputs, info.run)
+    journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch)
+    outputs = OutputFiles(store.home)
+    processes = SupervisedProcesses(outputs=outputs, cancel=token, env=prepared.env)
+    models = ChatModels(
+        settings=settings,
+        log=SqlModelLog(normal, transcript, info.run),
+        cancel=token,
+        clock=clock,
+        env=prepared.env,
+        agent=info.agent,
+        record_to=options.record_to,
+        fake=options.fake,
+    )
+    context = WorkspaceContext(
+        info=info,
+        settings=settings,
+        clock=clock,
+        env=prepared.env,
+        workspace_roots=prepared.workspace.roots,
+        ignored=prepared.workspace.ignored,
+        system_prompt=options.system_prompt,
+        append_system_prompt=options.append_system_prompt,
+        home=options.user_home,
+    )
+    deps = Deps(
+        info=info,
+        settings=settings,
+        clock=clock,
+        cancel=token,
+        transcript=transcript,
+        models=models,
+        toolset=BuiltinToolset(
+            workspace=prepared.workspace, processes=processes, outputs=outputs, settings=settings
+        ),
+        policy=prepared.policy,
+        journal=journal,
+        approvals=SqlApprovals(normal, info.run),
+        context=context,
+        steps=steps,
+    )
+    return Composed(deps, transcript, journal, models, processes)

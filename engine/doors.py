@@ -1,0 +1,183 @@
+"""doors: from a workflow's input to its graph's state, and from its state to its output.
+
+Outside a history is a list; inside it is the head of a chain (`design.md`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import JsonValue, ValidationError
+
+from interlock.services.transcript import ChainTranscript
+from interlock.state.calls import CallView
+from interlock.state.deps import Journal, Usage
+from interlock.state.errors import InputError
+from interlock.state.main import MainInput, MainOutput
+from interlock.state.messages import Message
+from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.text import clean_json
+from interlock.state.tools import ToolsInput, ToolsOutput
+from interlock.state.turn import TurnInput, TurnOutput
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What doors work with besides input and state."""
+
+    transcript: ChainTranscript
+    journal: Journal
+    model: str
+    approval_mode: str
+    stats: Callable[[], dict[str, Any]]
+    usage: Callable[[str], Usage]
+    """Chain record of a reply → its tokens."""
+
+
+def to_message(field: str, item: Mapping[str, Any]) -> Message:
+    """A message at the door as a record. Raises `InputError` naming the field."""
+    try:
+        return Message.model_validate(clean_json(dict(item)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in (field, *first["loc"]))
+        raise InputError(f"Input field {place!r}: {first['msg']}.", place) from error
+
+
+def append_history(transcript: ChainTranscript, history: list[HistoryMessage]) -> str:
+    """The head of a chain that holds the history; `""` for none."""
+    messages = [
+        to_message(f"history.{i}", item.model_dump(exclude_defaults=True)) for i, item in enumerate(history)
+    ]
+    return transcript.append("", messages) if messages else ""
+
+
+def read_history(transcript: ChainTranscript, head: str) -> list[dict[str, Any]]:
+    """The conversation as dicts, without what the run itself put before it."""
+    messages = transcript.read(head) if head else []
+    return [
+        m.model_dump(mode="json", exclude_defaults=True)
+        for m in messages
+        if m.role != "system" and m.origin != "context"
+    ]
+
+
+def enter_main(given: MainInput, out: Outside) -> dict[str, Any]:
+    prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
+    return {
+        **follow_up(prompt, given.limits.max_turns, given.limits.max_session_turns, out),
+        "head": append_history(out.transcript, given.history),
+        "session_turns": 0,
+        "last_prompt_tokens": 0,
+    }
+
+
+def follow_up(prompt: Message | None, max_turns: int, max_session_turns: int, out: Outside) -> dict[str, Any]:
+    """State that starts a further prompt of `main`; without one the conversation goes on where it ended."""
+    return {
+        "prompt": out.transcript.append("", [prompt]) if prompt else "",
+        "approval_mode": out.approval_mode,
+        "model": out.model,
+        "max_turns": max_turns,
+        "max_session_turns": max_session_turns,
+    }
+
+
+def leave_main(values: Mapping[str, Any], out: Outside) -> MainOutput:
+    reply = values.get("reply")
+    done = values.get("status") == "done"
+    return MainOutput(
+        status=values.get("status", "running"),
+        response=out.transcript.message(reply).text if reply and done else "",
+        history=read_history(out.transcript, values.get("head", "")),
+        stats=out.stats(),
+        error=_error(values),
+    )
+
+
+def enter_turn(given: TurnInput, out: Outside) -> dict[str, Any]:
+    head = append_history(out.transcript, given.history)
+    request = to_message("request", {"role": "user", "origin": "person", "content": given.request})
+    return {
+        "head": out.transcript.append(head, [request]),
+        "model": out.model,
+        "max_turns": given.limits.max_turns,
+        "max_session_turns": given.limits.max_session_turns,
+        "turn_no": given.turn_no - 1,
+        "session_turns": given.session_turns,
+        "sticky_model": given.sticky_model or "",
+        "last_prompt_tokens": given.last_prompt_tokens,
+    }
+
+
+def leave_turn(values: Mapping[str, Any], out: Outside) -> TurnOutput:
+    reply = values.get("reply")
+    message = out.transcript.message(reply) if reply else Message(role="assistant")
+    return TurnOutput(
+        status=values["turn_status"],
+        text=message.text,
+        tool_calls=[c.model_dump(mode="json", exclude_none=True) for c in message.tool_calls],
+        finish_reason=values.get("finish_reason") or None,
+        model=values.get("sticky_model") or out.model,
+        usage=out.usage(reply).model_dump() if reply else {},
+        history=read_history(out.transcript, values["head"]),
+        error=_error(values),
+    )
+
+
+def enter_tools(given: ToolsInput, out: Outside) -> dict[str, Any]:
+    head = append_history(out.transcript, given.history)
+    calls: list[dict[str, JsonValue]] = []
+    for index, call in enumerate(given.calls):
+        calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
+    message = to_message("calls", {"role": "assistant", "tool_calls": calls})
+    return {"head": out.transcript.append(head, [message]), "approval_mode": out.approval_mode}
+
+
+def leave_tools(values: Mapping[str, Any], out: Outside) -> ToolsOutput:
+    """One response for each call, in the calls' order."""
+    from interlock.nodes.tools._results import recorded_of
+
+    verdicts = {**values["decided"], **values.get("finished", {})}
+    responses: list[dict[str, Any]] = []
+    for index in range(values["count"]):
+        call, result = recorded_of(out.journal, values["message"], index, verdicts[str(index)])
+        responses.append(_response(call, result.model_dump(mode="json", exclude_none=True)))
+    return ToolsOutput(responses=responses, stop=values.get("stop") or None)
+
+
+def _response(call: CallView, result: dict[str, Any]) -> dict[str, Any]:
+    result.pop("stop", None)
+    return {"id": call.id, "name": call.name, **result}
+
+
+def _error(values: Mapping[str, Any]) -> ErrorInfo | None:
+    error = values.get("error")
+    return ErrorInfo(**error) if error else None
+
+
+@dataclass(frozen=True)
+class Door:
+    """A workflow's two doors."""
+
+    enter: Callable[[Any, Outside], dict[str, Any]]
+    leave: Callable[[Mapping[str, Any], Outside], WorkflowOutput]
+
+
+DOORS: dict[str, Door] = {
+    "main": Door(enter_main, leave_main),
+    "turn": Door(enter_turn, leave_turn),
+    "tools": Door(enter_tools, leave_tools),
+}
+
+
+def validated(model: type[WorkflowInput], given: Mapping[str, Any]) -> WorkflowInput:
+    """The typed input. Raises `InputError` naming the field and what was expected."""
+    try:
+        return model.model_validate(dict(given))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "input"
+        known = ", ".join(model.model_fields)
+        hint = f" {model.__name__} has: {known}." if first["type"] == "extra_forbidden" else ""
+        raise InputError(f"Input field {place!r}: {first['msg']}.{hint}", place) from error

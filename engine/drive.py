@@ -1,0 +1,155 @@
+"""drive: one process advances one run, until it is done, parked, stopped or lost."""
+
+import asyncio
+import sqlite3
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+from interlock.engine.approvals import ready_answers
+from interlock.engine.compose import Composed, compose
+from interlock.engine.fence import fence, fenced
+from interlock.engine.hub import Hub
+from interlock.engine.lease import Lease
+from interlock.engine.prepare import Prepared
+from interlock.engine.saver import Saver, raise_id_clock
+from interlock.engine.signals import stop_on_signals
+from interlock.engine.steps import StepLog
+from interlock.engine.store import Store
+from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.services.sqlite import explained
+from interlock.state.deps import RunInfo, Token
+
+RECURSION_LIMIT = 1_000_000
+"""LangGraph's own bound on supersteps; ours are turns (`state/run.py`)."""
+
+
+class Drive:
+    """The connections, the compiled graph and the cancel token of one drive."""
+
+    def __init__(self, store: Store, lease: Lease, pipeline: Pipeline, prepared: Prepared, hub: Hub) -> None:
+        self.store = store
+        self.lease = lease
+        self.hub = hub
+        self.token = Token()
+        self.stopped = ""
+        """Why the drive was asked to stop: `cancelled`, `timeout` or `lost`; empty: it wasn't."""
+        self._control = RunControl()
+        self._stack = ExitStack()
+        self._loop = asyncio.get_running_loop()
+        normal, full, own = (self._connect(mode) for mode in ("NORMAL", "FULL", "NORMAL"))
+        self.conn = normal
+        steps = StepLog()
+        steps.resume(normal, lease.run)
+        raise_id_clock(normal, lease.run)
+        info = RunInfo(
+            run=lease.run,
+            workflow=pipeline.name,
+            workspace=prepared.workspace.root,
+            interactive=prepared.options.interactive,
+        )
+        self.composed: Composed = compose(prepared, info, store, lease.epoch, normal, full, self.token, steps)
+        self.app: Compiled = pipeline.build().compile(Saver(own, steps))
+        self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
+
+    def _connect(self, synchronous: Any) -> sqlite3.Connection:
+        conn = self.store.connect(synchronous)
+        self._stack.callback(conn.close)
+        fence(conn, self.lease)
+        return conn
+
+    def stop(self, why: str = "cancelled") -> None:
+        """Cancel what waits and stop at the end of the superstep; the run can be resumed."""
+        self.stopped = self.stopped or why
+        self.token.request()
+        self._control.request_drain(why)
+
+    def lost(self) -> None:
+        """From the heartbeat thread: another process has the run now."""
+        self._loop.call_soon_threadsafe(self.stop, "lost")
+
+    async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
+        """Drive until nothing is due or a person must decide; the last snapshot, nested ones included."""
+        timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
+        try:
+            with self._errors(), stop_on_signals(self.stop):
+                while True:
+                    await self._stream(graph_input)
+                    snapshot = await self.app.aget_state(self.config, subgraphs=True)
+                    resume = self._answers(snapshot)
+                    if self.stopped or not resume:
+                        return snapshot
+                    graph_input = Command(resume=resume)
+        finally:
+            if timer:
+                timer.cancel()
+
+    async def resume_input(self) -> tuple[StateSnapshot, Any]:
+        """The snapshot, and what to go on with: answers that came in, or nothing."""
+        with self._errors():
+            snapshot = await self.app.aget_state(self.config, subgraphs=True)
+            answers = self._answers(snapshot)
+        return snapshot, Command(resume=answers) if answers else None
+
+    async def _stream(self, graph_input: Any) -> None:
+        events: Any = self.app.astream(  # pyright: ignore[reportUnknownMemberType]
+            graph_input,
+            self.config,
+            context=self.composed.deps,
+            durability="sync",
+            stream_mode="custom",
+            subgraphs=True,
+            control=self._control,
+        )
+        try:
+            async for _, event in events:
+                self.hub(event)
+        except GraphDrained:
+            return
+
+    def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
+        """Interrupt id → taken up, for the pending ones that have an answer. The answer itself is a row."""
+        waiting = {item.id for item in pending(snapshot)}
+        return {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
+
+    @contextmanager
+    def _errors(self) -> Generator[None]:
+        with explained(self.store.path), fenced(self.conn, self.lease):
+            yield
+
+    async def close(self) -> None:
+        """End what the drive started, then give the run back."""
+        try:
+            await self.composed.close()
+        finally:
+            self._stack.close()
+
+
+def pending(snapshot: StateSnapshot) -> list[Interrupt]:
+    """Interrupts of the innermost tasks: an outer task shows those of its parts, also answered ones."""
+    found: list[Interrupt] = []
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            found.extend(pending(task.state))
+        else:
+            found.extend(task.interrupts)
+    return found
+
+
+async def only_waits(drive: Drive) -> bool:
+    """Everything that is due waits for a person, and nobody has answered."""
+    snapshot, answers = await drive.resume_input()
+    return answers is None and bool(pending(snapshot)) and _all_wait(snapshot)
+
+
+def _all_wait(snapshot: StateSnapshot) -> bool:
+    return all(
+        _all_wait(task.state)
+        if isinstance(task.state, StateSnapshot)
+        else bool(task.interrupts or task.result)
+        for task in snapshot.tasks
+    )

@@ -1,0 +1,96 @@
+"""outcome: how a drive ended, for programs and renderers."""
+
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+from langgraph.types import StateSnapshot
+
+from interlock.engine.doors import DOORS, Outside
+from interlock.engine.drive import Drive
+from interlock.engine.listing import waiting_requests
+from interlock.engine.options import Outcome
+from interlock.engine.runs import note_error
+from interlock.graphs._pipeline import Pipeline
+from interlock.state.errors import EXIT_CODES, InterlockError
+from interlock.state.events import Result
+
+_STOPPED = {"cancelled": "cancelled", "timeout": "timeout"}
+
+
+def conclude(
+    drive: Drive,
+    pipeline: Pipeline,
+    snapshot: StateSnapshot,
+    out: Outside,
+    error: Exception | None,
+    warnings: Sequence[str],
+) -> Outcome:
+    """Read the end off the last snapshot; the run's row learns of an error."""
+    run = drive.lease.run
+    told = _told(error)
+    note_error(drive.conn, run, told)
+    output: dict[str, Any] = {}
+    waiting: list[dict[str, Any]] = []
+    if error is not None:
+        status, code = "failed", _code(error)
+    elif drive.stopped:
+        status = _STOPPED.get(drive.stopped, "failed")
+        code = EXIT_CODES[status]
+    elif snapshot.tasks:
+        status, code = "waiting", EXIT_CODES["waiting"]
+        waiting = _requests(drive, snapshot)
+    else:
+        result = DOORS[pipeline.name].leave(snapshot.values, out)
+        output = result.model_dump(mode="json", exclude_none=True)
+        status = output.get("status", "done")
+        code = EXIT_CODES.get(status, 0 if status in ("ok", "calls", "done") else 1)
+        told = output.get("error") or told
+    return Outcome(
+        run=run,
+        workflow=pipeline.name,
+        status=status,
+        exit_code=code,
+        output=output,
+        error=told,
+        stats=out.stats(),
+        pending=waiting,
+        resume_command=f"interlock resume {run}" if status not in ("done", "ok", "calls") else None,
+        warnings=list(warnings),
+    )
+
+
+def result_event(outcome: Outcome) -> Result:
+    """The last event of a drive."""
+    return Result(
+        status=outcome.status,
+        response=str(outcome.output.get("response") or outcome.output.get("text") or ""),
+        error=outcome.error,
+        stats=outcome.stats,
+        pending_approvals=outcome.pending,
+        resume_command=outcome.resume_command,
+        output=outcome.output,
+        exit_code=outcome.exit_code,
+    )
+
+
+def _requests(drive: Drive, snapshot: StateSnapshot) -> list[dict[str, Any]]:
+    checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
+    return [
+        {**request.fields, "checkpoint_id": checkpoint}
+        for request in waiting_requests(drive.store.home, drive.lease.run)
+    ]
+
+
+def _told(error: Exception | None) -> dict[str, str] | None:
+    if error is None:
+        return None
+    if isinstance(error, InterlockError):
+        return {"type": error.kind, "message": str(error)}
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno}). This is a bug in Interlock."
+    return {"type": "bug", "message": message}
+
+
+def _code(error: Exception) -> int:
+    return error.exit_code if isinstance(error, InterlockError) else 1

@@ -1,0 +1,166 @@
+"""prepare: settings, environment, workspace, policy and model of a run, before anything is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from interlock.engine.options import Options
+from interlock.services.dotenv import load_dotenv
+from interlock.services.models import check_credentials
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.settings import FOLDERS, load_settings
+from interlock.services.trust import is_trusted
+from interlock.services.workspace import FolderWorkspace, open_workspace
+from interlock.state.errors import InputError, UserError
+from interlock.state.run import Limits, WorkflowInput
+from interlock.state.settings import Settings
+
+_KEPT = (
+    "model",
+    "approval_mode",
+    "overrides",
+    "include_directories",
+    "allowed_tools",
+    "policy_files",
+    "limits",
+    "record_to",
+    "fake",
+    "system_prompt",
+    "append_system_prompt",
+    "skip_trust",
+)
+"""Options that a resumed run keeps, unless it is given others."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before a run is driven."""
+
+    options: Options
+    settings: Settings
+    env: Mapping[str, str]
+    workspace: FolderWorkspace
+    model: str
+    approval_mode: str
+    policy: RulePolicy
+    limits: Limits
+    trusted: bool
+    warnings: list[str]
+
+
+def with_input(options: Options, given: WorkflowInput) -> Options:
+    """Flags fill the fields that every input has; the input itself wins."""
+    limits = {**options.limits, **given.limits.model_dump(exclude_unset=True)}
+    return replace(
+        options,
+        workspace=Path(given.workspace) if given.workspace else options.workspace,
+        model=given.model or options.model,
+        approval_mode=given.approval_mode or options.approval_mode,
+        limits=limits,
+    )
+
+
+def prepare(options: Options) -> Prepared:
+    """Raises what stops a run before it begins: configuration, credentials, a workspace that isn't there."""
+    root = Path(options.workspace or Path.cwd()).expanduser().resolve()
+    trusted = options.skip_trust or is_trusted(root, options.user_home)
+    dotenv = load_dotenv(start=root, home=options.user_home, env=options.env, trusted=trusted)
+    loaded = load_settings(
+        workspace=root,
+        home=options.user_home,
+        env=dotenv.values,
+        overrides=_overrides(options),
+        trusted=trusted,
+    )
+    settings = loaded.settings
+    mode = options.approval_mode or settings.general.default_approval_mode
+    if mode == "plan":
+        raise UserError("Plan mode isn't built yet; choose --approval-mode default, auto_edit or yolo.")
+    model = options.model or settings.model.name
+    if options.fake is None:
+        check_credentials(settings, dotenv.values, options.model)
+    warnings = [*loaded.warnings, *dotenv.warnings]
+    for path in [*loaded.ignored, *dotenv.ignored]:
+        warnings.append(
+            f"{path} was ignored: this folder isn't trusted. Use --skip-trust to count it for one run."
+        )
+    workspace = open_workspace(root, settings)
+    rules, problems = load_rules(_policy_files(options, root, trusted))
+    policy = RulePolicy(rules, settings, workspace)
+    warnings += [str(problem) for problem in [*problems, *policy.problems]]
+    return Prepared(
+        options=options,
+        settings=settings,
+        env=dotenv.values,
+        workspace=workspace,
+        model=model,
+        approval_mode=mode,
+        policy=policy,
+        limits=_limits(options.limits, settings),
+        trusted=trusted,
+        warnings=warnings,
+    )
+
+
+def kept_options(options: Options) -> dict[str, Any]:
+    """What a run's row holds of its options, JSON-like."""
+    kept: dict[str, Any] = {}
+    for name in _KEPT:
+        value: Any = getattr(options, name)
+        if isinstance(value, tuple):
+            value = [str(item) for item in cast(tuple[Any, ...], value)]
+        kept[name] = str(value) if isinstance(value, Path) else value
+    return kept
+
+
+def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
+    """The run's own options, under those that were given now."""
+    changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
+    for name in _KEPT:
+        mine, old = getattr(options, name), kept.get(name)
+        if mine or not old:
+            continue
+        if name in ("include_directories", "policy_files"):
+            old = tuple(Path(item) for item in old)
+        elif name == "allowed_tools":
+            old = tuple(old)
+        elif name in ("record_to", "fake"):
+            old = Path(old)
+        changes[name] = old
+    if options.limits and kept.get("limits"):
+        changes["limits"] = {**kept["limits"], **options.limits}
+    return replace(options, **changes)
+
+
+def _policy_files(options: Options, root: Path, trusted: bool) -> list[tuple[Path, int]]:
+    """Rule files with their tiers: 4 the user's, 3 the workspace's (`pipelines.md` §4); named ones are the user's."""
+    folders = [(options.user_home / name / "policies", 4) for name in FOLDERS]
+    folders += [(root / name / "policies", 3) for name in FOLDERS] if trusted else []
+    found = [(file, tier) for folder, tier in folders for file in sorted(folder.glob("*.toml"))]
+    return [*found, *((file, 4) for file in options.policy_files)]
+
+
+def _overrides(options: Options) -> dict[str, Any]:
+    overrides: dict[str, Any] = dict(options.overrides)
+    if options.include_directories:
+        context: dict[str, Any] = dict(overrides.get("context", {}))
+        overrides["context"] = {
+            **context,
+            "includeDirectories": [str(d) for d in options.include_directories],
+        }
+    if options.allowed_tools:
+        tools: dict[str, Any] = dict(overrides.get("tools", {}))
+        overrides["tools"] = {**tools, "allowed": list(options.allowed_tools)}
+    return overrides
+
+
+def _limits(given: Mapping[str, Any], settings: Settings) -> Limits:
+    limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **given})
+    for name in ("max_tokens", "max_budget_usd"):
+        if getattr(limits, name) is not None:
+            raise InputError(
+                f"limits.{name} isn't enforced yet; leave it out, or use limits.max_turns.", f"limits.{name}"
+            )
+    return limits

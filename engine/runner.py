@@ -1,0 +1,164 @@
+"""runner: start a run, or go on with one."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from langgraph.types import StateSnapshot
+
+from interlock.engine.decisions import record_decisions
+from interlock.engine.doors import DOORS, Outside, follow_up, validated
+from interlock.engine.drive import Drive, only_waits
+from interlock.engine.hub import Hub
+from interlock.engine.lease import acquire
+from interlock.engine.listing import RunRow, find_run
+from interlock.engine.model_log import usage_of, usage_stats
+from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.outcome import conclude, result_event
+from interlock.engine.prepare import Prepared, kept_options, prepare, restored, with_input
+from interlock.engine.runs import NewRun, insert_run, new_run_id, read_options
+from interlock.engine.store import Store
+from interlock.graphs import pipeline
+from interlock.graphs._pipeline import Pipeline
+from interlock.state.errors import BusyError, UserError
+from interlock.state.events import ErrorEvent, Init
+from interlock.state.messages import Message
+from interlock.state.text import clean
+
+_First = Callable[[Drive, Outside], Awaitable[Any]]
+"""What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
+
+
+async def run(
+    workflow: str,
+    input: Mapping[str, Any],
+    *,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+    run_id: str | None = None,
+) -> Outcome:
+    """Start a run and drive it until it is done or somebody must decide.
+
+    Raises `InterlockError` for what is wrong before the run exists; afterwards errors are in the outcome.
+    """
+    chosen = pipeline(workflow)
+    given = validated(chosen.input, input)
+    prepared = prepare(with_input(options, given))
+    store = Store(options.home)
+    store.open()
+    title = clean(str(getattr(given, chosen.prompt_field or "", "") or workflow))[:200]
+    row = NewRun(
+        run_id or new_run_id(), workflow, str(prepared.workspace.root), title, kept_options(prepared.options)
+    )
+
+    async def start(drive: Drive, out: Outside) -> Any:
+        insert_run(drive.conn, row)
+        return DOORS[workflow].enter(given, out)
+
+    return await _driven(store, chosen, prepared, row.run, renderers, start)
+
+
+async def resume(
+    run: str,
+    *,
+    decisions: Sequence[Decision] = (),
+    prompt: str | None = None,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+) -> Outcome:
+    """Record the decisions, then go on: with what they allow, after a crash, or with a further prompt."""
+    store = Store(options.home)
+    store.open()
+    row = find_run(store.home, run)
+    chosen = pipeline(row.workflow)
+    prepared = prepare(restored(options, _options(store, row.run), row.workspace))
+    record_decisions(store, row.run, decisions)
+
+    async def go_on(drive: Drive, out: Outside) -> Any:
+        snapshot, answers = await drive.resume_input()
+        if snapshot.tasks:
+            return answers
+        return _next_pass(row, prepared, prompt, out)
+
+    try:
+        return await _driven(store, chosen, prepared, row.run, renderers, go_on)
+    except BusyError as error:
+        if not decisions:
+            raise
+        # The decision is a row already; whoever drives the run takes it up.
+        note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
+        return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
+
+
+def _options(store: Store, run: str) -> dict[str, Any]:
+    conn = store.connect()
+    try:
+        return read_options(conn, run)
+    finally:
+        conn.close()
+
+
+def _next_pass(row: RunRow, prepared: Prepared, prompt: str | None, out: Outside) -> dict[str, Any]:
+    """State for another prompt, or for another try, after the graph has ended."""
+    if row.workflow != "main":
+        raise UserError(f"Run {row.run!r} of {row.workflow!r} is over ({row.outcome}); start another.")
+    if row.outcome == "done" and not prompt:
+        raise UserError(f"Run {row.run!r} is done. Go on with: interlock resume {row.run} -p '…'")
+    message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
+    return follow_up(message, prepared.limits.max_turns, prepared.limits.max_session_turns, out)
+
+
+async def _driven(
+    store: Store, chosen: Pipeline, prepared: Prepared, run: str, renderers: Sequence[Renderer], first: _First
+) -> Outcome:
+    """Take the run, drive it, give it back."""
+    hub = Hub(renderers)
+    told: list[Drive] = []
+
+    def lost() -> None:
+        for drive in told:
+            drive.lost()
+
+    lease = await acquire(store, run, stale_after_s=prepared.options.stale_after_s, on_lost=lost)
+    try:
+        drive = Drive(store, lease, chosen, prepared, hub)
+        told.append(drive)
+        try:
+            outcome = await _advanced(drive, chosen, prepared, first)
+        finally:
+            await drive.close()
+    finally:
+        lease.release()
+    hub(result_event(outcome))
+    await hub.close()
+    return outcome
+
+
+async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _First) -> Outcome:
+    run, started = drive.lease.run, time.monotonic()
+
+    def stats() -> dict[str, Any]:
+        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+
+    out = Outside(
+        drive.composed.transcript,
+        drive.composed.journal,
+        prepared.model,
+        prepared.approval_mode,
+        stats,
+        lambda record: usage_of(drive.conn, run, record),
+    )
+    drive.hub(Init(session_id=run, model=prepared.model, workflow=chosen.name))
+    for warning in prepared.warnings:
+        drive.hub(ErrorEvent(severity="warning", message=warning))
+    error: Exception | None = None
+    snapshot: StateSnapshot | None = None
+    graph_input = await first(drive, out)
+    try:
+        if graph_input is not None or not await only_waits(drive):
+            snapshot = await drive.advance(graph_input, prepared.limits.timeout_s)
+    except Exception as problem:
+        error = problem  # told as the run's outcome: what it did so far stays, and it can be resumed
+    if snapshot is None:
+        snapshot, _ = await drive.resume_input()
+    return conclude(drive, chosen, snapshot, out, error, prepared.warnings)
