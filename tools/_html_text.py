@@ -9,12 +9,14 @@ import sys
 from html.parser import HTMLParser
 from urllib.parse import urljoin
 
-_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "head", "iframe", "canvas", "object"})
-_BLOCKS = frozenset(
-    "address article aside blockquote body details dd div dl dt fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6"
-    " header hr li main nav ol p pre section summary table tr ul".split()
+_SKIPPED = frozenset({"script", "style", "noscript", "template", "svg", "iframe", "canvas", "object"})
+_PARAGRAPHS = frozenset({"blockquote", "dl", "figure", "ol", "p", "pre", "table", "ul"})
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+_LINES = frozenset(
+    {"address", "article", "aside", "body", "details", "dd", "div", "dt", "fieldset", "figcaption", "footer"}
+    | {"form", "header", "hr", "li", "main", "nav", "section", "summary", "tr"}
 )
-_PARAGRAPHS = frozenset("blockquote dl figure h1 h2 h3 h4 h5 h6 ol p pre table ul".split())
+"""Tags that start a line; `_PARAGRAPHS` and `_HEADINGS` leave a blank one too."""
 _CHARSET = re.compile(rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]{1,40})""", re.IGNORECASE)
 _SNIFFED = 4096
 
@@ -43,8 +45,6 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "title":
             self._in_title = not self._title
-        elif tag == "body":
-            self._skipped.clear()  # a head that was never closed
         elif tag in _SKIPPED:
             self._skipped.append(tag)
         if self._skipped:
@@ -61,13 +61,11 @@ class Page(HTMLParser):
             self._open_block(tag)
 
     def _open_block(self, tag: str) -> None:
-        if tag not in _BLOCKS:
-            return
         self._break(tag)
         self._pre += tag == "pre"
         if tag == "li":
             self._parts.append("- ")
-        elif len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
+        elif tag in _HEADINGS:
             self._parts.append("#" * int(tag[1]) + " ")
 
     def handle_endtag(self, tag: str) -> None:
@@ -79,7 +77,7 @@ class Page(HTMLParser):
             return
         elif tag == "a" and self._links:
             self._close_link(*self._links.pop())
-        elif tag in _BLOCKS:
+        else:
             self._pre = max(0, self._pre - (tag == "pre"))
             self._break(tag)
 
@@ -111,9 +109,10 @@ class Page(HTMLParser):
         return not self._parts or self._parts[-1].endswith("\n") or not self._parts[-1]
 
     def _break(self, tag: str) -> None:
-        if not self._at_line_start():
+        blank = tag in _PARAGRAPHS or tag in _HEADINGS
+        if (blank or tag in _LINES) and not self._at_line_start():
             self._parts.append("\n")
-        if tag in _PARAGRAPHS and self._parts:
+        if blank and self._parts:
             self._parts.append("\n")
 
     def _close_link(self, href: str, start: int) -> None:

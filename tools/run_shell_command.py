@@ -22,7 +22,8 @@ class RunShellCommandArgs(BaseModel):
     )
     is_background: bool = Field(
         default=False,
-        description="True: start it and go on, for servers and watchers. Its output goes to a file. It ends with the run.",
+        description="True: start it and go on, for servers and watchers. Its output goes to a file."
+        " It ends with the run.",
     )
     timeout_s: float | None = Field(
         default=None, gt=0, description="Seconds after which it is ended; the user's settings may allow less."

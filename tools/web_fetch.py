@@ -1,0 +1,128 @@
+"""web_fetch: the text of one web page."""
+
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+from interlock.state.calls import Preview, ToolResult, cancelled, failure
+from interlock.state.text import clean
+from interlock.state.tooling import Tool, ToolContext
+from interlock.tools._addresses import FetchError, Page, private_address, url_problem
+
+_HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
+_HTML_S = 10
+_HTML_CHARS = 50_000_000
+"""More than a page of the largest size can turn into."""
+_ERROR_CHARS = 2000
+"""Of the body of an error page."""
+_HTML = ("text/html", "application/xhtml+xml")
+_TEXT = (
+    "application/json",
+    "application/xml",
+    "application/javascript",
+    "application/yaml",
+    "application/toml",
+)
+_SNIFFED = 1024
+
+
+class WebFetchArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    url: str = Field(min_length=1, description="Address of the page, with http:// or https://.")
+    max_chars: int = Field(
+        default=40_000,
+        ge=100,
+        le=200_000,
+        description="Most characters of its text to return. Default 40,000.",
+    )
+
+
+async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
+    if problem := url_problem(args.url):
+        return failure("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
+    from interlock.tools._http import fetch  # the HTTP client costs 0.1 s of every start
+
+    try:
+        page = await fetch(args.url)
+        title, text = await _readable(page, context)
+    except FetchError as error:
+        return cancelled(str(error)) if error.kind == "cancelled" else failure(error.kind, str(error))
+    return _result(args, page, title, text, context)
+
+
+async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
+    """Title and text. Raises `FetchError` for what isn't text."""
+    if page.content_type in _HTML or (not page.content_type and b"<html" in page.body[:_SNIFFED].lower()):
+        return await _html(page, context)
+    textual = page.content_type.startswith("text/") or page.content_type.endswith(("+json", "+xml", *_TEXT))
+    if b"\0" in page.body[:_SNIFFED] or not (textual or not page.content_type):
+        kind = page.content_type or "binary data"
+        raise FetchError("not_text", f"{page.url!r} is {kind} ({len(page.body):,} bytes), not text.")
+    return "", _decoded(page)
+
+
+async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
+    ended = await context.processes.run(
+        [sys.executable, "-I", "-S", _HTML_PROGRAM, page.url, page.charset],
+        cwd=context.workspace.root,
+        timeout_s=_HTML_S,
+        limit_chars=_HTML_CHARS,
+        stdin=page.body,
+    )
+    if ended.how == "cancelled":
+        raise FetchError("cancelled", "The fetch was cancelled.")
+    if ended.how != "exited" or ended.exit_code != 0:
+        return "", f"(The page could not be turned into text; its HTML follows.)\n{_decoded(page)}"
+    title, _, text = ended.output.partition("\n")
+    return title, text.strip()
+
+
+def _decoded(page: Page) -> str:
+    try:
+        return page.body.decode(page.charset or "utf-8-sig", "replace")
+    except LookupError:  # a charset that nobody knows
+        return page.body.decode("utf-8", "replace")
+
+
+def _result(args: WebFetchArgs, page: Page, title: str, text: str, context: ToolContext) -> ToolResult:
+    bad = page.status >= 400
+    limit = _ERROR_CHARS if bad else args.max_chars
+    lines = [f"URL: {page.url}", f"Status: {page.status} {page.reason}".rstrip()]
+    lines += [f"Redirect: {hop}" for hop in page.hops]
+    lines += [f"Title: {title}"] if title else []
+    lines += ["", text[:limit] if text.strip() else "(no text)"]
+    if len(text) > limit:
+        full = context.outputs.save(text.encode("utf-8", "replace"))
+        lines.append(f"… the first {limit:,} of {len(text):,} characters. All of it: {full}")
+    content = clean("\n".join(lines))
+    meta = {
+        "summary": f"{page.status}, {len(page.body):,} bytes",
+        "url": page.url,
+        "http_status": page.status,
+    }
+    if bad:
+        return failure("http_status", f"{page.url!r} answered {page.status} {page.reason}.").model_copy(
+            update={"content": content, "meta": meta}
+        )
+    return ToolResult(status="success", content=content, meta=meta)
+
+
+async def preview(args: WebFetchArgs, _: ToolContext) -> Preview:
+    if problem := url_problem(args.url):
+        return Preview(text=args.url, problem=f"{args.url!r} can't be fetched: {problem}.")
+    private = await private_address(args.url)
+    return Preview(text=f"GET {args.url}" + (f"\nPRIVATE ADDRESS: {private}." if private else ""))
+
+
+TOOL = Tool(
+    name="web_fetch",
+    description="Fetches one address over http(s) and returns its text: HTML as readable text with its links, JSON and"
+    " plain text as they are. At most 10 MB, 30 s and 5 redirects. It can't run scripts or log in.",
+    args=WebFetchArgs,
+    risk="network",
+    summary=lambda args: f"Fetch {args.url}",
+    run=run,
+    preview=preview,
+    idempotent=True,
+)
