@@ -4,7 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
@@ -72,10 +72,9 @@ def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[s
 
 
 def _flat(value: Any, key: str = "") -> dict[str, str]:
-    if isinstance(value, dict) and value:
-        return {
-            k: v
-            for name, part in value.items()
-            for k, v in _flat(part, f"{key}.{name}" if key else name).items()
-        }  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    return {key: json.dumps(value, ensure_ascii=False)}
+    if not isinstance(value, dict) or not value:
+        return {key: json.dumps(value, ensure_ascii=False)}
+    found: dict[str, str] = {}
+    for name, part in cast(dict[str, Any], value).items():
+        found |= _flat(part, f"{key}.{name}" if key else name)
+    return found

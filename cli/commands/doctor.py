@@ -55,7 +55,7 @@ def _machine() -> Iterator[Finding]:
     import shutil
     from importlib.metadata import version
 
-    from interlock.services.supervisor import escapes
+    from interlock.services.supervisor import escape_note
     from interlock.tools._ripgrep import find_ripgrep
 
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
@@ -68,11 +68,9 @@ def _machine() -> Iterator[Finding]:
         else Finding("note", "git", "none: ignore files count, git status doesn't")
     )
     yield Finding("ok", "dot", dot) if dot else Finding("note", "dot", "none: diagrams as PNG need Graphviz")
-    escape = escapes()
+    note = escape_note()
     yield (
-        Finding("note", "processes", escape)
-        if escape
-        else Finding("ok", "processes", "none outlives its run")
+        Finding("note", "processes", note) if note else Finding("ok", "processes", "none outlives its run")
     )
 
 
