@@ -34,7 +34,8 @@ class FileCalls:
             return Preview(text=change.content, problem=change.content)
         before = None if change.before is None else sha256(change.before)
         text = change.diff or change.message
-        return Preview(text=text, files=(FileState(path=change.path, sha256=before),))
+        on_disk = await asyncio.to_thread(now, change.path)
+        return Preview(text=text, files=(FileState(path=change.path, sha256=before, on_disk=on_disk),))
 
     async def plan(
         self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext

@@ -5,6 +5,7 @@ import errno
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import PathRefused, Workspace
@@ -19,6 +20,15 @@ def checked(check: Callable[[str], Path], path: str) -> Path | ToolResult:
         return check(path)
     except PathRefused as refused:
         return failure("path_refused", str(refused))
+
+
+def kind_of(path: Path) -> Literal["file", "directory", "other", "missing"]:
+    """`missing` too where we may not look, or the name is too long: using it will say why."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return "missing"
+    return "directory" if stat.S_ISDIR(mode) else "file" if stat.S_ISREG(mode) else "other"
 
 
 def read_bytes(workspace: Workspace, path: Path) -> bytes | ToolResult:

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import Tool, ToolContext, Workspace
 from interlock.tools._globs import has_magic, literal, matcher
-from interlock.tools._opening import checked, trouble
+from interlock.tools._opening import checked, kind_of
 
 _MOST_FILES = 1000
 
@@ -44,12 +44,15 @@ def _find(args: GlobArgs, workspace: Workspace) -> ToolResult:
     start = checked(workspace.readable, args.dir_path)
     if isinstance(start, ToolResult):
         return start
-    if not start.is_dir():
-        if start.exists():
-            return failure(
-                "not_a_directory", f"{workspace.relative(start)!r} is a file; name the directory around it."
-            )
-        return trouble(workspace, start, FileNotFoundError())
+    kind = kind_of(start)
+    if kind == "missing":
+        return failure(
+            "file_not_found", f"No directory {args.dir_path!r}; list_directory shows those that are there."
+        )
+    if kind != "directory":
+        return failure(
+            "not_a_directory", f"{workspace.relative(start)!r} is a file; name the directory around it."
+        )
     pattern = _below(args.pattern, start, workspace)
     if pattern is None:
         return failure(

@@ -11,7 +11,7 @@ from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._globs import matcher
-from interlock.tools._opening import checked, trouble
+from interlock.tools._opening import checked, kind_of, trouble
 
 _MOST_ENTRIES = 2000
 
@@ -40,7 +40,7 @@ def _list(args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
     if isinstance(path, ToolResult):
         return path
     shown = workspace.relative(path)
-    if path.is_file():
+    if kind_of(path) in ("file", "other"):
         return failure("not_a_directory", f"{shown!r} is a file; read_file shows what is in it.")
     try:
         with os.scandir(path) as found:

@@ -74,8 +74,8 @@ def _summary(args: ReadFileArgs) -> str:
 TOOL = Tool(
     name="read_file",
     description="Reads a text file. Shows at most 2,000 lines unless end_line asks for more, and 2,000 characters of"
-    " a line; a first line in square brackets says what was left out and how to go on. Of images and other binary files only"
-    " kind and size are told.",
+    " a line; a first line in square brackets says what was left out and how to go on. Of images and other binary"
+    " files only kind and size are told.",
     args=ReadFileArgs,
     risk="read",
     summary=_summary,

@@ -11,7 +11,7 @@ from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._globs import has_magic, matcher
-from interlock.tools._opening import read_bytes
+from interlock.tools._opening import kind_of, read_bytes
 from interlock.tools._paging import MOST_CHARS, heading, notice, page
 from interlock.tools._text import decode
 
@@ -107,10 +107,11 @@ def _matches(
         problems.append(str(refused))
         return
     include_ignored = not args.respect_git_ignore
-    if path.is_dir():
+    kind = kind_of(path)
+    if kind == "directory":
         below = workspace.walk(path, include_ignored=include_ignored)
         yield from ((file, False) for file in below if args.recursive or file.parent == path)
-    elif path.exists():
+    elif kind != "missing":
         yield path, True
     elif has_magic(pattern):
         test = _relative_test(pattern, workspace)

@@ -131,8 +131,8 @@ def _now_there(text: str, start: int, end: int) -> str:
 TOOL = Tool(
     name="replace",
     description="Replaces text in a file. old_string must be the file's exact text, and it must stand there exactly as"
-    " often as expected_replacements says (default: once). Read the file first. Line endings, encoding, mode and the final"
-    " newline of the file are kept.",
+    " often as expected_replacements says (default: once). Read the file first. Line endings, encoding, mode and the"
+    " final newline of the file are kept.",
     args=ReplaceArgs,
     risk="write",
     summary=lambda args: f"Edit {args.file_path}" + (f": {args.instruction}" if args.instruction else ""),

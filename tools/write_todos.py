@@ -50,8 +50,9 @@ def _summary(args: WriteTodosArgs) -> str:
 
 TOOL = Tool(
     name="write_todos",
-    description="Writes down the steps of a larger task, so that you and the user see where it stands. Use it when there"
-    " are three steps or more; mark a step in_progress when you begin it and completed when it is done, one at a time.",
+    description="Writes down the steps of a larger task, so that you and the user see where it stands. Use it when"
+    " there are three steps or more; mark a step in_progress when you begin it and completed when it is done, one at a"
+    " time.",
     args=WriteTodosArgs,
     risk="state",
     summary=_summary,
