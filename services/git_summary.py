@@ -44,15 +44,17 @@ class _Output:
 async def git_summary(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
     """A few lines for the model; says so where git is missing or too slow."""
     clean = {k: v for k, v in env.items() if k not in _REPOSITORY} | _QUIET
-    log = asyncio.create_task(
-        _git(directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s")
-    )
-    changes = await _changes(directory, clean, seconds)
-    commits = await log
+    log = _git(directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s")
+    changes, commits = await asyncio.gather(_changes(directory, clean, seconds), log)
     if commits is None or changes is None:
         return "(git can't be run)"
-    last = commits.text.rstrip() if commits.code == 0 else "(none)"
-    return f"{changes}\nLast commits:\n{last or '(none)'}"
+    # Without a commit yet, `git log` fails.
+    last = "(none)" if commits.code > 0 else commits.text.rstrip()
+    return f"{changes}\nLast commits:\n{last}"
+
+
+def _failure(output: _Output) -> str:
+    return f"(no status: {output.text.strip() or 'git failed'})"
 
 
 async def _changes(directory: Path, env: Mapping[str, str], seconds: float) -> str | None:
@@ -61,6 +63,8 @@ async def _changes(directory: Path, env: Mapping[str, str], seconds: float) -> s
     )
     if filters is None:
         return None
+    if filters.code not in (0, 1):
+        return _failure(filters)
     if any(not line.startswith(("system\t", "global\t")) for line in filters.text.splitlines()):
         return "(changes not shown: finding them would run filters that this repository configures)"
     status = await _git(
@@ -69,7 +73,7 @@ async def _changes(directory: Path, env: Mapping[str, str], seconds: float) -> s
     if status is None:
         return None
     if status.code != 0:
-        return f"(no status: {status.text.strip() or 'git failed'})"
+        return _failure(status)
     branch, *files = status.text.splitlines()
     more = [f"… {len(files) - _LINES} more"] if len(files) > _LINES else []
     return "\n".join([branch, *(files[:_LINES] or ["(no changes)"]), *more])
