@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from inspect import signature
 from typing import Any, cast, get_type_hints
 
 from langgraph.graph import END
@@ -40,6 +41,7 @@ def checked_node(
     check = _adapter(writes)
     keys = frozenset(get_type_hints(reads))
     where = f"{workflow}.{name}"
+    asks_runtime = "runtime" in signature(function).parameters
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> Any:
         deps, info = _context(runtime, where)
@@ -48,7 +50,7 @@ def checked_node(
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
         started = time.perf_counter()
-        update = await function(state, runtime)
+        update = await (function(state, runtime) if asks_runtime else function(state))
         ms = (time.perf_counter() - started) * 1000
         try:
             check.validate_python(update)

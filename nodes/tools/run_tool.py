@@ -1,6 +1,7 @@
 """run_tool: do what was approved, once."""
 
 import time
+from dataclasses import replace
 
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
@@ -53,15 +54,16 @@ async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | N
     """Intent first, for everything that has an effect."""
     if info.effect == "none":
         return await deps.toolset.run(run)
+    if row is not None and row.state == "intent":
+        return await deps.toolset.run(replace(run, planned=row.planned))
     planned: Planned | None = None
     if info.effect == "file":
         computed = await deps.toolset.plan(run.call)
         if isinstance(computed, ToolResult):
             return computed
         planned = computed
-    if row is None or row.state == "scheduled":
-        deps.journal.intend(run.key, run.call, planned)
-    return await deps.toolset.run(run)
+    deps.journal.intend(run.key, run.call, planned)
+    return await deps.toolset.run(replace(run, planned=planned))
 
 
 def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
