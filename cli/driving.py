@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from interlock.cli.render.view import View, close_stdout
+from interlock.cli.render.stdout import close_stdout
+from interlock.cli.render.view import View
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import InterlockError
 

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except InterlockError as error:
         return _report(given, error, str(error), error.exit_code)
     except BrokenPipeError:
-        from interlock.cli.render.view import close_stdout
+        from interlock.cli.render.stdout import close_stdout
 
         close_stdout()
         return 141  # what a program that SIGPIPE ends is counted as

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from interlock.cli.render.paint import Paint, cut, visible
-from interlock.cli.render.view import write_json
+from interlock.cli.render.stdout import write_json
 
 
 def show(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: int = -1) -> None:

@@ -1,6 +1,5 @@
 """engine: the one door to runs, for the CLI, tests and users' programs. Light until something is driven."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,6 +46,8 @@ def run_sync(
     run_id: str | None = None,
 ) -> Outcome:
     """`run`, in an event loop of its own."""
+    import asyncio  # here, because it costs the fast commands 20 ms
+
     return asyncio.run(run(workflow, input, options=options, renderers=renderers, run_id=run_id))
 
 
@@ -59,6 +60,8 @@ def resume_sync(
     renderers: Sequence[Renderer] = (),
 ) -> Outcome:
     """`resume`, in an event loop of its own."""
+    import asyncio
+
     return asyncio.run(resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers))
 
 

@@ -46,7 +46,8 @@ def execute(arguments: list[str]) -> int:
         raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
     from interlock.engine.diagrams import render, run_path
 
-    path = run_path(step_rows(state_home(os.environ), run.run), run.status == "done") if run else None
+    ended = run is not None and run.status in ("done", "failed", "cancelled")
+    path = run_path(step_rows(state_home(os.environ), run.run), ended) if run else None
     drawn = render(workflow, shape, args.depth, path)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
     return 0

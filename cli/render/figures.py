@@ -5,7 +5,9 @@ from pathlib import Path
 
 
 def elapsed(seconds: float) -> str:
-    """`0.2 s`, `45 s`, `3 min`, `2 h 05`, `3 d`."""
+    """`12 ms`, `1.2 s`, `45 s`, `3 min`, `2 h 05`, `3 d`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 100:

@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
-from interlock.cli.render.view import timestamp, write_json
+from interlock.cli.render.stdout import write_json
 from interlock.engine.options import Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
@@ -17,6 +18,11 @@ _OURS = {
     "init": ("workflow",),
 }
 """Fields beyond gemini-cli's; left out where they say nothing."""
+
+
+def timestamp() -> str:
+    """UTC with milliseconds, as JavaScript's `toISOString` writes it."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class JsonView:

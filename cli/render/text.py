@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from interlock.cli.render.paint import Paint, harmless, one_line
 from interlock.cli.render.pending import screen
 from interlock.cli.render.tools import ToolLines
-from interlock.cli.render.view import write_json
+from interlock.cli.render.stdout import write_json
 from interlock.engine.options import Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (

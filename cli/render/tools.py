@@ -34,7 +34,7 @@ class ToolLines:
         return ", ".join(call.summary for call in self._calls.values())
 
     def use(self, event: ToolUse) -> None:
-        self._calls[event.tool_id] = _Running(one_line(f"{event.tool_name} {event.summary}".strip()))
+        self._calls[event.tool_id] = _Running(one_line(event.summary or event.tool_name))
 
     def output(self, event: ToolOutput) -> None:
         call = self._calls.setdefault(event.tool_id, _Running(event.tool_id))
