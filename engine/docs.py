@@ -1,0 +1,114 @@
+"""docs: the blocks of README and other pages that are generated from the code, so that they can't lie.
+
+A block stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help` or
+`diagram WORKFLOW`.
+"""
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from interlock.engine.diagrams import render
+from interlock.graphs import PIPELINES
+from interlock.state.errors import UserError
+from interlock.tools import TOOLS
+
+FIX = "make diagrams"
+_BLOCK = re.compile(r"(<!-- generated: ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_RISKS = {
+    "read": "reads",
+    "write": "writes files",
+    "execute": "runs commands",
+    "network": "reaches the network",
+    "question": "asks you",
+    "state": "keeps notes in the run",
+}
+
+
+def pipelines() -> str:
+    """A table of every workflow with its diagram."""
+    rows = [f"| `{name}` | {what} | [diagram](diagrams/{name}.mmd) |" for name, what in PIPELINES.items()]
+    return "\n".join(["| Workflow | What it does | |", "|---|---|---|", *rows]) + "\n"
+
+
+def tools() -> str:
+    """A table of what a model can call."""
+    rows = [f"| `{t.name}` | {_RISKS[t.risk]} | {_sentence(t.description)} |" for t in TOOLS.values()]
+    return "\n".join(["| Tool | Risk | What it does |", "|---|---|---|", *rows]) + "\n"
+
+
+def _sentence(text: str) -> str:
+    first = re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
+    return first.replace("|", "\\|")
+
+
+def help_text() -> str:
+    """What `interlock --help` prints, from the command itself."""
+    code = "import sys; from interlock.cli.main import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"`interlock --help` failed: {done.stderr.strip()}")
+    return f"```text\n{done.stdout.rstrip()}\n```\n"
+
+
+def _diagram(workflow: str) -> str:
+    return f"```mermaid\n{render(workflow)!s}```\n"
+
+
+_BLOCKS: dict[str, Callable[[], str]] = {"pipelines": pipelines, "tools": tools, "help": help_text}
+
+
+def _text(name: str) -> str:
+    kind, _, workflow = name.partition(" ")
+    if kind == "diagram" and workflow:
+        return _diagram(workflow)
+    if name not in _BLOCKS:
+        raise UserError(f"No generated block {name!r}; expected one of {[*_BLOCKS]} or 'diagram WORKFLOW'.")
+    return _BLOCKS[name]()
+
+
+def current(page: str) -> str:
+    """The page with every block as it should be. Raises `UserError` for an unknown block or one without an end."""
+    if page.count("<!-- generated:") != len(_BLOCK.findall(page)):
+        raise UserError("A generated block has no end. Close it with: <!-- end -->")
+    return _BLOCK.sub(lambda found: found[1] + _text(found[2]) + found[4], page)
+
+
+def write(pages: Sequence[Path]) -> list[Path]:
+    """Bring the pages up to date; those that changed."""
+    changed: list[Path] = []
+    for path in pages:
+        page = path.read_text(encoding="utf-8")
+        if (new := current(page)) != page:
+            path.write_text(new, encoding="utf-8", newline="\n")
+            changed.append(path)
+    return changed
+
+
+def check(pages: Sequence[Path]) -> list[str]:
+    """One line for each page with a stale block, with the command that mends it."""
+    stale = [p for p in pages if current(text := p.read_text(encoding="utf-8")) != text]
+    return [f"{path} has a stale block. Run: {FIX}" for path in stale]
+
+
+def main(args: Sequence[str]) -> int:
+    """`--write | --check` over the pages of the working directory; prints what changed or is stale."""
+    pages = sorted(Path().glob("*.md"))
+    if args not in (["--write"], ["--check"]):
+        print("usage: python -m interlock.engine.docs --write|--check", file=sys.stderr)
+        return 2
+    if args == ["--write"]:
+        for path in write(pages):
+            print(path)
+        return 0
+    problems = check(pages)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,71 @@
+"""Generated blocks say what the code says, and a stale one is found."""
+
+from pathlib import Path
+
+import pytest
+
+from interlock.engine import docs
+from interlock.engine.diagrams import render
+from interlock.graphs import PIPELINES
+from interlock.state.errors import UserError
+from interlock.tools import TOOLS
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(ROOT.glob("*.md"))
+
+
+def test_the_pages_of_this_repository_are_current() -> None:
+    assert docs.check(PAGES) == []
+
+
+def page(*names: str) -> str:
+    return "before\n" + "".join(f"<!-- generated: {n} -->\nold\n<!-- end -->\nbetween\n" for n in names)
+
+
+def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
+    path = tmp_path / "README.md"
+    path.write_text(page("pipelines", "tools", "help", "diagram turn"))
+    assert docs.check([path]) == [f"{path} has a stale block. Run: make diagrams"]
+    assert docs.write([path]) == [path]
+    text = path.read_text()
+    assert docs.check([path]) == docs.write([path]) == []
+    assert text.startswith("before\n<!-- generated: pipelines -->\n| Workflow")
+    assert text.count("\n<!-- end -->\nbetween\n") == 4
+    assert "old" not in text.split("\n")
+    for name, what in PIPELINES.items():
+        assert f"| `{name}` | {what} | [diagram](diagrams/{name}.mmd) |\n" in text
+    for name in TOOLS:
+        assert f"| `{name}` | " in text
+    assert f"```mermaid\n{render('turn')!s}```\n" in text
+    assert "```text\nInterlock: a coding agent" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            page("pipeline"),
+            r"No generated block 'pipeline'; expected one of \['pipelines', 'tools', 'help'\]",
+        ),
+        (page("diagram trun"), "No workflow 'trun'"),
+        ("<!-- generated: tools -->\n", "has no end. Close it with: <!-- end -->"),
+        (page("tools") + "<!-- generated: help -->\n", "has no end"),
+    ],
+)
+def test_a_block_that_cannot_be_made_is_refused(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        docs.current(text)
+
+
+def test_the_command_checks_and_mends_the_pages_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.md").write_text(page("pipelines"))
+    assert docs.main(["--check"]) == 1
+    assert capsys.readouterr().err == "README.md has a stale block. Run: make diagrams\n"
+    assert docs.main(["--write"]) == 0
+    assert capsys.readouterr().out == "README.md\n"
+    assert docs.main(["--check"]) == 0
+    assert capsys.readouterr() == ("", "")
+    assert docs.main([]) == 2

@@ -1,0 +1,181 @@
+"""How the rooms lie: who may import whom, what is shipped, how large things are, and that importing does nothing."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MAY_IMPORT = {
+    "state": set[str](),
+    "prompts": {"state"},
+    "tools": {"state"},
+    "nodes": {"state", "prompts", "tools"},
+    "graphs": {"state", "nodes"},
+    "services": {"state", "prompts", "tools"},
+    "engine": {"state", "prompts", "tools", "nodes", "graphs", "services"},
+    "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
+}
+MODULES = sorted(p for room in MAY_IMPORT for p in (ROOT / room).rglob("*.py"))
+MODULE_LINES, FUNCTION_LINES = 200, 40
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("interlock", *parts)).removesuffix(".__init__")
+
+
+def tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: write an absolute import"
+            yield node.module or ""
+            if node.module == "interlock":
+                yield from (f"interlock.{a.name}" for a in node.names)
+        if isinstance(node, ast.Import):
+            yield from (a.name for a in node.names)
+
+
+every_module = pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(ROOT)))
+
+
+@every_module
+def test_rooms_only_look_down(path: Path) -> None:
+    room = path.relative_to(ROOT).parts[0]
+    for name in imported(path):
+        assert name.split(".")[0] not in MAY_IMPORT, f"write `interlock.{name}`"
+        if name.startswith("interlock."):
+            target = name.split(".")[1]
+            assert target in MAY_IMPORT[room] | {room}, f"{room}/ may not import {name}"
+
+
+@every_module
+def test_modules_and_functions_are_small(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= MODULE_LINES, f"{path.relative_to(ROOT)} has {lines} lines; split it"
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert length <= FUNCTION_LINES, (
+                f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} has {length} lines"
+            )
+
+
+@every_module
+def test_a_module_says_what_it_does(path: Path) -> None:
+    module = tree(path)
+    if module.body:
+        first = (ast.get_docstring(module) or "").partition("\n")[0]
+        stem = path.parent.name if path.name == "__init__.py" else path.stem
+        if path.name != "__init__.py":
+            assert first.startswith((f"{stem}: ", f"{stem.strip('_')}: ")), (
+                f"{path.relative_to(ROOT)}: the docstring's first line must be `{stem}: what it does`"
+            )
+        assert first, f"{path.relative_to(ROOT)} needs a docstring"
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in MODULES if p.is_relative_to(ROOT / "nodes")], ids=lambda p: p.stem
+)
+def test_a_node_is_the_one_public_function_of_its_file(path: Path) -> None:
+    functions = (n for n in tree(path).body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    public = [f.name for f in functions if not f.name.startswith("_")]
+    if path.stem == "routes":
+        assert all(name.startswith(("after_", "each_", "by_")) for name in public)
+    elif not path.stem.startswith("_"):
+        assert public == [path.stem]
+
+
+def test_every_package_is_shipped() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    packages = set(settings["packages"])
+    kinds = {f".{pattern.rpartition('.')[2]}" for pattern in settings["package-data"]["*"]}
+    for room in MAY_IMPORT:
+        for path in (ROOT / room).rglob("*"):
+            if path.is_file() and "__pycache__" not in path.parts:
+                package = ".".join(("interlock", *path.parent.relative_to(ROOT).parts))
+                assert package in packages, (
+                    f"{path.relative_to(ROOT)}: add {package!r} to packages in pyproject.toml"
+                )
+                assert path.suffix in kinds | {".py"}, (
+                    f"{path.relative_to(ROOT)}: add *{path.suffix} to package-data"
+                )
+    assert all((ROOT / Path(*p.split(".")[1:])).is_dir() for p in packages), (
+        "a package in pyproject.toml is gone"
+    )
+
+
+def test_every_room_is_a_typed_package_that_checkers_find() -> None:
+    for room in MAY_IMPORT:
+        assert (ROOT / room / "__init__.py").exists()
+        assert (ROOT / room / "py.typed").exists()
+        assert (ROOT / ".links" / "interlock" / room).resolve() == ROOT / room
+
+
+PROBE = """
+import os, socket, sys
+from importlib import import_module
+
+def refuse(*args, **kwargs):
+    raise AssertionError(f"an import reached for the network: {args}")
+
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = refuse
+watched = set()
+EFFECTS = {"os.mkdir", "os.rename", "os.remove", "os.system", "subprocess.Popen", "sqlite3.connect"}
+
+def note(event, args):
+    writes = event == "open" and isinstance(args[1], str) and set(args[1]) & set("wax+")
+    if writes or event in EFFECTS:
+        watched.add(f"{event} {args[0]!r}")
+
+sys.dont_write_bytecode = True
+sys.addaudithook(note)
+before = dict(os.environ)
+for name in sys.argv[1].split():
+    import_module(name)
+assert not watched, watched
+assert dict(os.environ) == before, "an import changed the environment"
+"""
+
+
+def test_importing_any_module_does_nothing(tmp_path: Path, home: Path) -> None:
+    """No output, no file, no connection, no process, no change of the environment."""
+    names = " ".join(name_of(p) for p in MODULES if p.name != "__main__.py")
+    done = subprocess.run(
+        [sys.executable, "-c", PROBE, names], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
+    assert list(tmp_path.iterdir()) == []
+    assert list(home.rglob("*")) == []
+
+
+def test_there_is_no_second_copy_of_a_room() -> None:
+    """A bare `import state` would make one: other classes under another name."""
+    assert not MAY_IMPORT.keys() & {name for name, module in sys.modules.items() if _is_ours(module)}
+    foreign = [p for p in sys.path if p and Path(p).resolve() == ROOT]
+    assert foreign == [], "the root of the repository is on sys.path: run `pytest`, not `python -m pytest`"
+
+
+def _is_ours(module: object) -> bool:
+    file = getattr(module, "__file__", None)
+    return file is not None and Path(file).is_relative_to(ROOT)
+
+
+def test_a_folder_of_the_users_does_not_shadow_ours(tmp_path: Path) -> None:
+    """The agent lives in other people's repositories, which have their own `state/` and `tools/`."""
+    for room in MAY_IMPORT:
+        (tmp_path / room).mkdir()
+        (tmp_path / room / "__init__.py").write_text("raise RuntimeError('the wrong one')\n")
+    code = "import interlock.graphs, interlock.state.errors; import interlock.engine.diagrams"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (done.stderr, done.returncode) == ("", 0)
