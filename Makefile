@@ -1,0 +1,52 @@
+# Interlock: `make run` shows it at work, offline and without a key. Needs Python 3.11, git and make.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
+RUN := $(BIN)/python -P
+TESTS ?= -n 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check diagrams bench
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/installed ## the offline demo: a failing test is repaired, with an approval on the way
+	@$(RUN) -m interlock.cli.demo
+
+test: $(VENV)/installed-dev ## all tests (TESTS='-k name' for some)
+	$(BIN)/pytest $(TESTS)
+
+check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated files are current
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/pytest tests/test_layout.py
+	$(BIN)/interlock diagrams --check
+	$(RUN) -m interlock.engine.docs --check
+
+diagrams: $(VENV)/installed ## rewrite diagrams/ and the generated blocks of the pages
+	$(BIN)/interlock diagrams --write
+	$(RUN) -m interlock.engine.docs --write
+
+bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory
+	@$(RUN) benchmarks/run.py
+
+# Stamps: nothing is installed again until pyproject.toml changes.
+$(VENV)/installed: pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV) …"
+	@$(INSTALL) --editable .
+	@touch $@
+
+$(VENV)/installed-dev: pyproject.toml | $(BIN)/python
+	@echo "installing into $(VENV), with what tests and checks need …"
+	@$(INSTALL) --editable '.[dev]'
+	@touch $(VENV)/installed $@
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Interlock needs Python 3.11 or newer, this is " + sys.version.split()[0] + \
+		". Name another with: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
+	@$(PYTHON) -m venv $(VENV)
