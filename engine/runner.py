@@ -16,7 +16,7 @@ from interlock.engine.model_log import usage_of, usage_stats
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.outcome import conclude, result_event
 from interlock.engine.prepare import Prepared, kept_options, prepare, restored, with_input
-from interlock.engine.runs import NewRun, insert_run, new_run_id, read_options
+from interlock.engine.runs import NewRun, insert_run, new_run_id, read_input, read_options
 from interlock.engine.store import Store
 from interlock.graphs import pipeline
 from interlock.graphs._pipeline import Pipeline
@@ -47,15 +47,14 @@ async def run(
     store = Store(options.home)
     store.open()
     title = clean(str(getattr(given, chosen.prompt_field or "", "") or workflow))[:200]
-    row = NewRun(
-        run_id or new_run_id(), workflow, str(prepared.workspace.root), title, kept_options(prepared.options)
-    )
+    name, root, kept = run_id or new_run_id(), str(prepared.workspace.root), kept_options(prepared.options)
 
     async def start(drive: Drive, out: Outside) -> Any:
-        insert_run(drive.conn, row)
-        return DOORS[workflow].enter(given, out)
+        first = DOORS[workflow].enter(given, out)
+        insert_run(drive.conn, NewRun(name, workflow, root, title, kept, first))
+        return first
 
-    return await _driven(store, chosen, prepared, row.run, renderers, start)
+    return await _driven(store, chosen, prepared, name, renderers, start)
 
 
 async def resume(
@@ -78,7 +77,9 @@ async def resume(
         snapshot, answers = await drive.resume_input()
         if snapshot.tasks:
             return answers
-        return _next_pass(row, prepared, prompt, out)
+        if not snapshot.values:  # killed before its first checkpoint
+            return read_input(drive.conn, row.run)
+        return _next_pass(row, prompt, out)
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, go_on)
@@ -98,14 +99,14 @@ def _options(store: Store, run: str) -> dict[str, Any]:
         conn.close()
 
 
-def _next_pass(row: RunRow, prepared: Prepared, prompt: str | None, out: Outside) -> dict[str, Any]:
+def _next_pass(row: RunRow, prompt: str | None, out: Outside) -> dict[str, Any]:
     """State for another prompt, or for another try, after the graph has ended."""
     if row.workflow != "main":
         raise UserError(f"Run {row.run!r} of {row.workflow!r} is over ({row.outcome}); start another.")
     if row.outcome == "done" and not prompt:
         raise UserError(f"Run {row.run!r} is done. Go on with: interlock resume {row.run} -p '…'")
     message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
-    return follow_up(message, prepared.limits.max_turns, prepared.limits.max_session_turns, out)
+    return follow_up(message, out)
 
 
 async def _driven(
@@ -145,6 +146,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
         drive.composed.journal,
         prepared.model,
         prepared.approval_mode,
+        prepared.limits,
         stats,
         lambda record: usage_of(drive.conn, run, record),
     )

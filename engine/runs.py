@@ -25,6 +25,8 @@ class NewRun:
     workspace: str
     title: str
     options: Mapping[str, Any]
+    input: Mapping[str, Any]
+    """The graph's first input: small, for texts are in the chain."""
 
 
 def new_run_id() -> str:
@@ -37,14 +39,27 @@ def insert_run(conn: sqlite3.Connection, run: NewRun) -> None:
     now = time.time()
     with transaction(conn):
         conn.execute(
-            "insert into runs (run, workflow, workspace, title, created, updated, status, options) "
-            "values (?, ?, ?, ?, ?, ?, 'open', ?)",
-            (run.run, run.workflow, run.workspace, run.title, now, now, json.dumps(run.options)),
+            "insert into runs (run, workflow, workspace, title, created, updated, status, options, input) "
+            "values (?, ?, ?, ?, ?, ?, 'open', ?, ?)",
+            (
+                run.run,
+                run.workflow,
+                run.workspace,
+                run.title,
+                now,
+                now,
+                *map(json.dumps, (run.options, run.input)),
+            ),
         )
 
 
 def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
     (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
+    return json.loads(text)
+
+
+def read_input(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+    (text,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
     return json.loads(text)
 
 

@@ -78,6 +78,8 @@ class Saver(SqliteSaver):
                     self._note_waiting(thread, value)
             # A task that was resumed wrote the answer that it took, too: only what it did besides makes it a step.
             told = {channel for channel, _ in writes}
+            if task_path.endswith("__start__"):
+                return  # LangGraph's own node: the graph's input becomes its state
             if not told <= _SPECIAL and not told & {"__interrupt__", "__error__"}:
                 namespace, checkpoint = str(where.get("checkpoint_ns", "")), str(where["checkpoint_id"])
                 self.steps.save(self.conn, thread, namespace, checkpoint, task_id, task_path)

@@ -11,6 +11,7 @@ create table if not exists runs (
     outcome text not null default '', -- how it ended: a key of EXIT_CODES
     step integer not null default 0,  -- root checkpoint number
     options text not null,            -- JSON: what is needed to drive it again (model, approval mode, settings flags)
+    input text not null,              -- JSON: the graph's first input, for a run that was killed before its first checkpoint
     error text                        -- JSON {type, message}
 );
 create table if not exists chain (

@@ -1,0 +1,128 @@
+"""compare: what "the same" means for two runs (`engine.md`, What "the same" means in a kill test)."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kill_runs.scene import Scene
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a run ended, without what may differ: times, usage, pids."""
+
+    status: str
+    exit_code: int
+    response: str
+    chain: tuple[tuple[Any, ...], ...]
+    tree: dict[str, tuple[str, int]]
+    journal: dict[str, tuple[str, str, str]]
+    effects: tuple[str, ...]
+    unanswered: tuple[str, ...]
+    asked_calls: frozenset[str]
+    """Calls whose outcome was asked; their answers and attempts may differ."""
+
+    @property
+    def asked(self) -> int:
+        return len(self.asked_calls)
+
+    def differences(self, expected: "Ending") -> list[str]:
+        found: list[str] = []
+        for name in ("status", "exit_code", "response", "tree", "effects", "unanswered"):
+            mine, theirs = getattr(self, name), getattr(expected, name)
+            if mine != theirs:
+                found.append(f"{name}: {mine!r}, expected {theirs!r}")
+        asked = self.asked_calls
+        theirs = {k: v for k, v in expected.journal.items() if k.rpartition(".")[0] not in asked}
+        found += _compare("journal", self.journal, theirs)
+        if _without(self.chain, asked) != _without(expected.chain, asked):
+            found.append(f"chain: {self.chain!r}, expected {expected.chain!r}")
+        return found
+
+
+def _without(chain: tuple[tuple[Any, ...], ...], asked: frozenset[str]) -> list[tuple[Any, ...]]:
+    """The chain, with the answers of asked calls left blank."""
+    return [(*record[:3], "asked") if record[2] in asked else record for record in chain]
+
+
+def _compare(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+    return [
+        f"{what} {key}: {mine.get(key)!r}, expected {theirs.get(key)!r}"
+        for key in sorted(mine.keys() | theirs.keys())
+        if mine.get(key) != theirs.get(key)
+    ]
+
+
+def ending(scene: Scene) -> Ending:
+    outcome = scene.outcome()
+    conn = sqlite3.connect(scene.store)
+    try:
+        asked = frozenset(
+            json.loads(r)["call"]["id"]
+            for (r,) in conn.execute("select request from approvals")
+            if json.loads(r)["kind"] == "outcome"
+        )
+        return Ending(
+            status=outcome["status"],
+            exit_code=outcome["exit_code"],
+            response=outcome["output"].get("response", ""),
+            chain=_chain(outcome),
+            tree=scene.tree(),
+            journal=_journal(conn, scene.folder / "home" / "outputs", asked),
+            effects=tuple(sorted(scene.effects())),
+            unanswered=tuple(_unanswered(outcome)),
+            asked_calls=asked,
+        )
+    finally:
+        conn.close()
+
+
+def _chain(outcome: dict[str, Any]) -> tuple[tuple[Any, ...], ...]:
+    return tuple(
+        (m["role"], tuple(c["id"] for c in m.get("tool_calls", ())), m.get("tool_call_id"), json.dumps(m))
+        for m in outcome["output"]["history"]
+    )
+
+
+def _unanswered(outcome: dict[str, Any]) -> list[str]:
+    """Calls without exactly one answer."""
+    history = outcome["output"]["history"]
+    calls = [c["id"] for m in history for c in m.get("tool_calls", ())]
+    answers = [m["tool_call_id"] for m in history if m["role"] == "tool"]
+    return [name for name in calls if answers.count(name) != 1]
+
+
+def _journal(
+    conn: sqlite3.Connection, outputs: Path, asked: frozenset[str]
+) -> dict[str, tuple[str, str, str]]:
+    """Place of the call → tool, state, result; calls whose outcome was asked are left out.
+
+    Keys hold record ids, which depend on earlier answers: the place (ordinal of the message, index) is compared.
+    """
+    rows = conn.execute(
+        "select message, idx, attempt, tool, state, result, result_file from journal"
+    ).fetchall()
+    order = [m for (m,) in conn.execute("select record from model_calls order by ordinal")]
+    found: dict[str, tuple[str, str, str]] = {}
+    for message, index, attempt, tool, state, result, file in rows:
+        place = f"{order.index(message)}.{index}"
+        if place in asked:
+            continue
+        text = (outputs / file).read_text() if file else result
+        told = json.loads(text) if text else {}
+        told.get("meta", {}).pop("duration_ms", None)
+        told.get("meta", {}).pop("duration_s", None)
+        found[f"{place}.{attempt}"] = (tool, state, json.dumps(told, sort_keys=True))
+    return found
+
+
+def store_matches(scene: Scene) -> str | None:
+    """After a kill: runs and approvals say what the checkpoints say (`engine.md` 5). None: they do."""
+    from interlock.engine.rebuild import differences
+
+    if not scene.exists():
+        return None
+    lines = differences(scene.folder / "home")
+    return "; ".join(lines) or None

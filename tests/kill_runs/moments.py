@@ -1,0 +1,83 @@
+"""moments: fail points before and after every commit and every effect of a child process."""
+
+import os
+import signal
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+
+class Moments:
+    """Counts moments into `file`, or kills this process at one of them and notes there which it was."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._at: int | None = None
+        self._seen = 0
+
+    def count(self) -> None:
+        self._patch()
+        self._file.write_text("0")
+
+    def kill_at(self, moment: int) -> Callable[[], None]:
+        self._at = moment
+        return self._patch
+
+    def _here(self, where: str) -> None:
+        self._seen += 1
+        if self._at is None:
+            self._file.write_text(str(self._seen))
+        elif self._seen == self._at:
+            self._file.write_text(where)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def _patch(self) -> None:
+        from interlock.services import file_calls, processes, sqlite, transcript
+
+        original = sqlite.transaction
+
+        @contextmanager
+        def transaction(conn: Any) -> Generator[Any]:
+            outer = not conn.in_transaction
+            with original(conn):
+                yield conn
+                if outer:
+                    self._here("before commit")
+            if outer:
+                self._here("after commit")
+
+        _replace_everywhere(original, transaction)
+        self._around(file_calls, "write_atomically", "write")
+        self._around(transcript, "store_file", "output file")
+        run = processes.SupervisedProcesses.run
+
+        async def supervised(*args: Any, **kwargs: Any) -> Any:
+            self._here("before command")
+            ended = await run(*args, **kwargs)
+            self._here("after command")
+            return ended
+
+        processes.SupervisedProcesses.run = supervised  # type: ignore[method-assign]
+
+    def _around(self, module: Any, name: str, what: str) -> None:
+        function = getattr(module, name)
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self._here(f"before {what}")
+            result = function(*args, **kwargs)
+            self._here(f"after {what}")
+            return result
+
+        _replace_everywhere(function, wrapped)
+
+
+def _replace_everywhere(old: Any, new: Any) -> None:
+    """Modules import functions by name; each copy is replaced."""
+    import sys
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("interlock."):
+            for key, value in list(vars(module).items()):
+                if value is old:
+                    setattr(module, key, new)

@@ -1,0 +1,178 @@
+"""program: kills a run at random moments, or at every commit and effect, and compares its end with an undisturbed one.
+
+Children are forked from this warm parent. Prints one JSON object: seed, counts, and every difference.
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from kill_runs.compare import Ending, ending, store_matches
+from kill_runs.moments import Moments
+from kill_runs.scene import Scene
+
+from interlock.engine import Decision, Options, resume_sync, run_sync
+from interlock.engine import runner as _warm  # noqa: F401 - children shouldn't pay for imports
+
+RUN = "killtest"
+WORK_S = 20.0
+"""Seconds after which a child counts as hung."""
+
+
+def drive(scene: Scene) -> None:
+    """One process's work: start or resume, approve everything, answer unknown outcomes by looking."""
+    options: Options = scene.options
+    if not scene.exists():
+        scene.save(run_sync("main", {"prompt": "Do it."}, options=options, run_id=RUN))
+        return
+    decisions = [decision(scene, name, request) for name, request in scene.waiting()]
+    scene.save(resume_sync(RUN, decisions=decisions, options=options))
+
+
+def decision(scene: Scene, name: str, request: dict[str, Any]) -> Decision:
+    if request["kind"] == "approval":
+        return Decision(name, "proceed_once")
+    word = request["call"]["args"]["command"].split()[1]
+    happened = word in scene.effects()
+    return Decision(name, "reject" if happened else "proceed_once", text="skip" if happened else "redo")
+
+
+def child(scene: Scene, before: Callable[[], None]) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    try:
+        before()
+        drive(scene)
+        os._exit(0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(9)
+
+
+def to_the_end(scene: Scene, disturb: Callable[[int], tuple[Callable[[], None], float | None]]) -> int:
+    """Drive until the run is over; `disturb(n)` says what the n-th child suffers. The number of kills."""
+    kills = 0
+    for attempt in range(400):
+        before, kill_after = disturb(attempt)
+        pid = child(scene, before)
+        if kill_after is not None:
+            time.sleep(kill_after)
+            os.kill(pid, signal.SIGKILL)
+        status = wait(pid)
+        if os.WIFSIGNALED(status):
+            kills += 1
+            problem = store_matches(scene)
+            if problem:
+                raise SystemExit(json.dumps({"differ": [problem], "at": attempt}))
+            continue
+        if os.WEXITSTATUS(status):
+            raise SystemExit(json.dumps({"differ": [f"child failed with {status}"], "at": attempt}))
+        if scene.outcome()["status"] != "waiting":
+            return kills
+    raise SystemExit(json.dumps({"differ": ["the run never ended"]}))
+
+
+def wait(pid: int) -> int:
+    deadline = time.monotonic() + WORK_S
+    while time.monotonic() < deadline:
+        found, status = os.waitpid(pid, os.WNOHANG)
+        if found:
+            return status
+        time.sleep(0.002)
+    os.kill(pid, signal.SIGKILL)
+    raise SystemExit(json.dumps({"differ": [f"a child hung for {WORK_S:.0f} s"]}))
+
+
+def fresh(folder: Path) -> Scene:
+    shutil.rmtree(folder, ignore_errors=True)
+    scene = Scene(folder)
+    scene.prepare()
+    return scene
+
+
+def undisturbed(folder: Path) -> tuple[Ending, float]:
+    scene = fresh(folder)
+    started = time.monotonic()
+    to_the_end(scene, lambda _: (lambda: None, None))
+    return ending(scene), time.monotonic() - started
+
+
+def random_kills(folder: Path, count: int, seed: int) -> dict[str, Any]:
+    """Runs, each killed a few times at moments spread over the whole run, until `count` kills were made."""
+    rng = random.Random(seed)
+    expected, duration = undisturbed(folder)
+    kills = runs = asked = 0
+    differ: list[str] = []
+    while kills < count:
+        scene = fresh(folder)
+        planned = rng.randint(1, 6)
+
+        def disturb(attempt: int, planned: int = planned) -> tuple[Callable[[], None], float | None]:
+            return (lambda: None), (rng.uniform(0, duration / 2) if attempt < planned else None)
+
+        kills += to_the_end(scene, disturb)
+        runs += 1
+        found = ending(scene)
+        asked += found.asked
+        differ += [f"run {runs}: {line}" for line in found.differences(expected)]
+    return {"seed": seed, "runs": runs, "kills": kills, "asked": asked, "differ": differ}
+
+
+def every_moment(folder: Path, first: int, stride: int) -> dict[str, Any]:
+    """A kill before and after every commit and every effect, one at a time."""
+    expected, _ = undisturbed(folder)
+    scene = fresh(folder)
+    counts: list[int] = []
+    to_the_end(scene, lambda attempt: (Moments(scene.folder / f"count{attempt}").count, None))
+    for attempt in range(20):
+        file = scene.folder / f"count{attempt}"
+        if file.exists():
+            counts.append(int(file.read_text()))
+    differ: list[str] = []
+    kills = asked = 0
+    places = [(process, n) for process, total in enumerate(counts) for n in range(1, total + 1)]
+    for process, moment in places[first::stride]:
+        scene = fresh(folder)
+
+        def disturb(attempt: int, process: int = process, moment: int = moment, scene: Scene = scene) -> Any:
+            kill = attempt == process
+            return (Moments(scene.folder / "moment").kill_at(moment) if kill else lambda: None), None
+
+        made = to_the_end(scene, disturb)
+        kills += made
+        found = ending(scene)
+        asked += found.asked
+        where = (scene.folder / "moment").read_text() if (scene.folder / "moment").exists() else "?"
+        if made != 1:
+            differ.append(f"process {process}, moment {moment}: {made} kills")
+        differ += [
+            f"process {process}, moment {moment} ({where}): {line}" for line in found.differences(expected)
+        ]
+    return {"moments": len(places), "kills": kills, "asked": asked, "differ": differ}
+
+
+def main() -> None:
+    kind, first, second = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "scene"
+        told = (
+            random_kills(folder, first, second) if kind == "random" else every_moment(folder, first, second)
+        )
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()

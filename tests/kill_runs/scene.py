@@ -1,0 +1,126 @@
+"""scene: the run that is killed: parallel reads, several edits of one file, shell commands, approvals, a question."""
+
+import hashlib
+import json
+import os
+import sqlite3
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlock.engine import Options, Outcome
+
+REPLIES: list[dict[str, Any]] = [
+    {
+        "thought": "look around",
+        "text": "I look first.",
+        "tool_calls": [
+            {"name": "read_file", "args": {"file_path": "a.txt"}},
+            {"name": "read_file", "args": {"file_path": "b.txt"}},
+            {"name": "list_directory", "args": {"dir_path": "."}},
+        ],
+    },
+    {
+        "text": "Now I edit.",
+        "tool_calls": [
+            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "one", "new_string": "uno"}},
+            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "two", "new_string": "dos"}},
+            {"name": "run_shell_command", "args": {"command": "echo first >> ../effects.log; cat a.txt"}},
+            {"name": "read_file", "args": {"file_path": "a.txt"}},
+        ],
+    },
+    {
+        "tool_calls": [
+            {"name": "write_file", "args": {"file_path": "sub/new.txt", "content": "fresh\r\nlines\r\n"}},
+            {"name": "run_shell_command", "args": {"command": "echo second >> ../effects.log"}},
+            {"name": "run_shell_command", "args": {"command": "echo third >> ../effects.log"}},
+            {"name": "no_such_tool", "args": {}},
+        ],
+    },
+    {"text": "All done."},
+]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One run in a folder of its own."""
+
+    folder: Path
+
+    def prepare(self) -> None:
+        work = self.folder / "work"
+        work.mkdir(parents=True)
+        (work / "a.txt").write_text("one\ntwo\nthree\n")
+        (work / "b.txt").write_text("b\n")
+        (work / "run.sh").write_text("#!/bin/sh\n")
+        (work / "run.sh").chmod(0o755)
+        (self.folder / "script.json").write_text(json.dumps(REPLIES))
+
+    @property
+    def options(self) -> Options:
+        return Options(
+            home=self.folder / "home",
+            user_home=self.folder / "user",
+            workspace=self.folder / "work",
+            model=f"script:{self.folder / 'script.json'}",
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder / "user")},
+        )
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "home" / "interlock.db"
+
+    def effects(self) -> list[str]:
+        """What the shell commands did, counted outside the program."""
+        log = self.folder / "effects.log"
+        return log.read_text().split() if log.exists() else []
+
+    def tree(self) -> dict[str, tuple[str, int]]:
+        """Every file of the workspace: hash of its bytes, and its mode. A leftover would be one more."""
+        work = self.folder / "work"
+        return {
+            str(p.relative_to(work)): (
+                hashlib.sha256(p.read_bytes()).hexdigest() if p.is_file() else "",
+                p.stat().st_mode & 0o777,
+            )
+            for p in sorted(work.rglob("*"))
+        }
+
+    def save(self, outcome: Outcome) -> None:
+        """What the child tells its parent."""
+        told = {
+            "status": outcome.status,
+            "exit_code": outcome.exit_code,
+            "error": outcome.error,
+            "pending": outcome.pending,
+            "output": outcome.output,
+        }
+        target = self.folder / "outcome.json"
+        target.with_suffix(".tmp").write_text(json.dumps(told))
+        target.with_suffix(".tmp").replace(target)
+
+    def outcome(self) -> dict[str, Any]:
+        return json.loads((self.folder / "outcome.json").read_text())
+
+    def waiting(self) -> list[tuple[str, dict[str, Any]]]:
+        """Unanswered requests that the run stopped for."""
+        if not self.store.exists():
+            return []
+        with sqlite3.connect(self.store) as conn:
+            rows = conn.execute(
+                "select id, request from approvals where interrupt is not null and answer is null order by rowid"
+            ).fetchall()
+        conn.close()
+        return [(name, json.loads(request)) for name, request in rows]
+
+    def exists(self) -> bool:
+        """The run is in the store: from then on it is resumed, never started again."""
+        if not self.store.exists():
+            return False
+        conn = sqlite3.connect(self.store)
+        try:
+            if not conn.execute("pragma user_version").fetchone()[0]:
+                return False
+            return bool(conn.execute("select count(*) from runs").fetchone()[0])
+        finally:
+            conn.close()
