@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.cli.inputs import batch_lines
-from interlock.cli.render.structured import error_object, outcome_object
 from interlock.cli.render.stdout import write_json
+from interlock.cli.render.structured import error_object, outcome_object
 from interlock.engine.options import Options
 from interlock.state.errors import InputError
 

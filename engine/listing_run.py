@@ -13,7 +13,7 @@ class Step(NamedTuple):
     """One node that ran."""
 
     step: int
-    """The root step around it; what --at and diff take."""
+    """The root step that it led to: the state after it is what --at and diff show under this number."""
     depth: int
     """0 for a node of the root graph."""
     workflow: str
@@ -35,7 +35,9 @@ class Call(NamedTuple):
     status: str | None
     """success | error | cancelled, once it is done."""
     attempt: int
+    args: dict[str, Any]
     summary: str
+    """The error's first line, else the tool's own word for what came of it."""
     ms: float | None
 
 
@@ -65,7 +67,14 @@ def _step(row: sqlite3.Row) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
     return Step(
-        row["root_step"], depth, row["workflow"], row["node"], row["started"], row["ms"], keys, row["route"]
+        row["root_step"] + 1,
+        depth,
+        row["workflow"],
+        row["node"],
+        row["started"],
+        row["ms"],
+        keys,
+        row["route"],
     )
 
 
@@ -105,26 +114,35 @@ def calls(home: Path, run: str) -> list[Call]:
         if conn is None:
             return []
         rows = conn.execute(
-            "select * from journal where run = ? order by coalesce(done_at, 9e99), "
-            "coalesce(intent_at, 9e99), message, idx, attempt",
+            "select j.*, c.body as record, c.file as record_file from journal j left join chain c "
+            "on c.id = j.message where j.run = ? "
+            "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
             (run,),
         ).fetchall()
     return [_call(home, row) for row in rows]
 
 
 def _call(home: Path, row: sqlite3.Row) -> Call:
-    text = row["result"]
-    if row["result_file"]:
-        file = home / "outputs" / row["result_file"]
-        text = file.read_text(encoding="utf-8") if file.exists() else None
-    result: dict[str, Any] = json.loads(text) if text else {}
+    result = _json(home, row["result"], row["result_file"])
+    record = _json(home, row["record"], row["record_file"])
+    asked: list[dict[str, Any]] = record.get("tool_calls") or []
+    args: dict[str, Any] = asked[row["idx"]]["args"] if row["idx"] < len(asked) else {}
+    if row["args"]:  # of a later attempt
+        args = json.loads(row["args"])
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
-    summary = error.get("message") or meta.get("summary") or result.get("content", "")
-    began = row["intent_at"]
-    ms = (row["done_at"] - began) * 1000 if began and row["done_at"] else None
-    first = next(iter(str(summary).splitlines()), "")
-    return Call(row["tool"], row["state"], result.get("status"), row["attempt"], first, ms)
+    summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))
+    first = next(iter(summary.splitlines()), "")
+    ms = meta.get("duration_ms")
+    return Call(row["tool"], row["state"], result.get("status"), row["attempt"], args, first, ms)
+
+
+def _json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
+    """What a row holds, or the file in `outputs/` that it names."""
+    if file:
+        path = home / "outputs" / file
+        text = path.read_bytes() if path.exists() else None
+    return json.loads(text) if text else {}
 
 
 def models(home: Path, run: str) -> dict[str, dict[str, int]]:

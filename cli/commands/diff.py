@@ -2,15 +2,23 @@
 
 import json
 import os
+import re
 import sys
-from collections.abc import Mapping
-from typing import Any, cast
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
-from interlock.cli.render.paint import Paint, one_line
+from interlock.cli.render.paint import Paint, one_line, visible
 from interlock.engine.listing import find_run
 from interlock.engine.store_file import state_home
+
+if TYPE_CHECKING:
+    from interlock.state.messages import Message
+
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+"""Ids of records, which nobody reads to their end."""
 
 
 def parser() -> Parser:
@@ -34,31 +42,41 @@ def execute(arguments: list[str]) -> int:
     from interlock.engine.snapshot import messages_at, state_at
 
     old, new = state_at(home, run, args.old), state_at(home, run, args.new)
+    before, after = (messages_at(home, run, str(state.get("head") or "")) for state in (old, new))
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     changes = changed(old, new)
-    before = messages_at(home, run, str(old.get("head") or ""))
-    after = messages_at(home, run, str(new.get("head") or ""))
-    shared = next(
-        (i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b),
-        min(len(before), len(after)),
-    )
     if args.json:
         said = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
-        tables.show_json(
-            {"run": run, "changed": changes, "messages": said, "messages_dropped": len(before) - shared}
-        )
+        dropped = len(before) - shared
+        tables.show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
         return 0
+    lines = [*_changes(changes), *_said(before[shared:], after[shared:])]
     paint = Paint(sys.stdout)
-    for key, (was, now) in changes.items():
-        print(paint(f"- {key}: {was}", "red") if was is not None else "", end="\n" if was is not None else "")
-        print(
-            paint(f"+ {key}: {now}", "green") if now is not None else "", end="\n" if now is not None else ""
-        )
-    for message in after[shared:]:
-        calls = ", ".join(call.name for call in message.tool_calls)
-        print(f"+ {message.role}: {one_line(message.text, 90)}" + (f" [calls {calls}]" if calls else ""))
-    if not changes and len(after) == shared == len(before):
+    for line in lines:
+        print(paint(line, "green" if line.startswith("+") else "red"))
+    if not lines:
         print("Nothing changed.", file=sys.stderr)
     return 0
+
+
+def _changes(changes: Mapping[str, tuple[str | None, str | None]]) -> Iterator[str]:
+    for key, sides in changes.items():
+        for sign, value in zip("-+", sides, strict=True):
+            if value is not None:
+                yield f"{sign} {key}: {_HASH.sub(_short, visible(value))}"
+
+
+def _short(match: re.Match[str]) -> str:
+    return match[0][:12] + "…"
+
+
+def _said(dropped: "Sequence[Message]", added: "Sequence[Message]") -> Iterator[str]:
+    for sign, messages in (("-", dropped), ("+", added)):
+        for message in messages:
+            calls = ", ".join(call.name for call in message.tool_calls)
+            yield f"{sign} {message.role}: {one_line(message.text, 90)}" + (
+                f" [calls {calls}]" if calls else ""
+            )
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:

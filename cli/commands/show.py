@@ -9,8 +9,8 @@ from typing import Any
 from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
 from interlock.cli.render.figures import ago, amount, elapsed, place
-from interlock.cli.render.paint import Paint, harmless, one_line
-from interlock.cli.render.pending import screen
+from interlock.cli.render.paint import Paint, cut, harmless, one_line
+from interlock.cli.render.pending import brief, screen
 from interlock.engine import listing_run as detail
 from interlock.engine.listing import RunRow, find_run, waiting_requests
 from interlock.engine.store_file import state_home
@@ -106,8 +106,9 @@ def _calls(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
     for number_, call in enumerate(calls[-_CALLS:]):
         mark = _MARKS.get(call.status or "", "?" if call.state == "intent" else "·")
         took = f" · {elapsed(call.ms / 1000)}" if call.ms else ""
-        what = call.summary or {"intent": "outcome unknown", "scheduled": "not run yet"}.get(call.state, "")
-        yield f"{'calls' if number_ == 0 else '':<8}{mark} {call.tool}  {one_line(what, 90)}{took}"
+        what = {"intent": "outcome unknown", "scheduled": "not run yet"}.get(call.state, call.summary)
+        about = f"{call.tool} {cut(brief(call.args), 60)} · {one_line(what, 80)}{took}"
+        yield f"{'calls' if number_ == 0 else '':<8}{mark} {about}"
 
 
 def _tokens(home: Path, run: RunRow) -> Iterator[str]:

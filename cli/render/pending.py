@@ -11,6 +11,8 @@ from interlock.cli.render.paint import Paint, one_line, visible
 _EDITABLE = 160
 """Arguments up to this many characters are printed inside the edit command; longer ones open in an editor."""
 PREVIEW_LINES = 120
+_TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt")
+"""Arguments that say what a call is about."""
 ALWAYS = {
     "proceed_always": ("--always", "… always here"),
     "proceed_always_tool": ("--always-tool", "… whole tool"),
@@ -44,14 +46,17 @@ def screen(
 
 def headline(request: Request) -> str:
     """`replace calc.py (+1 −1)`, `run_shell_command: git push`, `question: Which one?`."""
-    args, name = request["args"], request["tool_name"]
+    name = request["tool_name"]
     if request["kind"] == "question":
         return f"question: {one_line(_asked(request))}"
     stat = diff_stat(request["preview"])
-    target = args.get("file_path") or args.get("path") or args.get("url")
-    if target is not None:
-        return f"{name} {one_line(str(target))}" + (f" ({stat})" if stat else "")
-    return f"{name}: {one_line(request['preview'] or json.dumps(args, ensure_ascii=False))}"
+    return f"{name} {brief(request['args'])}" + (f" ({stat})" if stat else "")
+
+
+def brief(args: Mapping[str, Any]) -> str:
+    """What a call is about: its file, command or address, else all of its arguments."""
+    target = next((args[key] for key in _TARGETS if args.get(key)), None)
+    return one_line(str(target) if target is not None else json.dumps(args, ensure_ascii=False))
 
 
 def _asked(request: Request) -> str:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from interlock.cli.render.paint import Paint, harmless, one_line
 from interlock.cli.render.pending import screen
-from interlock.cli.render.tools import ToolLines
 from interlock.cli.render.stdout import write_json
+from interlock.cli.render.tools import ToolLines
 from interlock.engine.options import Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
@@ -45,6 +45,7 @@ class TextView:
         self._progress: Spinner | None = None
         self._lock = threading.Lock()
         self._ended = False
+        self._warned: set[str] = set()
         if self._paint.terminal:
             from interlock.cli.render.spinner import Progress
 
@@ -60,7 +61,7 @@ class TextView:
         with self._lock:
             self._end()
             self._answer(outcome)
-            for warning in outcome.warnings:
+            for warning in [w for w in outcome.warnings if w not in self._warned]:
                 self._line(self._paint(f"warning: {one_line(warning)}", "yellow"))
             if outcome.status == "waiting":
                 self._waiting(outcome)
@@ -95,6 +96,7 @@ class TextView:
                 self._line(f"… the answer was incomplete, asking again: {one_line(event.reason)}")
                 self._text, self._printed = "", False
             case ErrorEvent():
+                self._warned.add(event.message)
                 self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
             case _:
                 self._note(event)
