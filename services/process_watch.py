@@ -65,8 +65,10 @@ class Watch:
             )
             now = time.monotonic()
             if end.done():
+                end.result()
                 return "exited"
             if stop.done():
+                stop.result()
                 return "cancelled"
             if now >= self._started + timeout_s:
                 return "timeout"

@@ -82,7 +82,7 @@ class Grep:
         return ended
 
     def _with_ignore_files(self, search: Search) -> Search:
-        """What ripgrep may skip by itself. It can't bring back what git ignores; where the user's files do, we filter."""
+        """What ripgrep may skip by itself. Where the user's files bring back what git ignores, it can't: we filter."""
         filtering: dict[str, Any] = self._context.settings.context.file_filtering
         names = [*_AGENT_FILES] if filtering.get("respectGeminiIgnore", True) else []
         names += filtering.get("customIgnoreFilePaths", ())

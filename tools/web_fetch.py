@@ -96,7 +96,7 @@ def _result(args: WebFetchArgs, page: Page, title: str, text: str, context: Tool
         full = context.outputs.save(text.encode("utf-8", "replace"))
         lines.append(f"… the first {limit:,} of {len(text):,} characters. All of it: {full}")
     content = clean("\n".join(lines))
-    meta = {
+    meta: dict[str, JsonValue] = {
         "summary": f"{page.status}, {len(page.body):,} bytes",
         "url": page.url,
         "http_status": page.status,

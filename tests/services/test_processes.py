@@ -1,0 +1,374 @@
+"""Commands run under supervision: what comes back, what ends them, and that nothing is left behind."""
+
+import asyncio
+import gc
+import hashlib
+import os
+import time
+import tracemalloc
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.services.outputs import OutputFiles
+from interlock.services.process_output import ProcessOutput
+from interlock.services.processes import SupervisedProcesses
+from interlock.state.deps import Token
+from interlock.state.errors import RunError
+from interlock.state.tooling import Ended
+
+
+class Bench:
+    """Processes with a cancel token, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outputs = OutputFiles(folder / "state")
+        self.cancel = Token()
+        self.processes = SupervisedProcesses(
+            outputs=self.outputs, cancel=self.cancel, env={"PATH": os.environ["PATH"], "HELLO": "from env"}
+        )
+
+    async def bash(self, command: str, **options: Any) -> Ended:
+        options.setdefault("timeout_s", 30)
+        return await self.processes.run(["bash", "-c", command], cwd=self.folder, **options)
+
+    def saved(self) -> list[Path]:
+        return sorted(self.outputs.directory.iterdir()) if self.outputs.directory.exists() else []
+
+
+Play = Callable[[Callable[[Bench], Awaitable[Any]]], Any]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Iterator[Play]:
+    """Run one coroutine with a bench; no descriptor and no process may be left over."""
+    before = open_descriptors()
+    benches: list[Bench] = []
+
+    async def inside(scene: Callable[[Bench], Awaitable[Any]]) -> Any:
+        benches.append(Bench(tmp_path))
+        return await scene(benches[-1])
+
+    yield lambda scene: asyncio.run(inside(scene))
+    for bench in benches:
+        bench.processes.close()
+    gc.collect()
+    assert open_descriptors() == before
+
+
+def open_descriptors() -> int:
+    return len(list(Path("/dev/fd").iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("command", "exit_code", "signal"),
+    [
+        ("true", 0, None),
+        ("exit 3", 3, None),
+        ("exit 255", 255, None),
+        ("kill -9 $$", None, "SIGKILL"),
+        ("kill -SEGV $$", None, "SIGSEGV"),
+        ("kill -TERM $$", None, "SIGTERM"),
+    ],
+)
+def test_exit_codes_and_signals_are_exact(
+    play: Play, command: str, exit_code: int | None, signal: str | None
+) -> None:
+    ended = play(lambda bench: bench.bash(command))
+    assert (ended.how, ended.exit_code, ended.signal) == ("exited", exit_code, signal)
+
+
+def test_both_streams_come_in_the_order_they_were_written(play: Play) -> None:
+    ended = play(lambda bench: bench.bash("echo one; echo two >&2; echo three"))
+    assert ended.output == "one\ntwo\nthree\n"
+    assert (ended.omitted, ended.full_output, ended.note) == (0, None, "")
+
+
+def test_a_pipe_that_closes_ends_its_writer(play: Play) -> None:
+    ended = play(lambda bench: bench.bash("yes | head -n 1; echo ${PIPESTATUS[0]}"))
+    assert ended.output == "y\n141\n"
+
+
+def test_environment_is_the_given_one_and_stdin_is_empty(play: Play) -> None:
+    ended = play(lambda bench: bench.bash('echo "$HELLO $MORE ${HOME-unset}"; cat', env={"MORE": "of it"}))
+    assert ended.output == "from env of it unset\n"
+
+
+def test_stdin_is_what_was_given(play: Play) -> None:
+    data = os.urandom(300_000)
+    ended = play(lambda bench: bench.bash("sha256sum", stdin=data))
+    assert ended.output.split()[0] == hashlib.sha256(data).hexdigest()
+
+
+def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play) -> None:
+    async def scene(bench: Bench) -> tuple[Ended, list[tuple[float, str]]]:
+        seen: list[tuple[float, str]] = []
+        ended = await bench.bash(
+            r"printf 'h\xc3'; sleep 0.4; printf '\xa9'; printf 'bad\xff'",
+            on_output=lambda text: seen.append((time.monotonic(), text)),
+        )
+        return ended, seen
+
+    ended, seen = play(scene)
+    assert ended.output == "hébad\ufffd"
+    assert "".join(text for _, text in seen) == ended.output
+    assert seen[0][1] == "h" and seen[-1][0] - seen[0][0] > 0.2
+
+
+def test_long_output_keeps_head_and_tail_and_a_file_with_every_byte(play: Play) -> None:
+    async def scene(bench: Bench) -> tuple[Ended, list[Path]]:
+        return await bench.bash("seq 1 200000", limit_chars=1000), bench.saved()
+
+    ended, saved = play(scene)
+    whole = "".join(f"{n}\n" for n in range(1, 200001))
+    assert ended.output.startswith(whole[:200] + "\n[… ")
+    assert ended.output.endswith(whole[-800:])
+    assert ended.omitted == len(whole) - 1000
+    assert f"{ended.omitted:,} characters left out" in ended.output
+    assert ended.full_output is not None and ended.full_output.read_text() == whole
+    assert saved == [ended.full_output]
+
+
+def test_the_same_output_has_the_same_file_name(play: Play) -> None:
+    async def scene(bench: Bench) -> tuple[Path | None, Path | None, Path]:
+        first = await bench.bash("seq 1 9999", limit_chars=100)
+        second = await bench.bash("seq 1 9999", limit_chars=200)
+        same = bench.outputs.save("".join(f"{n}\n" for n in range(1, 10000)).encode())
+        return first.full_output, second.full_output, same
+
+    first, second, same = play(scene)
+    assert first == second == same
+
+
+def test_a_hundred_megabytes_cost_little_memory(play: Play) -> None:
+    async def scene(bench: Bench) -> tuple[Ended, int]:
+        tracemalloc.start()
+        ended = await bench.bash("head -c 100000000 /dev/zero | tr '\\0' x", timeout_s=120)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return ended, peak
+
+    ended, peak = play(scene)
+    assert ended.full_output is not None and ended.full_output.stat().st_size == 100_000_000
+    assert peak < 3_000_000
+
+
+def test_output_that_fits_writes_no_file(play: Play) -> None:
+    async def scene(bench: Bench) -> tuple[Ended, list[Path]]:
+        return await bench.bash("head -c 1000 /dev/zero | tr '\\0' x", limit_chars=1000), bench.saved()
+
+    ended, saved = play(scene)
+    assert (len(ended.output), ended.omitted, saved) == (1000, 0, [])
+
+
+def test_a_full_disk_is_said_and_the_ends_are_kept(tmp_path: Path) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("no /dev/full here")
+    outputs = OutputFiles(tmp_path)
+    full = tmp_path / "full"
+    full.symlink_to("/dev/full")
+    outputs.new_spool = lambda: full  # type: ignore[method-assign]
+    output = ProcessOutput(100, outputs)
+    for _ in range(20):
+        output.feed(b"x" * 9999)
+    output.feed(b"the end")
+    assert output.save() is None
+    assert "No space left" in output.note
+    assert output.text().endswith("the end") and output.omitted == 20 * 9999 + 7 - 100
+
+
+def test_endless_output_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.services.process_output.SPOOL_BYTES", 5000)
+    output = ProcessOutput(100, OutputFiles(tmp_path))
+    for _ in range(20):
+        output.feed(b"x" * 999)
+    saved = output.save()
+    assert saved is not None and saved.stat().st_size == 5000
+    assert "first 5,000 bytes" in output.note
+
+
+@pytest.mark.parametrize(
+    ("options", "how"), [({"timeout_s": 0.7}, "timeout"), ({"inactivity_s": 0.7}, "inactivity")]
+)
+def test_time_limits_end_the_whole_tree_and_keep_the_output(
+    play: Play, tmp_path: Path, options: dict[str, float], how: str
+) -> None:
+    beat = tmp_path / "beat"
+    command = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done' & echo partial; sleep 60"
+    started = time.monotonic()
+    ended = play(lambda bench: bench.bash(command, **options))
+    assert (ended.how, ended.signal, ended.output) == (how, "SIGTERM", "partial\n")
+    assert time.monotonic() - started < 15
+    assert_still(beat)
+
+
+def assert_still(beat: Path) -> None:
+    assert beat.exists()
+    last = beat.read_text()
+    time.sleep(0.3)
+    assert beat.read_text() == last
+
+
+def test_a_command_that_ignores_the_polite_stop_is_killed(play: Play) -> None:
+    started = time.monotonic()
+    ended = play(lambda bench: bench.bash("trap '' TERM; echo up; while :; do sleep 1; done", timeout_s=0.5))
+    assert (ended.how, ended.signal, ended.output) == ("timeout", "SIGKILL", "up\n")
+    assert time.monotonic() - started < 15
+
+
+def test_a_command_may_use_the_polite_stop_to_clean_up(play: Play) -> None:
+    command = "trap 'echo cleaned; exit 4' TERM; echo up; while :; do sleep 0.1; done"
+    ended = play(lambda bench: bench.bash(command, timeout_s=1))
+    assert (ended.how, ended.exit_code) == ("timeout", 4)
+    assert ended.output.startswith("up\n") and ended.output.endswith("cleaned\n")
+
+
+def test_output_resets_the_inactivity_clock(play: Play) -> None:
+    ended = play(
+        lambda bench: bench.bash("for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done", inactivity_s=1.2)
+    )
+    assert (ended.how, ended.exit_code) == ("exited", 0)
+
+
+def test_the_cancel_token_ends_the_whole_tree(play: Play, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+
+    async def scene(bench: Bench) -> Ended:
+        command = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done' & echo on; sleep 60"
+        task = asyncio.create_task(bench.bash(command))
+        while not beat.exists():
+            await asyncio.sleep(0.02)
+        bench.cancel.request()
+        return await asyncio.wait_for(task, 15)
+
+    ended = play(scene)
+    assert (ended.how, ended.output) == ("cancelled", "on\n")
+    assert_still(beat)
+
+
+def test_nothing_starts_once_cancelled(play: Play, tmp_path: Path) -> None:
+    async def scene(bench: Bench) -> Ended:
+        bench.cancel.request()
+        return await bench.bash("touch started")
+
+    assert play(scene).how == "cancelled"
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_task_that_is_torn_down_takes_its_command_along(play: Play, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+
+    async def scene(bench: Bench) -> None:
+        task = asyncio.create_task(bench.bash(f"while :; do date +%N > {beat}; sleep 0.05; done"))
+        while not beat.exists():
+            await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    play(scene)
+    assert_still(beat)
+
+
+def test_what_a_finished_command_left_behind_is_ended(play: Play, tmp_path: Path) -> None:
+    beat = tmp_path / "beat"
+    loop = f"while :; do date +%N > {beat}; sleep 0.05; done"
+    command = (
+        f"nohup setsid bash -c '{loop}' >/dev/null 2>&1 & while [ ! -e {beat} ]; do sleep 0.02; done; echo ok"
+    )
+    ended = play(lambda bench: bench.bash(command))
+    assert (ended.how, ended.exit_code, ended.output) == ("exited", 0, "ok\n")
+    assert_still(beat)
+
+
+def test_a_killed_supervisor_is_a_killed_command(play: Play) -> None:
+    ended = play(lambda bench: bench.bash("echo up; kill -9 $PPID; sleep 60"))
+    assert (ended.how, ended.exit_code, ended.signal) == ("exited", None, "SIGKILL")
+
+
+@pytest.mark.parametrize(
+    ("argv", "cwd", "said"),
+    [
+        (["no-such-program-here"], ".", "No such file or directory: 'no-such-program-here'"),
+        (["true"], "missing", "missing"),
+        (["echo", "nul\0byte"], ".", "null byte"),
+        (["echo", "x" * 3_000_000], ".", "Argument list too long"),
+    ],
+)
+def test_what_can_not_start_says_why(
+    play: Play, tmp_path: Path, argv: list[str], cwd: str, said: str
+) -> None:
+    ended = play(lambda bench: bench.processes.run(argv, cwd=tmp_path / cwd, timeout_s=5))
+    assert ended.how == "not_started"
+    assert said in ended.output
+
+
+def test_many_commands_side_by_side(play: Play) -> None:
+    async def scene(bench: Bench) -> list[Ended]:
+        return await asyncio.gather(*(bench.bash(f"sleep 0.2; echo {n}; exit {n}") for n in range(12)))
+
+    ended = play(scene)
+    assert [(e.output, e.exit_code) for e in ended] == [(f"{n}\n", n) for n in range(12)]
+
+
+def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) -> None:
+    async def scene(bench: Bench) -> None:
+        pid = await bench.processes.start(
+            ["bash", "-c", "echo $$; sleep 60"], cwd=bench.folder, label="server"
+        )
+        (info,) = bench.processes.background()
+        assert (info["pid"], info["label"], info["running"], info["exit_code"]) == (pid, "server", True, None)
+        output = Path(info["output_file"])
+        while not output.read_text():
+            await asyncio.sleep(0.02)
+        assert output.read_text() == f"{pid}\n"
+        assert output.parent == bench.outputs.directory
+        bench.processes.close()
+        assert not Path(f"/proc/{pid}").exists()
+        assert not bench.processes.background()[0]["running"]
+
+    play(scene)
+
+
+def test_a_background_command_that_ended_says_how(play: Play) -> None:
+    async def scene(bench: Bench) -> list[int | None]:
+        for command in ("exit 7", "kill -9 $$"):
+            await bench.processes.start(["bash", "-c", command], cwd=bench.folder, label=command)
+        for _ in range(200):
+            if not any(one["running"] for one in bench.processes.background()):
+                break
+            await asyncio.sleep(0.02)
+        return [one["exit_code"] for one in bench.processes.background()]
+
+    assert play(scene) == [7, -9]
+
+
+def test_a_background_command_that_can_not_start_is_an_error(play: Play) -> None:
+    async def scene(bench: Bench) -> None:
+        with pytest.raises(RunError, match="'server' could not be started: No such file"):
+            await bench.processes.start(["no-such-program"], cwd=bench.folder, label="server")
+        assert bench.processes.background() == [] and bench.saved() == []
+
+    play(scene)
+
+
+def test_works_in_a_process_forked_from_one_that_ran_commands(tmp_path: Path) -> None:
+    asyncio.run(Bench(tmp_path).bash("true"))
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            code = asyncio.run(Bench(tmp_path).bash("exit 5")).exit_code or 98
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
+
+
+def test_works_on_a_loop_that_is_not_in_the_main_thread(tmp_path: Path) -> None:
+    async def outer() -> Ended:
+        return await asyncio.to_thread(lambda: asyncio.run(Bench(tmp_path).bash("echo there")))
+
+    assert asyncio.run(outer()).output == "there\n"
