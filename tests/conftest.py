@@ -3,6 +3,7 @@
 import ipaddress
 import os
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,10 @@ from typing import Any
 import pytest
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# `tests` is no package (importlib mode); shared programs below it are imported by their own name, like `fake_gemini`.
+sys.path.insert(0, str(Path(__file__).parent))
+pytest_plugins = ["fake_gemini.plugin"]
 
 # What would make a test depend on the machine, or reach a paid model.
 _REMOVED = (

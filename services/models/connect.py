@@ -3,12 +3,17 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interlock.services.models.credentials import GEMINI_KEYS, GEMINI_URL, check_package, gemini_key
 from interlock.services.models.names import provider_of
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import CredentialsError
+
+if TYPE_CHECKING:
+    from interlock.services.models.gemini import GeminiProvider
+    from interlock.services.models.langchain import LangChainProvider
 
 
 class Providers:
@@ -36,23 +41,36 @@ class Providers:
         provider = provider_of(model)
         if provider == "script":
             return ScriptProvider(Path(model.partition(":")[2]))
-        # A thread, because these imports take up to a second: the loop goes on and a cancellation is heard.
         if provider == "gemini":
-            return await asyncio.to_thread(_gemini, model, self._env)
+            return await _gemini(model, self._env)
         check_package(model)
-        return await asyncio.to_thread(_langchain, model, self._env)
+        return await _langchain(model, self._env)
 
 
-def _gemini(model: str, env: Mapping[str, str]) -> Provider:
-    from interlock.services.models.gemini import GeminiProvider
+# Imports happen in a thread, because they take up to a second: the loop goes on and a cancellation is heard.
 
+
+async def _gemini(model: str, env: Mapping[str, str]) -> Provider:
     key = gemini_key(env)
     if key is None:
         raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
-    return GeminiProvider(model, key, env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL)
+    provider = await asyncio.to_thread(_imported_gemini)
+    return provider(model, key, env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL)
 
 
-def _langchain(model: str, env: Mapping[str, str]) -> Provider:
-    from interlock.services.models.langchain import LangChainProvider
+def _imported_gemini() -> "type[GeminiProvider]":
+    from interlock.services.models.gemini import GeminiProvider
 
-    return LangChainProvider(model, env)
+    return GeminiProvider
+
+
+async def _langchain(model: str, env: Mapping[str, str]) -> Provider:
+    provider = await asyncio.to_thread(_imported_langchain, model)
+    return provider(model, env)
+
+
+def _imported_langchain(model: str) -> "type[LangChainProvider]":
+    from interlock.services.models.langchain import LangChainProvider, chat_class
+
+    chat_class(model)
+    return LangChainProvider

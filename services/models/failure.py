@@ -5,6 +5,8 @@ Works on what all clients' exceptions have in common (a status, a response, a ca
 
 import json
 import re
+import socket
+import ssl
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
@@ -71,7 +73,8 @@ def _is_lost(error: BaseException) -> bool:
     """Resets, time-outs, answers that are no JSON: the request may work when it is made again."""
     import httpx
 
-    return isinstance(error, httpx.TransportError | OSError) or type(error).__name__ in _TRANSPORT
+    lost = (httpx.TransportError, ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError)
+    return isinstance(error, lost) or type(error).__name__ in _TRANSPORT
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -6,8 +6,10 @@ The client converts every message anew for every request, 0.3–0.4 ms each: 200
 """
 
 import json
+import os
 import re
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping
+from contextlib import contextmanager
 from typing import Any, cast
 
 from langchain_core.messages import AIMessageChunk, HumanMessage
@@ -38,15 +40,16 @@ class GeminiProvider:
         quiet_clients()
         self._body = GeminiBody(model)
         self._fixed = model in FIXED_SAMPLING
-        self._model = ChatGoogleGenerativeAI(
-            model=model,
-            api_key=key,  # pyright: ignore[reportArgumentType]
-            base_url=base_url,  # explicit, or an environment variable could send runs to a gateway
-            vertexai=False,
-            temperature=None,
-            include_thoughts=True if _THINKS.match(model) else None,
-            max_retries=1,  # one attempt: retrying is ours
-        )
+        with _developer_api():
+            self._model = ChatGoogleGenerativeAI(
+                model=model,
+                api_key=key,  # pyright: ignore[reportArgumentType]
+                base_url=base_url,  # explicit, or an environment variable could send runs to a gateway
+                vertexai=False,
+                temperature=None,
+                include_thoughts=True if _THINKS.match(model) else None,
+                max_retries=1,  # one attempt: retrying is ours
+            )
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Make the request once."""
@@ -70,6 +73,17 @@ class GeminiProvider:
         await self._model.aclose()
 
 
+@contextmanager
+def _developer_api() -> Generator[None]:
+    """The SDK takes these variables over `vertexai=False`, and then wants a Google Cloud project."""
+    names = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
+    taken = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(taken)
+
+
 def _chunk(message: AIMessageChunk) -> Chunk:
     text, thought, signature = _content(message.content)
     finish = cast("str | None", message.response_metadata.get("finish_reason"))
@@ -78,7 +92,7 @@ def _chunk(message: AIMessageChunk) -> Chunk:
     feedback = cast("Mapping[str, Any] | None", message.response_metadata.get("prompt_feedback"))
     if blocked := (feedback or {}).get("block_reason"):
         name = str(getattr(blocked, "name", blocked))
-        reason, problem = reason or name.lower(), f"Gemini refused the request: {name}."
+        reason, problem = "prompt_blocked", f"Gemini refused the request: {name}."
     return Chunk(
         text=text,
         thought=thought,

@@ -34,12 +34,9 @@ class LangChainProvider:
     def __init__(self, model: str, env: Mapping[str, str]) -> None:
         turn_tracing_off()
         quiet_clients()
-        spec = provider_spec(provider_of(model))
-        if spec is None:
-            raise UserError(f"No provider in {model!r}. Expected provider:model, for example openai:gpt-5.")
-        self._spec = spec
+        self._spec = _spec(model)
         self._name = model
-        self._model = _constructed(model, spec, env)
+        self._model = chat_class(model)(**_options(model, self._spec, env))
         self._messages = PerMessage(converted)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
@@ -82,12 +79,25 @@ class LangChainProvider:
         return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=_usage(whole))
 
 
-def _constructed(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> BaseChatModel:
+def chat_class(model: str) -> type[BaseChatModel]:
+    """The class that serves `provider:model`. Raises `UserError` when it is no chat model."""
+    spec = _spec(model)
     cls = getattr(import_module(spec.module), spec.cls, None)
     if not isinstance(cls, type) or not issubclass(cls, BaseChatModel):
         raise UserError(
             f"Model {model!r}: {spec.module}.{spec.cls} is no LangChain chat model. Expected a class."
         )
+    return cls
+
+
+def _spec(model: str) -> ProviderSpec:
+    spec = provider_spec(provider_of(model))
+    if spec is None:
+        raise UserError(f"No provider in {model!r}. Expected provider:model, for example openai:gpt-5.")
+    return spec
+
+
+def _options(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> dict[str, Any]:
     options: dict[str, Any] = {"model": model.partition(":")[2]}
     if spec.retries_off is not None:
         options["max_retries"] = spec.retries_off
@@ -98,7 +108,7 @@ def _constructed(model: str, spec: ProviderSpec, env: Mapping[str, str]) -> Base
         options[spec.key_field] = env.get(spec.key) or "none"
     if spec.cls == "ChatOpenAI":
         options["stream_usage"] = True  # off by default where a base URL is set
-    return cls(**options)
+    return options
 
 
 def _content(chunk: AIMessageChunk) -> tuple[str, str]:

@@ -115,4 +115,13 @@ def write_entry(path: Path, entry: Scripted) -> None:
 def _dumped(fields: dict[str, Any]) -> str:
     import yaml
 
-    return yaml.safe_dump([fields], allow_unicode=True, sort_keys=False, width=100)
+    class Dumper(yaml.SafeDumper):
+        """Texts as people read them; what YAML would fold or mistake for a line break (U+0085) escaped."""
+
+    def text(dumper: Any, value: str) -> yaml.ScalarNode:
+        readable = value.replace("\n", "").isprintable()
+        style = "|" if readable and "\n" in value else None if readable else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    Dumper.add_representer(str, text)
+    return yaml.dump([fields], Dumper=Dumper, allow_unicode=True, sort_keys=False, width=100)

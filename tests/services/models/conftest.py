@@ -1,0 +1,144 @@
+"""conftest: a models service over a real store, and what it is asked."""
+
+import json
+import random
+import sqlite3
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine.model_log import SqlModelLog
+from interlock.engine.store import Store
+from interlock.services.models import ChatModels
+from interlock.services.transcript import ChainTranscript
+from interlock.state.deps import ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta, Token
+from interlock.state.events import Event, Retry
+from interlock.state.messages import Message
+from interlock.state.settings import Settings
+
+
+class RealClock:
+    """The machine's time."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass
+class Asked:
+    """What one stream came to."""
+
+    items: list[ModelItem]
+    events: list[Event]
+
+    @property
+    def reply(self) -> Reply:
+        last = self.items[-1]
+        assert isinstance(last, Reply), f"the stream ended without a reply: {self.items!r}"
+        return last
+
+    @property
+    def text(self) -> str:
+        return "".join(i.text for i in self.items if isinstance(i, TextDelta))
+
+    @property
+    def thought(self) -> str:
+        return "".join(i.text for i in self.items if isinstance(i, ThoughtDelta))
+
+    @property
+    def retries(self) -> list[Retry]:
+        return [e for e in self.events if isinstance(e, Retry)]
+
+
+@dataclass
+class Bench:
+    """One run: its store, its token and the service; `restarted` is the same run in another process."""
+
+    conn: sqlite3.Connection
+    outputs: Path
+    env: Mapping[str, str]
+    settings: Settings = field(default_factory=lambda: Settings.model_validate({}))
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+    run: str = "run1"
+
+    def __post_init__(self) -> None:
+        self.token = Token()
+        self.transcript = ChainTranscript(self.conn, self.outputs, self.run)
+        self.log = SqlModelLog(self.conn, self.transcript, self.run)
+        self.events: list[Event] = []
+        options = {"delay_scale": 0.001, "seed": 1, **self.options}
+        self.models = ChatModels(
+            settings=self.settings,
+            log=self.log,
+            cancel=self.token,
+            clock=RealClock(),
+            env=self.env,
+            **options,
+        )
+
+    def restarted(self) -> "Bench":
+        """The run after a kill: nothing of the process is left, the store is."""
+        return Bench(self.conn, self.outputs, self.env, self.settings, self.options, self.run)
+
+    def call(self, *messages: Message | str, **fields: Any) -> ModelCall:
+        history = [Message(role="user", content=m) if isinstance(m, str) else m for m in messages]
+        rest = [m for m in history if m.role != "system"]
+        defaults = {"task": uuid.uuid4().hex, "role": "main", "head": self.transcript.append("", rest)}
+        return ModelCall(messages=history, **{**defaults, **fields})
+
+    async def ask(self, *messages: Message | str, **fields: Any) -> Asked:
+        return await self.make(self.call(*messages, **fields))
+
+    async def make(self, call: ModelCall) -> Asked:
+        events: list[Event] = []
+        items = [item async for item in self.models.stream(call, events.append)]
+        return Asked(items, events)
+
+
+Benches = Callable[..., Bench]
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Benches]:
+    """Makes a run; `bench(env, settings, fake=…)`."""
+    store = Store(tmp_path / "state")
+    store.open()
+    conn = store.connect()
+    made: list[Bench] = []
+
+    def make(
+        env: Mapping[str, str] | None = None, settings: Mapping[str, Any] | None = None, **options: Any
+    ) -> Bench:
+        found = Settings.model_validate(settings or {})
+        made.append(Bench(conn, store.outputs, env or {}, found, options, f"run{len(made)}"))
+        return made[-1]
+
+    yield make
+    for one in made:
+        await one.models.aclose()
+    conn.close()
+
+
+@pytest.fixture
+def script_file(tmp_path: Path) -> Callable[[Sequence[Any]], Path]:
+    """Writes replies to a JSON script."""
+
+    def write(entries: Sequence[Any]) -> Path:
+        path = tmp_path / f"script{random.random()}.json"
+        path.write_text(json.dumps(entries), encoding="utf-8")
+        return path
+
+    return write

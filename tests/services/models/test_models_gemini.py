@@ -1,0 +1,288 @@
+"""Gemini, against a server that speaks its REST protocol."""
+
+import copy
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+
+from interlock.services.models.gemini import FIXED_SAMPLING
+from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
+from interlock.services.models.request import Request
+from interlock.state.deps import TextDelta, ThoughtDelta, ToolDeclaration, Usage
+from interlock.state.messages import DataPart, Message, TextPart, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+READ = ToolDeclaration(
+    name="read_file",
+    description="Read a file.",
+    parameters={"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
+)
+
+
+def answered(reply: Message, *texts: str) -> list[Message]:
+    return [
+        Message(role="tool", tool_call_id=call.id, name=call.name, content=text, status="success")
+        for call, text in zip(reply.tool_calls, texts, strict=True)
+    ]
+
+
+async def test_thoughts_and_text_stream_as_they_come_and_the_reply_is_last(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"thought": "Let me see.", "text": "Grüße 🎉 from here", "chunks": 4}])
+    asked = await bench(fake_gemini.env).ask("hi")
+    assert [type(i) for i in asked.items[:-1]] == [ThoughtDelta, TextDelta, TextDelta, TextDelta, TextDelta]
+    assert (asked.thought, asked.text) == ("Let me see.", "Grüße 🎉 from here")
+    assert asked.reply.message == Message(role="assistant", content=asked.text, thought="Let me see.")
+    assert asked.reply.finish_reason == "stop" and asked.reply.problem is None
+
+
+async def test_a_reply_is_recorded_after_the_head_that_it_was_asked_from(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"text": "yes"}])
+    run = bench(fake_gemini.env)
+    call = run.call("hi")
+    reply = (await run.make(call)).reply
+    assert run.transcript.ids(reply.record)[-2:] == [call.head, reply.record]
+    assert run.transcript.message(reply.record) == reply.message
+
+
+async def test_a_recorded_reply_is_not_asked_for_again(bench: Any, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play([{"text": "paid once"}])
+    run = bench(fake_gemini.env)
+    call = run.call("hi")
+    first = await run.make(call)
+    again = await run.restarted().make(call)
+    assert again.reply == first.reply.model_copy(update={"replayed": True})
+    assert len(again.items) == 1 and len(fake_gemini.requests) == 1
+
+
+async def test_calls_without_an_id_are_named_by_ordinal_and_index(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    two = {"calls": [{"name": "a", "args": {"z": 1, "b": [2]}}, {"name": "b", "id": "given"}, {"name": "c"}]}
+    fake_gemini.play({"replies": [two, two]})
+    run = bench(fake_gemini.env)
+    first = (await run.ask("hi")).reply.message
+    assert [c.id for c in first.tool_calls] == ["0.0", "given", "0.2"]
+    assert list(first.tool_calls[0].args) == ["z", "b"]
+    second = (await run.ask("hi")).reply.message
+    assert [c.id for c in second.tool_calls] == ["1.0", "given", "1.2"]
+
+
+async def test_an_id_that_the_history_holds_already_is_not_given_again(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    """A history from the door may come from another run; local servers number the calls of every answer from 0."""
+    fake_gemini.play([{"calls": [{"name": "a"}, {"name": "a", "id": "call_0"}]}])
+    old = Message(
+        role="assistant",
+        tool_calls=(
+            ToolCall(id="0.0", name="a"),
+            ToolCall(id="call_0", name="a"),
+            ToolCall(id="0.1", name="a"),
+        ),
+    )
+    history = [Message(role="user", content="hi"), old, *answered(old, "1", "2", "3")]
+    fresh = (await bench(fake_gemini.env).ask(*history)).reply.message
+    assert [c.id for c in fresh.tool_calls] == ["0.0.2", "0.1.2"]
+
+
+async def test_signatures_go_back_unchanged_and_thoughts_do_not(bench: Any, fake_gemini: FakeGemini) -> None:
+    calls = {"thought": "secret", "text": "I read.", "calls": [{"name": "read_file"}, {"name": "read_file"}]}
+    fake_gemini.play(
+        {"require_signatures": True, "replies": [calls, {"text": "done", "signature": "c2lnLTI="}, "ok"]}
+    )
+    run = bench(fake_gemini.env, {"model": {"name": "gemini-3-pro"}})
+    history = [Message(role="system", content="Be brief."), Message(role="user", content="go")]
+    first = (await run.ask(*history, tools=[READ])).reply.message
+    history += [first, *answered(first, "one", "two")]
+    second = (await run.ask(*history, tools=[READ])).reply.message
+    assert second.signature == "c2lnLTI="
+    await run.ask(*history, second, Message(role="user", content="more"), tools=[READ])
+    sent = fake_gemini.requests[-1]
+    assert sent.contents[1]["parts"] == [
+        {"text": "I read."},
+        {
+            "functionCall": {"name": "read_file", "args": {}},
+            "thoughtSignature": first.tool_calls[0].signature,
+        },
+        {"functionCall": {"name": "read_file", "args": {}}},
+    ]
+    assert sent.contents[3]["parts"] == [{"text": "done", "thoughtSignature": "c2lnLTI="}]
+    assert sent.body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
+    assert sent.body["tools"][0]["functionDeclarations"][0]["parametersJsonSchema"] == READ.parameters
+
+
+async def test_a_call_that_nobody_signed_is_marked_for_gemini_3_only(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play({"require_signatures": True, "default": "ok"})
+    call = Message(role="assistant", tool_calls=(ToolCall(id="0.0", name="a"),))
+    history = [
+        Message(role="user", content="go"),
+        call,
+        *answered(call, "x"),
+        Message(role="user", content="hint"),
+    ]
+    await bench(fake_gemini.env, {"model": {"name": "gemini-3-pro"}}).ask(*history)
+    assert fake_gemini.requests[-1].contents[1]["parts"][0]["thoughtSignature"] == NO_SIGNATURE
+    fake_gemini.play({"default": "ok"})
+    await bench(fake_gemini.env).ask(*history)
+    assert "thoughtSignature" not in fake_gemini.requests[-1].contents[1]["parts"][0]
+
+
+async def test_a_tools_answer_is_sent_as_the_text_it_is(bench: Any, fake_gemini: FakeGemini) -> None:
+    """The client would parse what looks like JSON, and the model would edit a file that it never saw so."""
+    fake_gemini.play(["ok"])
+    text = '{ "version": 1.0,\n  "n": 1e3 }'
+    call = Message(role="assistant", tool_calls=(ToolCall(id="0.0", name="a"), ToolCall(id="xyz", name="b")))
+    answers = answered(call, text, "boom")
+    failed = answers[1].model_copy(update={"status": "error"})
+    image = DataPart(type="image", mime_type="image/png", data="aGk=")
+    with_image = answers[0].model_copy(update={"content": (TextPart(text=text), image)})
+    await bench(fake_gemini.env).ask("go", call, with_image, failed, Message(role="user", content="and?"))
+    assert fake_gemini.requests[0].contents[2]["parts"] == [
+        {"functionResponse": {"name": "a", "response": {"output": text}}},
+        {"inlineData": {"mimeType": "image/png", "data": "aGk="}},
+        {"functionResponse": {"name": "b", "response": {"error": "boom"}, "id": "xyz"}},
+        {"text": "and?"},
+    ]
+
+
+async def test_the_body_says_what_the_clients_own_would_say() -> None:
+    """Held against langchain-google-genai's conversion, for a history where both mean the same."""
+    from google.genai.types import Content
+    from langchain_google_genai.chat_models import _parse_chat_history
+
+    from interlock.services.models.langchain_messages import converted
+
+    call = Message(
+        role="assistant",
+        content="I look.",
+        tool_calls=(
+            ToolCall(id="0.0", name="a", args={"n": 1, "deep": {"x": [True, None]}}),
+            ToolCall(id="0.1", name="b"),
+        ),
+    )
+    image = DataPart(type="image", mime_type="image/png", data="aGk=")
+    history = [
+        Message(role="system", content="Be brief."),
+        Message(role="user", content=(TextPart(text="see"), image)),
+        call,
+        *answered(call, "plain text", "more text"),
+        Message(role="assistant", content="done"),
+        Message(role="user", content="thanks"),
+    ]
+    request = Request("gemini-2.5-pro", history, (), None, 1.0, "", "main", 0)
+    system, contents = _parse_chat_history([converted(m) for m in history], model="gemini-2.5-pro")
+    ours = GeminiBody("gemini-2.5-pro")(request)
+    assert [Content.model_validate(c) for c in ours["contents"]] == contents
+    assert system is not None and Content.model_validate(ours["systemInstruction"]).parts == system.parts
+
+
+async def test_the_clients_deep_copies_share_the_history() -> None:
+    body = GeminiBody("gemini-2.5-pro")(
+        Request("gemini-2.5-pro", [Message(role="user", content="x")], (), None, 1.0, "", "main", 0)
+    )
+    assert copy.deepcopy(body)["contents"][0] is body["contents"][0]
+
+
+@pytest.mark.parametrize(
+    ("reply", "finish", "problem"),
+    [
+        ({"text": "x", "finish": "MAX_TOKENS"}, "length", None),
+        ({"text": "x", "finish": None}, None, None),
+        ({"thought": "only thoughts"}, "stop", None),
+        ({"empty": True}, None, None),
+        ({"finish": "SAFETY"}, "safety", "SAFETY"),
+        ({"finish": "RECITATION"}, "recitation", "RECITATION"),
+        ({"finish": "MALFORMED_FUNCTION_CALL"}, "malformed_function_call", "MALFORMED_FUNCTION_CALL"),
+        ({"finish": "UNEXPECTED_TOOL_CALL"}, "unexpected_tool_call", "UNEXPECTED_TOOL_CALL"),
+        ({"block": "PROHIBITED_CONTENT"}, "prompt_blocked", "PROHIBITED_CONTENT"),
+        ({"raw": {}}, None, None),
+    ],
+)
+async def test_finish_reasons_and_blocks_are_told(
+    bench: Any, fake_gemini: FakeGemini, reply: dict[str, Any], finish: str | None, problem: str | None
+) -> None:
+    fake_gemini.play([reply])
+    got = (await bench(fake_gemini.env).ask("hi")).reply
+    assert got.finish_reason == finish
+    assert (got.problem is None) if problem is None else (problem in str(got.problem))
+
+
+async def test_usage_is_the_providers(bench: Any, fake_gemini: FakeGemini) -> None:
+    counts = {
+        "promptTokenCount": 1000,
+        "candidatesTokenCount": 20,
+        "thoughtsTokenCount": 7,
+        "cachedContentTokenCount": 600,
+        "totalTokenCount": 1027,
+    }
+    fake_gemini.play([{"text": "abcdef", "chunks": 3, "thought": "hm", "usage": counts}])
+    reply = (await bench(fake_gemini.env).ask("hi")).reply
+    assert reply.usage == Usage(input=1000, output=27, cached=600, thoughts=7)
+
+
+async def test_half_a_character_at_the_end_of_a_chunk_waits_for_the_other_half(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"text": ["a\ud83d", "\ude00b", "\udc00c"]}])
+    asked = await bench(fake_gemini.env).ask("hi")
+    assert [i.text for i in asked.items if isinstance(i, TextDelta)] == ["a", "😀b", "\ufffdc"]
+    assert asked.reply.message.text == "a😀b\ufffdc"
+
+
+async def test_the_temperature_is_always_said_and_never_to_a_model_that_refuses_it(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play({"default": "ok"})
+    for settings, fields, expected in [
+        ({}, {}, 1.0),
+        ({"model": {"temperature": 0.3}}, {}, 0.3),
+        ({"model": {"temperature": 0.3}}, {"temperature": 0.0}, 0.0),
+        ({}, {"schema": {"type": "object"}}, 0.0),
+        ({}, {"model": "gemini-3.5-flash-lite"}, None),
+    ]:
+        await bench(fake_gemini.env, settings).ask("hi", **fields)
+        assert fake_gemini.requests[-1].body["generationConfig"].get("temperature") == expected
+
+
+async def test_the_list_of_models_that_refuse_a_temperature_is_the_clients() -> None:
+    from langchain_google_genai import chat_models
+
+    assert chat_models._FIXED_SAMPLING_AND_NO_PREFILL_MODELS == FIXED_SAMPLING
+
+
+async def test_a_schema_is_asked_for(bench: Any, fake_gemini: FakeGemini) -> None:
+    schema = {"type": "object", "properties": {"next": {"type": "string"}}}
+    fake_gemini.play(['{"next": "user"}'])
+    await bench(fake_gemini.env).ask("hi", schema=schema, role="next_speaker")
+    config = fake_gemini.requests[0].body["generationConfig"]
+    assert (config["responseJsonSchema"], config["responseMimeType"]) == (schema, "application/json")
+
+
+async def test_thoughts_are_asked_of_models_that_think(bench: Any, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play({"default": "ok"})
+    for model, thinks in [("gemini-2.5-flash", True), ("gemini-3-pro", True), ("gemini-2.0-flash", False)]:
+        await bench(fake_gemini.env).ask("hi", model=model)
+        assert ("thinkingConfig" in fake_gemini.requests[-1].body["generationConfig"]) is thinks
+
+
+async def test_no_environment_variable_sends_a_run_elsewhere(
+    bench: Any, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`network_off` fails the test when anything but loopback is reached."""
+    monkeypatch.setenv("LANGSMITH_TRACING", "true")
+    monkeypatch.setenv("LANGSMITH_API_KEY", "x")
+    monkeypatch.setenv("LANGSMITH_GATEWAY", "https://gateway.invalid")
+    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
+    fake_gemini.play(["ok"])
+    assert (await bench(fake_gemini.env).ask("hi")).text == "ok"
+    from langsmith.utils import tracing_is_enabled
+
+    assert not tracing_is_enabled()

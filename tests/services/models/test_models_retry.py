@@ -1,0 +1,196 @@
+"""Failures: what is asked again, when, and what ends a stream."""
+
+import asyncio
+import time
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from random import Random
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+
+from interlock.services.models.backoff import Backoff
+from interlock.state.deps import Reply, TextDelta
+from interlock.state.errors import ModelAuthError, ModelError
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize(
+    "error", [429, 499, 500, 502, 503, 504, {"code": 503, "html": "<h1>\nbad gateway</h1>"}]
+)
+async def test_a_busy_server_is_asked_again_and_each_wait_is_told(
+    bench: Any, fake_gemini: FakeGemini, error: Any
+) -> None:
+    fake_gemini.play([{"error": error}, {"error": error}, {"text": "at last"}])
+    asked = await bench(fake_gemini.env).ask("hi")
+    assert asked.text == "at last"
+    assert [r.attempt for r in asked.retries] == [2, 3]
+    assert all("\n" not in r.reason and "gemini-2.5-pro" in r.reason for r in asked.retries)
+
+
+@pytest.mark.parametrize(
+    "lost", [{"cut_after": 0}, {"garbage_after": 0}, {"calls": [{"name": "a"}], "cut_after": 1}]
+)
+async def test_a_lost_connection_is_made_again_while_nothing_was_shown(
+    bench: Any, fake_gemini: FakeGemini, lost: dict[str, Any]
+) -> None:
+    fake_gemini.play([{"text": "", **lost}, {"text": "ok"}])
+    asked = await bench(fake_gemini.env).ask("hi")
+    assert (asked.text, len(asked.retries)) == ("ok", 1)
+    assert asked.reply.message.tool_calls == ()
+
+
+async def test_nobody_listening_is_a_failure_that_can_pass(bench: Any, fake_gemini: FakeGemini) -> None:
+    env = {**fake_gemini.env, "GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:9"}
+    with pytest.raises(ModelError, match="could not be reached") as caught:
+        await bench(env).ask("hi", attempts=2)
+    assert caught.value.retryable
+
+
+@pytest.mark.parametrize("code", [400, 401, 403, 404])
+async def test_what_asking_again_cannot_help_is_raised_at_once(
+    bench: Any, fake_gemini: FakeGemini, code: int
+) -> None:
+    fake_gemini.play([{"error": code}, {"text": "never"}])
+    with pytest.raises(ModelError, match=f"answered {code}") as caught:
+        await bench(fake_gemini.env).ask("hi")
+    assert len(fake_gemini.requests) == 1
+    assert (caught.value.status, caught.value.terminal) == (code, code == 404)
+    assert isinstance(caught.value, ModelAuthError) is (code in (401, 403))
+
+
+async def test_a_key_that_is_not_valid_is_told_as_such(bench: Any, fake_gemini: FakeGemini) -> None:
+    message = "API key not valid. Please pass a valid API key."
+    fake_gemini.play([{"error": {"code": 400, "message": message}}])
+    with pytest.raises(ModelAuthError, match="Check the API key") as caught:
+        await bench(fake_gemini.env).ask("hi")
+    assert caught.value.exit_code == 41
+
+
+async def test_a_request_over_the_window_is_told_as_such(bench: Any, fake_gemini: FakeGemini) -> None:
+    message = "The input token count (1048600) exceeds the maximum number of tokens allowed (1048576)."
+    fake_gemini.play([{"error": {"code": 400, "message": message}}])
+    with pytest.raises(ModelError) as caught:
+        await bench(fake_gemini.env).ask("hi")
+    assert caught.value.overflow and not caught.value.retryable
+
+
+async def test_a_quota_that_is_used_up_for_the_day_is_terminal(bench: Any, fake_gemini: FakeGemini) -> None:
+    quota = {
+        "@type": "type.googleapis.com/google.rpc.QuotaFailure",
+        "violations": [{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}],
+    }
+    fake_gemini.play([{"error": {"code": 429, "details": [quota], "retry_delay": 40}}, {"text": "never"}])
+    with pytest.raises(ModelError, match="quota") as caught:
+        await bench(fake_gemini.env).ask("hi")
+    assert caught.value.terminal and len(fake_gemini.requests) == 1
+
+
+@pytest.mark.parametrize("attempts", [None, 1, 3])
+async def test_it_gives_up_after_so_many_attempts(
+    bench: Any, fake_gemini: FakeGemini, attempts: int | None
+) -> None:
+    fake_gemini.play({"default": {"error": 503}})
+    with pytest.raises(ModelError, match="503"):
+        await bench(fake_gemini.env, delay_scale=0.0001).ask("hi", attempts=attempts)
+    assert len(fake_gemini.requests) == (attempts or 10)
+
+
+async def test_the_servers_own_delay_is_honoured(bench: Any, fake_gemini: FakeGemini) -> None:
+    in_a_minute = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    fake_gemini.play(
+        [
+            {"error": {"code": 429, "retry_delay": 33.5}},
+            {"error": {"code": 503, "retry_after": 7}},
+            {"error": {"code": 503, "retry_after": in_a_minute}},
+            {"text": "ok"},
+        ]
+    )
+    delays = [r.delay_s * 1000 for r in (await bench(fake_gemini.env).ask("hi")).retries]
+    assert delays[:2] == [34, 7]  # told to the millisecond, scaled by 0.001
+    assert 55 <= delays[2] <= 60
+
+
+def test_delays_double_from_5_to_30_seconds_with_30_percent_jitter() -> None:
+    error = ModelError("x", retryable=True)
+    seen = [[Backoff(random=Random(seed)).delay_s(n, error) for n in range(1, 8)] for seed in range(200)]
+    for n, base in enumerate([5, 10, 20, 30, 30, 30, 30]):
+        column = [row[n] for row in seen]
+        assert base * 0.7 <= min(column) < base * 0.75 and base * 1.25 < max(column) <= base * 1.3
+    assert seen[3] == [Backoff(random=Random(3)).delay_s(1, error), *seen[3][1:]]
+
+
+async def test_what_was_shown_is_never_asked_again(bench: Any, fake_gemini: FakeGemini) -> None:
+    """The stream ends as a reply without a finish reason, and the graph decides."""
+    cut = {"text": "one two", "chunks": 2, "calls": [{"name": "a"}], "cut_after": 3}
+    fake_gemini.play([{**cut}, {"text": "never"}])
+    asked = await bench(fake_gemini.env).ask("hi")
+    assert asked.text == "one two" == asked.reply.message.text
+    assert asked.reply.finish_reason is None and "cut off" in str(asked.reply.problem)
+    assert asked.reply.message.tool_calls == () and asked.retries == []
+    assert len(fake_gemini.requests) == 1
+
+
+async def test_a_thought_counts_as_shown(bench: Any, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play([{"thought": "hm", "text": "x", "cut_after": 1}])
+    assert "cut off" in str((await bench(fake_gemini.env).ask("hi")).reply.problem)
+
+
+async def test_a_stall_is_a_failure(bench: Any, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play([{"hang": True}, {"text": "ok"}])
+    asked = await bench(fake_gemini.env, stall_s=0.3).ask("hi")
+    assert asked.text == "ok" and "nothing came for 0.3 s" in asked.retries[0].reason
+
+
+async def test_a_call_has_a_time_of_its_own(bench: Any, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play([{"text": "abcdefghij", "chunks": 10, "chunk_delay": 0.2}])
+    asked = await bench(fake_gemini.env).ask("hi", timeout_s=0.5)
+    assert 0 < len(asked.text) < 10 and "cut off" in str(asked.reply.problem)
+
+
+async def cancelled_after(run: Any, seconds: float) -> list[Any]:
+    call = run.call("hi")
+    asyncio.get_running_loop().call_later(seconds, run.token.request)
+    started = time.monotonic()
+    items = (await run.make(call)).items
+    assert time.monotonic() - started < 5
+    assert run.log.recorded(call.task) is None
+    return items
+
+
+async def test_cancelling_ends_a_wait_for_the_first_chunk_without_a_reply(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"hang": True}])
+    assert await cancelled_after(bench(fake_gemini.env), 0.3) == []
+
+
+async def test_cancelling_ends_a_stream_without_a_reply(bench: Any, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play([{"text": "a" * 60, "chunks": 60, "chunk_delay": 0.2}])
+    run = bench(fake_gemini.env)
+    await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
+    items = await cancelled_after(run, 0.5)
+    assert items and all(isinstance(i, TextDelta) for i in items)
+
+
+async def test_cancelling_ends_a_retry_delay_without_a_reply(bench: Any, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play({"default": {"error": {"code": 429, "retry_delay": 600}}})
+    assert await cancelled_after(bench(fake_gemini.env, delay_scale=1), 0.5) == []
+    assert len(fake_gemini.requests) == 1
+
+
+async def test_a_stream_that_is_left_early_records_nothing_and_closes_its_connection(
+    bench: Any, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"text": "a" * 60, "chunks": 60, "chunk_delay": 0.1}, {"text": "next"}])
+    run = bench(fake_gemini.env)
+    call = run.call("hi")
+    async with aclosing(run.models.stream(call, print)) as items:
+        async for item in items:
+            assert not isinstance(item, Reply)
+            break
+    assert run.log.recorded(call.task) is None
+    assert (await run.ask("again")).text == "next"

@@ -1,0 +1,292 @@
+"""Scripts: chosen by what the run recorded, so that they survive a kill; and recordings, which are scripts."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.services.models import ScriptError
+from interlock.services.models.script_file import (
+    Scripted,
+    ScriptedCall,
+    ScriptedError,
+    read_script,
+    write_entry,
+)
+from interlock.state.deps import TextDelta, Usage
+from interlock.state.errors import ModelAuthError, ModelError, UserError
+from interlock.state.messages import Message
+
+pytestmark = pytest.mark.anyio
+
+
+async def said(run: Any, prompt: str = "hi", role: str = "main") -> str:
+    return (await run.ask(prompt, role=role)).reply.message.text
+
+
+async def test_replies_are_taken_in_order_for_each_role(bench: Any, script_file: Any) -> None:
+    path = script_file(
+        [
+            {"text": "m0"},
+            {"role": "next_speaker", "text": "n0"},
+            {"text": "m1"},
+            {"role": "next_speaker", "text": "n1"},
+        ]
+    )
+    run = bench(settings={"model": {"name": f"script:{path}"}})
+    assert [await said(run), await said(run, role="next_speaker")] == ["m0", "n0"]
+    assert [await said(run, role="next_speaker"), await said(run)] == ["n1", "m1"]
+
+
+async def test_a_killed_run_goes_on_with_the_reply_it_had_not_had(bench: Any, script_file: Any) -> None:
+    path = script_file([{"text": "one"}, {"error": {"status": 503}}, {"text": "two"}, {"text": "three"}])
+    run = bench(settings={"model": {"name": f"script:{path}"}})
+    assert await said(run) == "one"
+    killed = run.restarted()
+    asked = await killed.ask("hi")
+    assert (asked.text, len(asked.retries)) == ("two", 1)
+    assert await said(killed.restarted()) == "three"
+
+
+async def test_errors_come_before_their_reply_and_again_after_a_kill_among_them(
+    bench: Any, script_file: Any
+) -> None:
+    path = script_file(
+        [{"error": {"status": 429, "retry_after": 600}}, {"error": {}}, {"text": "ok"}, {"text": "next"}]
+    )
+    run = bench(settings={"model": {"name": f"script:{path}"}}, delay_scale=1)
+    run.token.request()
+    assert (await run.ask("hi")).items == []
+    again = run.restarted()
+    again.models._backoff = type(again.models._backoff)(0.0)
+    asked = await again.ask("hi")
+    assert [r.attempt for r in asked.retries] == [2, 3]
+    assert "429" in asked.retries[0].reason and "could not be reached" in asked.retries[1].reason
+    assert (asked.text, await said(again)) == ("ok", "next")
+
+
+async def test_an_error_that_is_raised_is_met_once_in_a_process(bench: Any, script_file: Any) -> None:
+    path = script_file([{"error": {"status": 400}}, {"error": {"status": 401}}, {"text": "ok"}])
+    run = bench(settings={"model": {"name": f"script:{path}"}})
+    with pytest.raises(ModelError, match="answered 400"):
+        await run.ask("hi")
+    with pytest.raises(ModelAuthError, match="answered 401"):
+        await run.ask("hi")
+    assert await said(run) == "ok"
+
+
+async def test_errors_at_the_end_are_met_as_often_as_it_is_asked(bench: Any, script_file: Any) -> None:
+    run = bench(settings={"model": {"name": f"script:{script_file([{'error': {'status': 500}}])}"}})
+    with pytest.raises(ModelError, match="answered 500"):
+        await run.ask("hi", attempts=4)
+
+
+async def test_a_request_that_is_not_expected_is_told_with_both_texts(bench: Any, script_file: Any) -> None:
+    path = script_file([{"expect": "tests? pass.*now", "text": "x"}])
+    run = bench(settings={"model": {"name": f"script:{path}"}})
+    with pytest.raises(ScriptError) as caught:
+        await run.ask("fix the test")
+    assert "tests? pass.*now" in str(caught.value) and "fix the test" in str(caught.value)
+    assert not isinstance(caught.value, ModelError)
+    assert await said(run, "all tests pass\nnow") == "x"
+
+
+async def test_an_expectation_sees_what_is_new_in_the_request(bench: Any, script_file: Any) -> None:
+    path = script_file([{"expect": r"\Aread_file: boom\Z", "text": "x"}])
+    run = bench(settings={"model": {"name": f"script:{path}"}})
+    call = Message.model_validate({"role": "assistant", "tool_calls": [{"id": "1", "name": "read_file"}]})
+    answer = Message(role="tool", name="read_file", tool_call_id="1", content="boom", status="error")
+    assert (await run.ask(Message(role="system", content="sys"), "go", call, answer)).text == "x"
+
+
+async def test_a_script_that_is_used_up_names_file_role_and_ordinal(bench: Any, script_file: Any) -> None:
+    path = script_file([{"text": "only"}])
+    run = bench(settings={"model": {"name": f"script:{path}"}})
+    await said(run)
+    with pytest.raises(ScriptError, match="has 1 replies for role 'main', reply 1 was asked") as caught:
+        await said(run)
+    assert str(path) in str(caught.value)
+
+
+async def test_a_scripted_reply_has_all_that_a_models_reply_has(bench: Any, script_file: Any) -> None:
+    entry = {
+        "text": "abcdef",
+        "chunks": 3,
+        "thought": "hm",
+        "tool_calls": [
+            {"name": "a", "args": {"z": 1, "b": 2}},
+            {"name": "b", "id": "own", "signature": "c2ln"},
+        ],
+        "usage": {"input": 10, "output": 5},
+        "finish_reason": None,
+        "problem": "odd",
+        "delay_s": 0.01,
+    }
+    asked = await bench(settings={"model": {"name": f"script:{script_file([entry])}"}}).ask("hi")
+    assert [i.text for i in asked.items if isinstance(i, TextDelta)] == ["ab", "cd", "ef"]
+    reply = asked.reply
+    assert [(c.id, c.signature) for c in reply.message.tool_calls] == [("0.0", None), ("own", "c2ln")]
+    assert list(reply.message.tool_calls[0].args) == ["z", "b"]
+    assert (reply.usage, reply.finish_reason, reply.problem) == (Usage(input=10, output=5), None, "odd")
+    assert (reply.message.thought, asked.thought) == ("hm", "hm")
+
+
+async def test_usage_that_no_script_says_is_estimated(bench: Any, script_file: Any) -> None:
+    asked = await bench(settings={"model": {"name": f"script:{script_file([{'text': 'x' * 40}])}"}}).ask(
+        "y" * 400
+    )
+    assert asked.reply.usage == Usage(input=100, output=10)
+
+
+async def test_a_delay_is_cut_short_by_cancelling(bench: Any, script_file: Any) -> None:
+    import asyncio
+
+    run = bench(settings={"model": {"name": f"script:{script_file([{'text': 'x', 'delay_s': 600}])}"}})
+    asyncio.get_running_loop().call_later(0.1, run.token.request)
+    assert (await run.ask("hi")).items == []
+
+
+async def test_fake_responses_answer_for_every_model_and_role_without_a_key(
+    bench: Any, script_file: Any
+) -> None:
+    path = script_file([{"text": "a"}, {"role": "classifier", "text": "b"}])
+    run = bench(fake=path)
+    assert [await said(run), await said(run, role="classifier")] == ["a", "b"]
+    assert run.conn.execute("select distinct model from model_calls order by 1").fetchall() == [
+        ("gemini-2.5-pro",),
+        ("gemini-3.5-flash-lite",),
+    ]
+
+
+async def test_what_is_recorded_plays_back_as_the_same_run(
+    bench: Any, fake_gemini: FakeGemini, tmp_path: Path
+) -> None:
+    path = tmp_path / "recorded.yaml"
+    fake_gemini.play(
+        [
+            {"error": 503},
+            {
+                "thought": "hm\nhm",
+                "text": "Zeile: eins\n\n  zwei 🎉 \n",
+                "calls": [{"name": "a", "args": {"t": "\x00\x85é"}}],
+            },
+            {"text": "ab", "chunks": 2, "cut_after": 1},
+            {"finish": "MALFORMED_FUNCTION_CALL"},
+            {"text": "end", "signature": "c2ln", "finish": "MAX_TOKENS"},
+            {"text": '{"x": 1}'},
+        ]
+    )
+
+    async def conversation(run: Any) -> list[Any]:
+        replies = [(await run.ask(f"prompt {n}", task=f"t{n}")).reply for n in range(4)]
+        replies.append((await run.ask("who?", role="next_speaker", task="t4")).reply)
+        return [r.model_dump(exclude={"record", "duration_ms"}) for r in replies]
+
+    first = await conversation(bench(fake_gemini.env, record_to=path))
+    assert len(read_script(path)) == 5
+    assert await conversation(bench(fake=path)) == first
+
+
+async def test_a_reply_recorded_twice_around_a_kill_counts_once(
+    bench: Any, fake_gemini: FakeGemini, tmp_path: Path
+) -> None:
+    """Killed between the file and the row: the request is repeated, and the later entry is what the chain holds."""
+    path = tmp_path / "recorded.yaml"
+    fake_gemini.play(["lost", "kept", "next"])
+    run = bench(fake_gemini.env, record_to=path)
+    await said(run)
+    run.conn.execute("delete from model_calls")
+    again = run.restarted()
+    assert [await said(again), await said(again)] == ["kept", "next"]
+    played = bench(fake=path)
+    assert [await said(played), await said(played)] == ["kept", "next"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- text: [", "no valid YAML"),
+        ("text: hi", "valid list"),
+        ("- txet: hi", "0.txet"),
+        ("- text: a\n- expect: '('", "1.expect"),
+        ("- error: {status: 200}", "0.error.status"),
+        ("- tool_calls: [{args: {}}]", "0.tool_calls.0.name"),
+        ("- delay_s: -1", "0.delay_s"),
+    ],
+)
+def test_a_script_that_cannot_be_used_is_told_by_entry_and_field(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    path = tmp_path / "script.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=r"Expected|valid") as caught:
+        read_script(path)
+    assert told in str(caught.value) and str(path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_yaml_and_json_say_the_same(tmp_path: Path) -> None:
+    entries = [
+        {"role": "main", "expect": "x", "text": "a\nb", "tool_calls": [{"name": "t", "args": {"n": 1.5}}]}
+    ]
+    (tmp_path / "s.json").write_text(json.dumps(entries), encoding="utf-8")
+    (tmp_path / "s.yaml").write_text(
+        '# a comment\n- role: main\n  expect: x\n  text: "a\\nb"\n  tool_calls:\n  - {name: t, args: {n: 1.5}}\n',
+        encoding="utf-8",
+    )
+    assert read_script(tmp_path / "s.yaml") == read_script(tmp_path / "s.json")
+
+
+texts = st.text(
+    st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n\t:#-'\"|>é\x85\u2028"), max_size=20
+)
+plain = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+)
+values = st.recursive(
+    plain | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=8,
+)
+calls = st.builds(
+    ScriptedCall,
+    name=texts,
+    args=st.dictionaries(texts, values, max_size=4),
+    id=st.none() | texts,
+    signature=st.none() | texts,
+)
+counts = st.integers(0, 10**9)
+scripted = st.builds(
+    Scripted,
+    role=texts,
+    agent=texts,
+    ordinal=st.none() | st.integers(0, 999),
+    text=texts,
+    thought=texts,
+    tool_calls=st.lists(calls, max_size=3).map(tuple),
+    error=st.none() | st.builds(ScriptedError, status=st.none() | st.integers(400, 599), message=texts),
+    usage=st.none() | st.builds(Usage, input=counts, output=counts, cached=counts, thoughts=counts),
+    signature=st.none() | texts,
+    finish_reason=st.none() | texts,
+    problem=st.none() | texts,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(entries=st.lists(scripted, min_size=1, max_size=3))
+def test_what_is_written_is_what_is_read(
+    tmp_path_factory: pytest.TempPathFactory, entries: list[Scripted]
+) -> None:
+    path = tmp_path_factory.mktemp("recorded") / "recorded.yaml"
+    for count, entry in enumerate(entries, 1):
+        write_entry(path, entry)
+        assert read_script(path) == entries[:count]  # readable after every entry
+    assert [list(c.args) for e in read_script(path) for c in e.tool_calls] == [
+        list(c.args) for e in entries for c in e.tool_calls
+    ]
