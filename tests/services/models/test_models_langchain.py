@@ -1,0 +1,163 @@
+"""`provider:model`: any LangChain chat model that is installed."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.services.models.providers import PROVIDERS
+from interlock.state.deps import ToolDeclaration, Usage
+from interlock.state.errors import ModelAuthError, ModelError, UserError
+from interlock.state.messages import DataPart, Message, TextPart, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+
+class RefusedError(Exception):
+    """What clients raise: a status, and a response with headers."""
+
+    def __init__(self, status: int, text: str, **headers: str) -> None:
+        super().__init__(text)
+        self.status_code = status
+        self.response = type(
+            "Response", (), {"headers": {k.replace("_", "-"): v for k, v in headers.items()}}
+        )()
+
+
+@pytest.fixture
+async def sample(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A run on the sample model, and the model itself."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    run = bench(settings={"model": {"name": "sample_chat.SampleChat:x1"}})
+    provider = await run.models._providers.get("sample_chat.SampleChat:x1")
+    yield run, provider._model
+    sys.modules.pop("sample_chat")
+
+
+async def test_text_and_thoughts_stream_and_calls_come_whole(sample: Any) -> None:
+    run, model = sample
+    model.turns.append(
+        [
+            {"content": [{"type": "reasoning", "reasoning": "hm", "index": 0}]},
+            {"content": [{"type": "text", "text": "I re", "index": 1}]},
+            {"content": [{"type": "text", "text": "ad.", "index": 1}]},
+            {"content": "", "tool_call_chunks": [{"name": "read", "args": '{"p', "id": "c9", "index": 2}]},
+            {"content": "", "tool_call_chunks": [{"name": None, "args": 'ath": 1}', "id": None, "index": 2}]},
+            {"content": "", "tool_call_chunks": [{"name": "ls", "args": "", "id": None, "index": 3}]},
+            {
+                "content": "",
+                "response_metadata": {"finish_reason": "tool_calls"},
+                "usage_metadata": {
+                    "input_tokens": 9,
+                    "output_tokens": 5,
+                    "total_tokens": 14,
+                    "input_token_details": {"cache_read": 4},
+                    "output_token_details": {"reasoning": 2},
+                },
+            },
+        ]
+    )
+    asked = await run.ask("hi")
+    assert (asked.thought, asked.text, len(asked.items)) == ("hm", "I read.", 4)
+    assert asked.reply.message.tool_calls == (
+        ToolCall(id="c9", name="read", args={"path": 1}),
+        ToolCall(id="0.1", name="ls"),
+    )
+    assert asked.reply.finish_reason == "stop"
+    assert asked.reply.usage == Usage(input=9, output=5, cached=4, thoughts=2)
+
+
+async def test_the_history_arrives_as_langchains_messages(sample: Any) -> None:
+    run, model = sample
+    model.turns.append([{"content": "ok", "response_metadata": {"stop_reason": "end_turn"}}])
+    image = DataPart(type="image", mime_type="image/png", data="aGk=")
+    await run.ask(
+        Message(role="system", content="sys"),
+        Message(role="user", content=(TextPart(text="see"), image)),
+        Message(role="assistant", content="t", tool_calls=(ToolCall(id="0.0", name="a", args={"n": 1}),)),
+        Message(role="tool", tool_call_id="0.0", name="a", content="[1]", status="error"),
+        tools=[ToolDeclaration(name="a", description="d", parameters={"type": "object"})],
+        temperature=0.5,
+    )
+    system, user, assistant, tool = model.asked[0]
+    assert (system.type, system.content) == ("system", "sys")
+    assert user.content == [
+        {"type": "text", "text": "see"},
+        {"type": "image", "base64": "aGk=", "mime_type": "image/png"},
+    ]
+    assert [(c["id"], c["name"], c["args"]) for c in assistant.tool_calls] == [("0.0", "a", {"n": 1})]
+    assert (tool.tool_call_id, tool.content, tool.status) == ("0.0", "[1]", "error")
+    assert model.options[0]["temperature"] == 0.5
+    assert model.options[0]["tools"][0]["function"]["name"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("said", "finish", "problem"),
+    [
+        ({"finish_reason": "stop"}, "stop", False),
+        ({"finish_reason": "length"}, "length", False),
+        ({"stop_reason": "tool_use"}, "stop", False),
+        ({"stop_reason": "max_tokens"}, "length", False),
+        ({"finish_reason": "content_filter"}, "content_filter", True),
+        ({}, None, False),
+    ],
+)
+async def test_finish_reasons_are_told(
+    sample: Any, said: dict[str, str], finish: str | None, problem: bool
+) -> None:
+    run, model = sample
+    model.turns.append([{"content": "x", "response_metadata": said}])
+    reply = (await run.ask("hi")).reply
+    assert (reply.finish_reason, reply.problem is not None) == (finish, problem)
+
+
+async def test_arguments_that_are_no_object_are_a_malformed_call(sample: Any) -> None:
+    run, model = sample
+    broken = {"name": "a", "args": '{"x": ', "id": "1", "index": 0}
+    model.turns.append(
+        [{"content": "", "tool_call_chunks": [broken], "response_metadata": {"finish_reason": "stop"}}]
+    )
+    reply = (await run.ask("hi")).reply
+    assert reply.finish_reason == "malformed_function_call" and '{"x": ' in str(reply.problem)
+    assert reply.message.tool_calls == ()
+
+
+async def test_failures_are_understood_by_what_all_clients_have(sample: Any) -> None:
+    run, model = sample
+    model.turns += [
+        RefusedError(429, "slow down", retry_after="3"),
+        ConnectionResetError("gone"),
+        [{"content": "ok"}],
+    ]
+    asked = await run.ask("hi")
+    assert asked.text == "ok"
+    assert asked.retries[0].delay_s == 0.003 and "429: slow down" in asked.retries[0].reason
+    for error, kind in [(RefusedError(401, "no"), ModelAuthError), (ValueError("bug"), ModelError)]:
+        model.turns.append(error)
+        with pytest.raises(kind):
+            await run.ask("hi")
+    model.turns.append(RefusedError(429, "insufficient_quota: pay"))
+    with pytest.raises(ModelError) as caught:
+        await run.ask("hi")
+    assert caught.value.terminal
+    model.turns.append(RefusedError(400, "This model's maximum context length is 8192 tokens"))
+    with pytest.raises(ModelError) as caught:
+        await run.ask("hi")
+    assert caught.value.overflow
+
+
+async def test_a_class_that_is_no_chat_model_is_refused(bench: Any) -> None:
+    with pytest.raises(UserError, match="no LangChain chat model"):
+        await bench(settings={"model": {"name": "collections.OrderedDict:x"}}).ask("hi")
+
+
+async def test_a_provider_that_is_not_installed_names_its_package(bench: Any) -> None:
+    with pytest.raises(UserError, match="pip install langchain-anthropic"):
+        await bench(settings={"model": {"name": "anthropic:claude"}}).ask("hi")
+
+
+@pytest.mark.parametrize("name", sorted(PROVIDERS))
+def test_a_provider_that_is_installed_has_its_class(name: str) -> None:
+    module = pytest.importorskip(PROVIDERS[name].module)
+    assert hasattr(module, PROVIDERS[name].cls)
