@@ -4,10 +4,13 @@ from interlock.state.tooling import Tool
 from interlock.tools import (
     ask_user,
     glob,
+    grep_search,
     list_directory,
     read_file,
     read_many_files,
     replace,
+    run_shell_command,
+    web_fetch,
     write_file,
     write_todos,
 )
@@ -17,8 +20,11 @@ TOOLS: dict[str, Tool] = {
     "read_file": read_file.TOOL,
     "read_many_files": read_many_files.TOOL,
     "glob": glob.TOOL,
+    "grep_search": grep_search.TOOL,
     "write_file": write_file.TOOL,
     "replace": replace.TOOL,
+    "run_shell_command": run_shell_command.TOOL,
+    "web_fetch": web_fetch.TOOL,
     "write_todos": write_todos.TOOL,
     "ask_user": ask_user.TOOL,
 }

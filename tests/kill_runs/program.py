@@ -25,6 +25,8 @@ from interlock.engine import Decision, Options, resume_sync, run_sync
 from interlock.engine import runner as _warm  # noqa: F401 - children shouldn't pay for imports
 
 RUN = "killtest"
+EFFECTS = ("first", "second", "third")
+"""What the shell commands of the scene write, each once."""
 WORK_S = 20.0
 """Seconds after which a child counts as hung."""
 
@@ -107,7 +109,10 @@ def undisturbed(folder: Path) -> tuple[Ending, float]:
     scene = fresh(folder)
     started = time.monotonic()
     to_the_end(scene, lambda _: (lambda: None, None))
-    return ending(scene), time.monotonic() - started
+    found = ending(scene)
+    if found.effects != EFFECTS or found.status != "done":
+        raise SystemExit(json.dumps({"differ": [f"the undisturbed run ended as {found.status}, {found.effects}"]}))
+    return found, time.monotonic() - started
 
 
 def random_kills(folder: Path, count: int, seed: int) -> dict[str, Any]:
