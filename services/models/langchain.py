@@ -80,9 +80,14 @@ class LangChainProvider:
 
 
 def chat_class(model: str) -> type[BaseChatModel]:
-    """The class that serves `provider:model`. Raises `UserError` when it is no chat model."""
+    """The class that serves `provider:model`. Raises `UserError` when it can't be loaded or is no chat model."""
     spec = _spec(model)
-    cls = getattr(import_module(spec.module), spec.cls, None)
+    try:
+        cls = getattr(import_module(spec.module), spec.cls, None)
+    except ImportError as error:
+        raise UserError(
+            f"Model {model!r}: {spec.module} can't be loaded: {error}. Run: pip install -U {spec.package}"
+        ) from error
     if not isinstance(cls, type) or not issubclass(cls, BaseChatModel):
         raise UserError(
             f"Model {model!r}: {spec.module}.{spec.cls} is no LangChain chat model. Expected a class."

@@ -1,0 +1,104 @@
+"""`openai:` with OPENAI_BASE_URL: how llama.cpp, Ollama and vLLM servers are reached. Needs the extra `[openai]`."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from interlock.state.deps import ToolDeclaration, Usage
+from interlock.state.messages import Message, ToolCall
+
+pytestmark = pytest.mark.anyio
+
+
+class Local(ThreadingHTTPServer):
+    """A chat completions server that plays its `turns`."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.turns: list[Any] = []
+        self.asked: list[dict[str, Any]] = []
+
+    @property
+    def env(self) -> dict[str, str]:
+        return {"OPENAI_BASE_URL": f"http://127.0.0.1:{self.server_address[1]}/v1"}
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Local
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing on stderr."""
+
+    def do_POST(self) -> None:
+        self.server.asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        turn = self.server.turns.pop(0)
+        self.send_response(turn if isinstance(turn, int) else 200)
+        self.send_header("Content-Type", "application/json" if isinstance(turn, int) else "text/event-stream")
+        if isinstance(turn, int):
+            self.send_header("Retry-After", "2")
+        self.end_headers()
+        if isinstance(turn, int):
+            self.wfile.write(b'{"error": {"message": "scripted"}}')
+            return
+        for chunk in turn:
+            frame = {"id": "x", "object": "chat.completion.chunk", "created": 1, "model": "qwen", **chunk}
+            self.wfile.write(f"data: {json.dumps(frame)}\n\n".encode())
+        self.wfile.write(b"data: [DONE]\n\n")
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+@pytest.fixture
+def local() -> Iterator[Local]:
+    pytest.importorskip("langchain_openai")
+    with Local() as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+async def test_a_server_on_this_machine_answers_without_a_key(bench: Any, local: Local) -> None:
+    call = {"index": 0, "id": "call_0", "function": {"name": "read", "arguments": '{"path": "a.py"}'}}
+    local.turns += [
+        429,
+        [
+            delta(role="assistant", content="I "),
+            delta(content="read."),
+            delta(tool_calls=[call]),
+            delta("tool_calls"),
+            {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}},
+        ],
+        [delta(content="done"), delta("stop")],
+    ]
+    run = bench(local.env, {"model": {"name": "openai:qwen"}})
+    tool = ToolDeclaration(name="read", description="d", parameters={"type": "object", "properties": {}})
+    system = Message(role="system", content="sys")
+    first = await run.ask(system, "go", tools=[tool])
+    assert (first.text, [r.delay_s for r in first.retries]) == ("I read.", [0.002])
+    assert first.reply.message.tool_calls == (ToolCall(id="call_0", name="read", args={"path": "a.py"}),)
+    assert (first.reply.finish_reason, first.reply.usage) == ("stop", Usage(input=11, output=3))
+    answer = Message(role="tool", tool_call_id="call_0", name="read", content='{"x": 1}', status="success")
+    second = await run.ask(system, "go", first.reply.message, answer, tools=[tool])
+    assert (second.text, second.reply.finish_reason) == ("done", "stop")
+    sent = local.asked[-1]
+    assert [m["role"] for m in sent["messages"]] == ["system", "user", "assistant", "tool"]
+    assert sent["messages"][3]["content"] == '{"x": 1}' and sent["messages"][3]["tool_call_id"] == "call_0"
+    assert (sent["temperature"], sent["tools"][0]["function"]["name"]) == (1.0, "read")
+
+
+async def test_a_helpers_schema_is_sent(bench: Any, local: Local) -> None:
+    local.turns.append([delta(role="assistant", content="{"), delta(content="}"), delta("stop")])
+    run = bench(local.env, {"model": {"name": "openai:qwen"}})
+    asked = await run.ask("who?", role="next_speaker", schema={"type": "object", "properties": {}})
+    assert (asked.text, asked.reply.finish_reason) == ("{}", "stop")
+    assert local.asked[0]["response_format"]["json_schema"]["schema"]["type"] == "object"
