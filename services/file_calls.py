@@ -23,7 +23,10 @@ class FileCalls:
     async def preview(
         self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> Preview:
-        """The diff on top of what the earlier calls will have written."""
+        """The diff on top of what the earlier calls will have written.
+
+        What is on the disk is what the diff was made from, unless an earlier call comes first.
+        """
         files: dict[str, bytes] = {}
         for other, other_args in earlier:
             done = await _compute(other, other_args, context, files)
@@ -33,9 +36,9 @@ class FileCalls:
         if isinstance(change, ToolResult):
             return Preview(text=change.content, problem=change.content)
         before = None if change.before is None else sha256(change.before)
-        text = change.diff or change.message
-        on_disk = await asyncio.to_thread(now, change.path)
-        return Preview(text=text, files=(FileState(path=change.path, sha256=before, on_disk=on_disk),))
+        on_disk = await asyncio.to_thread(now, change.path) if change.path in files else before
+        state = FileState(path=change.path, sha256=before, on_disk=on_disk)
+        return Preview(text=change.diff or change.message, files=(state,))
 
     async def plan(
         self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext

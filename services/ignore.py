@@ -1,5 +1,6 @@
 """ignore: which files git and the user want tools to leave alone. Decides as git does, from the top down."""
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -46,7 +47,9 @@ def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
     patterns: list[_Pattern] = []
     for line in lines:
         try:
-            regex, include = GitIgnoreSpecPattern.pattern_to_regex(line)
+            # pathspec takes `a/**/` for `a/`; git means the directories below it.
+            known = line.rstrip() + "*/" if line.rstrip().endswith("/**/") else line
+            regex, include = GitIgnoreSpecPattern.pattern_to_regex(known)
         except ValueError:
             continue
         if regex is None or include is None or regex.count(".+") > _MOST_DEEP:
@@ -104,25 +107,23 @@ class IgnoreRules:
         self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()
     ) -> None:
         self._root = str(root)
-        self._top = git_top(root) if git else None
+        self._git = git
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
         self._files = _Files()
 
     def git_layers(self, directory: str) -> list[Layer]:
         """Layers that hold for entries of `directory`, outermost first."""
-        if self._top is None:
+        top = self._top()
+        if top is None:
             return []
-        top = str(self._top)
-        layers = [(_slashed(top), self._files.load(str(exclude_file(self._top))))]
+        layers = [(_slashed(top), self._files.load(_exclude_file(top)))]
         for level in _levels(top, directory):
             layers.append((_slashed(level), self._files.load(_slashed(level) + _GIT_FILE)))
         return [layer for layer in layers if layer[1]]
 
     def deeper(self, layers: list[Layer], directory: str) -> list[Layer]:
         """The layers of a directory that has a .gitignore of its own, from those of its parent."""
-        if self._top is None:
-            return layers
         return [*layers, (_slashed(directory), self._files.load(_slashed(directory) + _GIT_FILE))]
 
     def agent_layers(self) -> list[Layer]:
@@ -133,11 +134,18 @@ class IgnoreRules:
     def ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
         """Whether an entry below the root is left alone. With `git` false only the user's own files count."""
         agent = self.agent_layers()
+        git = git and self._top() is not None
         for level in _levels(self._root, path)[1:]:
             layers = self.git_layers(str(Path(level).parent)) if git else []
             if entry_ignored(layers, agent, level, is_dir if level == path else True):
                 return True
         return False
+
+    def _top(self) -> str | None:
+        """The work tree around the root; looked up anew, because a run may make one."""
+        root = Path(self._root)
+        here = (str(d) for d in (root, *root.parents) if os.path.lexists(d / ".git"))
+        return next(here, None) if self._git else None
 
 
 def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_dir: bool) -> bool:
@@ -146,21 +154,21 @@ def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_di
     return bool(_verdict(git, path, is_dir)) if own is None else own
 
 
-def git_top(directory: Path) -> Path | None:
-    """The work tree that a directory lies in."""
-    return next((d for d in (directory, *directory.parents) if (d / ".git").exists()), None)
+def _exclude_file(top: str) -> str:
+    """`info/exclude` of a work tree, linked ones included: their `.git` is a file that names the real directory."""
+    git = Path(top, ".git")
+    try:
+        if git.is_file():
+            git = git.parent / _first_line(git).removeprefix("gitdir:").strip()
+            common = git / "commondir"
+            git = git / _first_line(common) if common.is_file() else git
+    except OSError:  # not ours to read: as if there were none
+        pass
+    return str(git / "info" / "exclude")
 
 
-def exclude_file(top: Path) -> Path:
-    """`info/exclude` of a work tree, linked ones included (their `.git` is a file that names the real directory)."""
-    git = top / ".git"
-    if git.is_file():
-        text = git.read_text("utf-8", "surrogateescape").strip()
-        git = top / text.removeprefix("gitdir:").strip()
-        common = git / "commondir"
-        if common.is_file():
-            git = git / common.read_text("utf-8", "surrogateescape").strip()
-    return git / "info" / "exclude"
+def _first_line(file: Path) -> str:
+    return file.read_text("utf-8", "surrogateescape").partition("\n")[0].strip()
 
 
 def _slashed(directory: str) -> str:

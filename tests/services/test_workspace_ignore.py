@@ -1,0 +1,219 @@
+"""Ignore rules: as git has them, with the user's own files having the last word."""
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from interlock.services.ignore import IgnoreRules
+from interlock.services.workspace import FolderWorkspace, open_workspace
+from interlock.state.settings import Settings
+
+
+def make(root: Path, **files: str) -> None:
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def tree(root: Path, files: dict[str, str]) -> FolderWorkspace:
+    make(root, **files)
+    return FolderWorkspace(root)
+
+
+def walked(workspace: FolderWorkspace, start: str = ".", *, include_ignored: bool = False) -> list[str]:
+    found = workspace.walk(workspace.readable(start), include_ignored=include_ignored)
+    return [workspace.relative(path) for path in found]
+
+
+def git(root: Path, *args: str) -> str:
+    done = subprocess.run(["git", *args], cwd=root, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q", "repo")
+    return tmp_path / "repo"
+
+
+NESTED = {
+    ".gitignore": "*.log\n!keep.log\n/only-root\nbuild/\ndoc/*.txt\n",
+    "sub/.gitignore": "!wanted.log\nlocal\n",
+    "a.py": "",
+    "a.log": "",
+    "keep.log": "",
+    "only-root": "",
+    "sub/only-root": "",
+    "sub/wanted.log": "",
+    "sub/deep/wanted.log": "",
+    "sub/local/x": "",
+    "sub/build/x": "",
+    "build/keep.log": "",
+    "doc/a.txt": "",
+    "doc/b/a.txt": "",
+    "local": "",
+}
+
+
+def test_nested_gitignores_hold_as_in_git(repo: Path) -> None:
+    workspace = tree(repo, NESTED)
+    seen = git(repo, "ls-files", "-co", "--exclude-standard").split()
+    assert walked(workspace) == sorted(seen, key=lambda name: name.split("/"))
+    for path in repo.rglob("*"):
+        if path.is_file() and ".git/" not in str(path):
+            assert workspace.ignored(path) == (path.relative_to(repo).as_posix() not in seen), path
+
+
+def test_a_directory_without_git_has_no_gitignore_rules(tmp_path: Path) -> None:
+    assert walked(tree(tmp_path, {".gitignore": "*.log", "a.log": ""})) == [".gitignore", "a.log"]
+
+
+def test_a_repository_made_during_the_run_counts(tmp_path: Path) -> None:
+    workspace = tree(tmp_path, {".gitignore": "*.log", "a.log": ""})
+    git(tmp_path, "init", "-q")
+    assert walked(workspace) == [".gitignore"]
+
+
+def test_info_exclude_counts_also_in_linked_work_trees(repo: Path, tmp_path: Path) -> None:
+    make(repo, **{"a": ""})
+    git(repo, "add", "a")
+    git(repo, "commit", "-q", "-m", "a")
+    (repo / ".git" / "info" / "exclude").write_text("*.tmp\n")
+    git(repo, "worktree", "add", "-q", str(tmp_path / "linked"))
+    for root in (repo, tmp_path / "linked"):
+        assert walked(tree(root, {"x.tmp": ""})) == ["a"]
+
+
+def test_a_workspace_below_the_top_of_a_repository_obeys_its_rules(repo: Path) -> None:
+    make(repo, **{".gitignore": "*.log\n/sub/x\n", "sub/a.log": "", "sub/x": "", "sub/y": ""})
+    assert walked(FolderWorkspace(repo / "sub")) == ["y"]
+
+
+def test_the_users_own_files_come_last_and_bring_back(repo: Path) -> None:
+    files = {
+        ".gitignore": "*.log\ndist/\n",
+        ".geminiignore": "!debug.log\n!dist/\nsecret\n",
+        ".rooignore": "debug.log",
+    }
+    workspace = tree(repo, {**files, "debug.log": "", "x.log": "", "dist/a": "", "secret": ""})
+    assert [name for name in walked(workspace) if not name.startswith(".")] == ["dist/a"]
+    (repo / ".rooignore").unlink()
+    assert [name for name in walked(workspace) if not name.startswith(".")] == ["debug.log", "dist/a"]
+
+
+def test_nothing_below_an_ignored_directory_comes_back(repo: Path) -> None:
+    workspace = tree(repo, {".gitignore": "dist/", ".geminiignore": "!dist/keep\n", "dist/keep": ""})
+    assert walked(workspace) == [".geminiignore", ".gitignore"]
+    assert workspace.ignored(repo / "dist" / "keep")
+
+
+def test_custom_ignore_files_and_switches_of_the_settings_hold(repo: Path) -> None:
+    make(
+        repo,
+        **{".gitignore": "a", ".geminiignore": "b", "mine.ignore": "c", "a": "", "b": "", "c": "", "d": ""},
+    )
+    chosen = {
+        "respectGitIgnore": False,
+        "respectGeminiIgnore": False,
+        "customIgnoreFilePaths": ["mine.ignore"],
+    }
+    workspace = open_workspace(repo, Settings.model_validate({"context": {"fileFiltering": chosen}}))
+    assert [name for name in walked(workspace) if len(name) == 1] == ["a", "b", "d"]
+
+
+def test_asking_for_ignored_files_never_shows_what_the_user_keeps(repo: Path) -> None:
+    files = {
+        ".gitignore": "*.log",
+        ".geminiignore": "*.key",
+        "a.log": "",
+        "a.key": "",
+        ".env": "",
+        "node_modules/x": "",
+    }
+    workspace = tree(repo, files)
+    assert walked(workspace, include_ignored=True) == [
+        ".geminiignore",
+        ".gitignore",
+        "a.log",
+        "node_modules/x",
+    ]
+    assert walked(workspace) == [".geminiignore", ".gitignore"]
+    assert walked(workspace, "node_modules") == ["node_modules/x"]
+
+
+def test_links_are_listed_only_when_they_lead_to_a_file_of_ours(repo: Path, tmp_path: Path) -> None:
+    make(tmp_path, outside="")
+    make(repo, **{"a": "", "dir/x": "", ".env": ""})
+    for name, target in {
+        "in": "a",
+        "out": "../outside",
+        "dirlink": "dir",
+        "gone": "nowhere",
+        "env": ".env",
+    }.items():
+        (repo / name).symlink_to(target)
+    assert walked(FolderWorkspace(repo)) == ["a", "dir/x", "in"]
+
+
+def test_a_changed_ignore_file_is_read_again(repo: Path) -> None:
+    workspace = tree(repo, {".gitignore": "*.log", "a.log": ""})
+    assert workspace.ignored(repo / "a.log")
+    (repo / ".gitignore").write_text("*.other\n")
+    assert not workspace.ignored(repo / "a.log")
+
+
+def test_broken_lines_are_skipped_as_git_skips_them(repo: Path) -> None:
+    (repo / ".gitignore").write_bytes(b"\xef\xbb\xbf*.log\n[z-a]\nfoo\\\n\xff\xfe\n*.tmp\n")
+    assert walked(tree(repo, {"a.log": "", "b.tmp": "", "c": ""})) == [".gitignore", "c"]
+
+
+def test_no_pattern_of_a_project_can_hold_us_up(repo: Path) -> None:
+    stars = "*a" * 40 + "b"
+    workspace = tree(repo, {".gitignore": f"{stars}\n" + "**/a/" * 30 + "x\n", "a" * 200: ""})
+    started = time.monotonic()
+    assert walked(workspace) == [".gitignore", "a" * 200]
+    assert time.monotonic() - started < 5
+
+
+NAMES = st.sampled_from(["a", "b", "ab", "a.x", "b.x", "dir"])
+PARTS = st.sampled_from(["a", "b", "*", "a*", "*b", "*.x", "?", "[ab]", "[!a]", "**", "dir", "*a*b*"])
+PATTERN = st.tuples(
+    st.sampled_from(["", "!"]),
+    st.sampled_from(["", "/"]),
+    st.lists(PARTS, min_size=1, max_size=3),
+    st.sampled_from(["", "/"]),
+).map(lambda p: p[0] + p[1] + "/".join(p[2]) + p[3])
+PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
+
+
+@example(lines=["a/", "!a/**/"], paths=["a/a"])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    lines=st.lists(PATTERN, min_size=1, max_size=5),
+    paths=st.lists(PATHS, min_size=1, max_size=8, unique=True),
+)
+def test_our_verdict_is_gits(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], paths: list[str]
+) -> None:
+    repo = tmp_path_factory.mktemp("repo")
+    git(repo, "init", "-q")
+    (repo / ".gitignore").write_text("\n".join(lines) + "\n")
+    for name in paths:
+        path = repo / name
+        if not any(parent.is_file() for parent in path.parents) and not path.exists():
+            make(repo, **{name: ""})
+    # A .gitignore that ignores itself is one more name that both must agree on.
+    seen = git(repo, "ls-files", "-co", "--exclude-standard", "-z").split("\0")
+    assert set(walked(FolderWorkspace(repo))) == {name for name in seen if name}
+
+
+def test_an_ignored_ancestor_ignores_what_is_below(repo: Path) -> None:
+    make(repo, **{".gitignore": "build/", "build/a/b/c": ""})
+    rules = IgnoreRules(repo)
+    assert rules.ignored(str(repo / "build/a/b/c"), is_dir=False)
+    assert not rules.ignored(str(repo / "build/a/b/c"), is_dir=False, git=False)

@@ -1,0 +1,67 @@
+"""conftest: a workspace on the disk and one call of a tool in it."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from interlock.services.files import write_atomically
+from interlock.services.outputs import OutputFiles
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallKey, ToolResult
+from interlock.state.settings import Settings
+from interlock.state.tooling import FileChange, Processes, ToolContext
+from interlock.tools import TOOLS
+
+Call = Callable[..., ToolResult]
+Plan = Callable[..., FileChange | ToolResult]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def context(folder: Path, tmp_path: Path) -> ToolContext:
+    return ToolContext(
+        key=CallKey(message="m", index=0),
+        workspace=FolderWorkspace(folder),
+        processes=cast(Processes, None),
+        outputs=OutputFiles(tmp_path / "state"),
+        settings=Settings(),
+        emit_output=lambda _: None,
+    )
+
+
+@pytest.fixture
+def plan(context: ToolContext) -> Plan:
+    """What a writing tool would do: `plan("replace", …, earlier={…})`."""
+
+    def once(name: str, earlier: Mapping[str, bytes] | None = None, **args: Any) -> FileChange | ToolResult:
+        tool = TOOLS[name]
+        assert tool.plan is not None
+        return asyncio.run(tool.plan(tool.args.model_validate(args), context, earlier or {}))
+
+    return once
+
+
+@pytest.fixture
+def call(context: ToolContext, plan: Plan) -> Call:
+    """Do one call: `call("read_file", file_path="a")`."""
+
+    def once(name: str, **args: Any) -> ToolResult:
+        tool = TOOLS[name]
+        if tool.run is not None:
+            return asyncio.run(tool.run(tool.args.model_validate(args), context))
+        change = plan(name, **args)
+        if isinstance(change, ToolResult):
+            return change
+        write_atomically(Path(change.path), change.after, context.key)
+        return ToolResult(status="success", content=change.message, meta={"diff": change.diff})
+
+    return once
