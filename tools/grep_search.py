@@ -96,7 +96,7 @@ def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
 def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches: int) -> Search | None:
     """The same search with more around few matches, when nothing was said about context."""
     asked = (args.context, args.before, args.after) != (None, None, None)
-    if args.names_only or asked or not 1 <= matches <= _FEW:
+    if args.names_only or asked or not 1 <= matches <= min(_FEW, args.total_max_matches):
         return None
     around = _ONE_MATCH_CONTEXT if matches == 1 else _FEW_MATCHES_CONTEXT
     files = tuple(dict.fromkeys(line.path for line in lines))

