@@ -3,28 +3,10 @@
 import shlex
 
 from interlock.services.shell.model import ShellCommand
+from interlock.services.shell.names import names
 
-_READERS = frozenset(
-    (
-        "cat",
-        "cd",
-        "cut",
-        "diff",
-        "du",
-        "echo",
-        "file",
-        "grep",
-        "head",
-        "id",
-        "ls",
-        "nl",
-        "paste",
-        "pwd",
-        "rg",
-        "stat",
-        "tail",
-    )
-    + ("tr", "tree", "uname", "uniq", "wc", "which")
+_READERS = names(
+    "cat cd cut diff du echo file grep head id ls nl paste pwd rg stat tail tr tree uname uniq wc which"
 )
 """Programs that only read, whatever their arguments (their dangerous forms ask anyway)."""
 _SUBCOMMANDS = {
@@ -43,22 +25,7 @@ _SUBCOMMANDS = {
 }
 """Programs whose second word says what they do, and the ones of it whose arguments don't change that."""
 _RUNNERS = frozenset(("npm", "pnpm", "yarn"))
-_PROGRAMS = frozenset(
-    (
-        "pytest",
-        "ruff",
-        "mypy",
-        "pyright",
-        "black",
-        "isort",
-        "flake8",
-        "eslint",
-        "tsc",
-        "prettier",
-        "jest",
-        "vitest",
-    )
-)
+_PROGRAMS = names("pytest ruff mypy pyright black isort flake8 eslint tsc prettier jest vitest")
 """Checkers and test runners: what they run is the project's own."""
 
 

@@ -16,6 +16,13 @@ class Word:
     """The known beginning of its value; all of it when `literal`."""
     splits: bool = False
     """May become several words, or none (unquoted expansion, brace, glob)."""
+    wild: bool = False
+    """May become words that don't begin with `lead`."""
+
+    @property
+    def may_be_option(self) -> bool:
+        """Its value isn't known, and may begin with a dash."""
+        return not self.literal and (self.wild or self.lead == "" or self.lead.startswith("-"))
 
 
 def literal(text: str) -> Word:

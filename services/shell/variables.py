@@ -2,22 +2,11 @@
 
 import re
 
-HARMLESS_VARIABLES = frozenset(
-    (
-        "CI",
-        "NO_COLOR",
-        "FORCE_COLOR",
-        "CLICOLOR",
-        "TERM",
-        "COLUMNS",
-        "LINES",
-        "LANG",
-        "LC_ALL",
-        "LC_CTYPE",
-        "TZ",
-    )
-    + ("NODE_ENV", "RAILS_ENV", "PYTHONDONTWRITEBYTECODE", "PYTHONUNBUFFERED", "RUST_BACKTRACE", "RUST_LOG")
-    + ("DEBUG", "VERBOSE", "SOURCE_DATE_EPOCH")
+from interlock.services.shell.names import names
+
+HARMLESS_VARIABLES = names(
+    "CI NO_COLOR FORCE_COLOR CLICOLOR TERM COLUMNS LINES LANG LC_ALL LC_CTYPE TZ NODE_ENV RAILS_ENV DEBUG VERBOSE"
+    " PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE RUST_LOG SOURCE_DATE_EPOCH"
 )
 """Set before a command they leave what it does as it is, so that a rule for the command still holds."""
 

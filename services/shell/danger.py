@@ -1,0 +1,189 @@
+"""danger: forms that ask even where a rule allows the command."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from interlock.services.shell.git_danger import git
+from interlock.services.shell.model import Word
+from interlock.services.shell.names import names
+from interlock.services.shell.options import seen
+from interlock.services.shell.variables import sensitive
+
+_Words = Sequence[Word]
+_UNKNOWN = "has arguments that are only known when it runs"
+_ALWAYS = {
+    **dict.fromkeys(
+        names("dd shred wipefs fdisk sfdisk parted mkswap blkdiscard fallocate"), "writes over data"
+    ),
+    **dict.fromkeys(
+        names(
+            "shutdown reboot halt poweroff systemctl service mount umount iptables nft useradd userdel usermod passwd"
+            " chsh visudo crontab insmod rmmod modprobe sysctl swapoff killall pkill setcap"
+        ),
+        "changes the system",
+    ),
+}
+_PUBLISH = {
+    **dict.fromkeys(("npm", "pnpm", "yarn", "cargo", "poetry", "uv"), names("publish unpublish yank")),
+    "twine": names("upload"),
+    "docker": names("push login"),
+    "gem": names("push yank"),
+    "kubectl": names("delete apply replace drain"),
+    "terraform": names("apply destroy"),
+}
+_FIND_ACTS = names("-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls")
+_SED_SAFE = re.compile(
+    r"(?:(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
+    r"|(?:\d+|\$)?(?:,(?:\d+|\$))?s/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/[gpiI0-9]*"
+    r"|(?:\d+|\$)?(?:,(?:\d+|\$))?s\|(?:[^|\\\n]|\\.)*\|(?:[^|\\\n]|\\.)*\|[gpiI0-9]*"
+    r"|/(?:[^/\\\n]|\\.)*/(?:,/(?:[^/\\\n]|\\.)*/)?[pd])"
+    r"(?:\s*;\s*|$)"
+)
+_AWK_ACTS = re.compile(r"system|getline|[|>]|@load|@include|fflush|close")
+_DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|zero$|urandom$|random$|fd/)")
+
+
+def danger_of(program: str, words: _Words) -> str | None:
+    """A clause that says what is dangerous; None: nothing that is known here."""
+    if program in _ALWAYS or program.startswith("mkfs"):
+        return _ALWAYS.get(program, "writes over data")
+    check = _CHECKS.get(program)
+    reason = check(words) if check else None
+    return reason or _publishes(program, words) or _device(program, words)
+
+
+def _publishes(program: str, words: _Words) -> str | None:
+    acts = _PUBLISH.get(program)
+    if acts is None:
+        return None
+    found = next((w.text for w in words[1:] if w.text in acts), None)
+    return f"acts outside of this machine or project ({found})" if found else None
+
+
+def _device(program: str, words: _Words) -> str | None:
+    if program not in ("tee", "cp", "mv", "cat", "install", "ln"):
+        return None
+    return "touches a device" if any(_DEVICE.match(w.lead) for w in words[1:]) else None
+
+
+def _rm(words: _Words) -> str | None:
+    options = seen(words[1:])
+    if options.has("rR", "recursive", "no-preserve-root"):
+        return "deletes recursively"
+    if options.has("f", "force"):
+        return "deletes without asking"
+    return "deletes what is only known when it runs" if options.unknown else None
+
+
+def _recursive(words: _Words) -> str | None:
+    options = seen(words[1:])
+    if options.has("R", "recursive"):
+        return "changes rights recursively"
+    return _UNKNOWN if options.unknown else None
+
+
+def _find(words: _Words) -> str | None:
+    act = next((w.text for w in words[1:] if w.literal and w.text in _FIND_ACTS), None)
+    if act is not None:
+        return f"acts on every file that it finds ({act})"
+    return _UNKNOWN if seen(words[1:]).unknown else None
+
+
+def _with_options(letters: str, longs: tuple[str, ...], why: str) -> Callable[[_Words], str | None]:
+    def check(words: _Words) -> str | None:
+        options = seen(words[1:])
+        if options.has(letters, *longs):
+            return why
+        return _UNKNOWN if options.unknown else None
+
+    return check
+
+
+def _sed(words: _Words) -> str | None:
+    options = seen(words[1:])
+    if options.has("i", "in-place"):
+        return "edits files in place"
+    if options.has("f", "file") or options.unknown:
+        return "runs a script that can't be seen"
+    scripts = _values(words[1:], "-e") or [w for w in words[1:] if not w.lead.startswith("-")][:1]
+    safe = all(w.literal and _only(_SED_SAFE, w.text) for w in scripts)
+    return None if safe else "runs a script that may write files or run commands"
+
+
+def _only(pattern: re.Pattern[str], text: str) -> bool:
+    at = 0
+    while at < len(text):
+        match = pattern.match(text, at)
+        if match is None or match.end() == at:
+            return False
+        at = match.end()
+    return True
+
+
+def _values(words: _Words, option: str) -> list[Word]:
+    return [words[place + 1] for place, w in enumerate(words[:-1]) if w.text == option]
+
+
+def _awk(words: _Words) -> str | None:
+    options = seen(words[1:])
+    if options.has("fiEl", "file", "include", "exec", "load") or options.unknown:
+        return "runs a program that can't be seen"
+    return (
+        "runs a program that may write files or run commands"
+        if any(not w.literal or _AWK_ACTS.search(w.text) for w in words[1:])
+        else None
+    )
+
+
+def _variables(words: _Words) -> str | None:
+    for word in words[1:]:
+        name = word.lead.partition("=")[0]
+        if sensitive(name):
+            return f"sets {name}, which changes what other commands do"
+        if "[" in word.text:
+            return "evaluates an index"
+    return None
+
+
+def _printf(words: _Words) -> str | None:
+    first = words[1] if len(words) > 1 else None
+    if first is not None and (first.lead.startswith("-v") or first.may_be_option):
+        return "sets a variable"
+    return None
+
+
+def _test(words: _Words) -> str | None:
+    return "evaluates a name" if any(w.text in ("-v", "-R") for w in words[1:]) else None
+
+
+def _kill(words: _Words) -> str | None:
+    return "ends every process" if any(w.literal and w.text in ("-1", "0") for w in words[2:]) else None
+
+
+_CHECKS: dict[str, Callable[[_Words], str | None]] = {
+    "rm": _rm,
+    "git": git,
+    "find": _find,
+    "sed": _sed,
+    "printf": _printf,
+    "kill": _kill,
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    **dict.fromkeys(("chmod", "chown", "chgrp"), _recursive),
+    **dict.fromkeys(("test", "["), _test),
+    **dict.fromkeys(
+        names("export declare typeset local readonly unset read mapfile readarray getopts"), _variables
+    ),
+    "rg": _with_options("z", ("pre", "hostname-bin", "search-zip"), "runs a program on every file"),
+    "tar": _with_options(
+        "IF",
+        ("to-command", "checkpoint-action", "use-compress-program", "rsh-command", "info-script"),
+        "runs a program",
+    ),
+    "rsync": _with_options("e", ("rsh", "rsync-path", "delete"), "runs a program, or deletes"),
+    "sort": _with_options("o", ("output", "compress-program"), "writes a file, or runs a program"),
+    "base64": _with_options("o", ("output",), "writes a file"),
+    "curl": _with_options("KT", ("config", "upload-file"), "sends a file, or reads its options from one"),
+    "ssh": _with_options("o", (), "may run a program here"),
+    **dict.fromkeys(("nc", "ncat", "netcat"), _with_options("ec", ("exec", "sh-exec"), "runs a program")),
+    "truncate": _with_options("s", ("size", "reference"), "cuts files"),
+}

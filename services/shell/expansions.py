@@ -1,0 +1,73 @@
+"""expansions: what of the parse tree is an expansion, and which ones can be seen through."""
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+KINDS = frozenset(
+    ("command_substitution", "process_substitution", "arithmetic_expansion", "expansion", "simple_expansion")
+)
+_NESTED = frozenset(("command_substitution", "process_substitution", "arithmetic_expansion"))
+_OPENS = re.compile(r"\$[(\[]|`|[<>]\(")
+_NUMBERS = re.compile(r"[\d\s+\-*/%()<>=&|^!~,?:]*")
+_BRACES = re.compile(
+    r"\$\{#?(?:\w+|[@*#?$!-])(?:\[(?:[@*]|\d+)\])?"
+    r"(?::?[-+?=].*|##?.*|%%?.*|/.*|\^\^?.*|,,?.*|: ?-?\d+(?:: ?-?\d+)?)?\}",
+    re.DOTALL,
+)
+_ASSIGNS = re.compile(r"\$\{(\w+):?=")
+
+
+def start_of(node: "Node", text: str) -> int:
+    """Where an expansion begins: the grammar counts blanks before it in."""
+    start = node.start_byte
+    while text[start] in " \t\n":
+        start += 1
+    return start
+
+
+def outermost(node: "Node") -> Iterator["Node"]:
+    """The expansions in a word, not those within them."""
+    if node.type in KINDS:
+        yield node
+        return
+    for child in node.children:
+        yield from outermost(child)
+
+
+def complete(node: "Node", text: str) -> bool:
+    """Whether the tree shows every substitution that the source of `node` may hold.
+
+    For places with quoting rules of their own. Counts those in single quotes too: doubt makes it opaque.
+    """
+    written = [m[0] for m in _OPENS.finditer(text, node.start_byte, node.end_byte)]
+    backticks = written.count("`")
+    return len(written) - backticks + (backticks + 1) // 2 <= _count(node)
+
+
+def _count(node: "Node") -> int:
+    return (node.type in _NESTED) + sum(_count(child) for child in node.children)
+
+
+def arithmetic_problem(node: "Node", text: str) -> str | None:
+    """A variable's value is evaluated as arithmetic, where `a[$(…)]` runs a command: only numbers are seen through."""
+    bare = text[node.start_byte : node.end_byte].strip().removeprefix("$").strip("[]")
+    return None if _NUMBERS.fullmatch(bare) else "arithmetic with a value that is only known when it runs"
+
+
+def braces_problem(source: str) -> str | None:
+    """`${…}`: forms that evaluate the value itself can't be seen through."""
+    return (
+        None
+        if _BRACES.fullmatch(source)
+        else f"{source[:40]!r} evaluates a value that is only known when it runs"
+    )
+
+
+def assigned_by(source: str) -> str | None:
+    """The variable that `${name:=value}` sets."""
+    match = _ASSIGNS.match(source)
+    return match[1] if match else None

@@ -1,0 +1,93 @@
+"""redirects: redirections of the parse tree, and the words behind them that belong to the command."""
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal
+
+from interlock.services.shell.heredoc import heredoc_problem, quoted
+from interlock.services.shell.model import Redirect, Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from interlock.services.shell.walker import Walker
+
+_DESCRIPTOR = re.compile(r"\d+-?|-")
+
+
+def redirected_words(walk: "Walker", node: "Node") -> list[Word]:
+    """Note a redirection; the words after its target, which the grammar takes for more targets."""
+    if node.type == "file_redirect":
+        return _file(walk, node)
+    if node.type == "heredoc_redirect":
+        return _document(walk, node)
+    if node.type == "herestring_redirect":
+        walk.found.redirects.append(Redirect("text", None))
+        walk.children(node)
+    else:
+        walk.visit(node)
+    return []
+
+
+def _file(walk: "Walker", node: "Node") -> list[Word]:
+    words: list[Word] = []
+    operator = ""
+    at = end = node.start_byte
+    for child in node.children:
+        walk.gap(at, child.start_byte)
+        at = child.end_byte
+        if not child.is_named:
+            operator = child.type
+        elif child.type != "file_descriptor":
+            if words and child.start_byte == end:
+                walk.doubt("words that touch")
+            words.append(walk.word(child))
+            end = child.end_byte
+    if walk.text[: node.start_byte].endswith("}"):
+        walk.doubt("a descriptor kept in a variable")
+    target = words[0] if words else None
+    walk.found.redirects.append(Redirect(_kind(operator, target), target))
+    return words[1:]
+
+
+def _kind(operator: str, target: Word | None) -> Literal["read", "write", "duplicate", "text"]:
+    if target is None or ("&" in operator and target.literal and _DESCRIPTOR.fullmatch(target.text)):
+        return "duplicate"
+    return "read" if operator.startswith("<") else "write"
+
+
+def _document(walk: "Walker", node: "Node") -> list[Word]:
+    walk.found.redirects.append(Redirect("text", None))
+    problem = heredoc_problem(walk.text, node)
+    if problem is not None:
+        walk.doubt(problem)
+    more: list[Word] = []
+    start = ""
+    at = node.start_byte
+    for place, child in enumerate(node.children):
+        walk.gap(at, child.start_byte)
+        at = child.end_byte
+        if child.type == "heredoc_start":
+            start = walk.source(child)
+        elif child.type == "heredoc_body":
+            if not quoted(start):
+                walk.inside(child)
+        elif child.type == "file_redirect":
+            more += _file(walk, child)
+        elif node.field_name_for_child(place) == "argument":
+            more.append(walk.word(child))
+        elif child.type != "heredoc_end":
+            walk.visit(child)
+    return more
+
+
+def _alone(walk: "Walker", node: "Node") -> None:
+    if redirected_words(walk, node):
+        walk.doubt("words behind a redirection")
+
+
+VISITS: dict[str, Callable[["Walker", "Node"], None]] = {
+    "file_redirect": _alone,
+    "heredoc_redirect": _alone,
+    "herestring_redirect": _alone,
+}

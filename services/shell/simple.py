@@ -1,0 +1,82 @@
+"""simple: one simple command: what it runs in turn, whether it is dangerous, whether it can be seen through."""
+
+from collections.abc import Sequence
+
+from interlock.services.shell.danger import danger_of
+from interlock.services.shell.found import Found
+from interlock.services.shell.model import ShellCommand, Word
+from interlock.services.shell.names import names
+from interlock.services.shell.variables import sensitive
+from interlock.services.shell.wrappers import Unwrapped, unwrap
+
+_RESERVED = names(
+    "if then else elif fi do done case esac while until for select function { } ! [[ ]] ((, coproc"
+)
+"""Bash reads these as its own words: where the grammar takes one for a program, it went wrong."""
+_INERT = names(": true false break continue return exit shift wait test [")
+"""They run nothing and change nothing: no rule is needed for them."""
+_BLIND = {
+    **dict.fromkeys((".", "source"), "runs a file"),
+    **dict.fromkeys(("alias", "unalias", "enable", "hash", "shopt"), "changes what names mean"),
+    **dict.fromkeys(("bind", "complete", "compgen", "compopt", "fc", "let"), "evaluates its arguments"),
+    **dict.fromkeys(
+        names(
+            "parallel watch script flock strace ltrace chroot unshare nsenter systemd-run at batch su runuser pkexec"
+            " unbuffer setarch chrt taskset numactl firejail proot fakeroot expect screen tmux run-parts entr rlwrap"
+            " start-stop-daemon dbus-run-session busybox toybox catchsegv setpriv gosu ssh-agent socat"
+        ),
+        "runs another command",
+    ),
+}
+_SHOWN = 60
+
+
+def program_of(word: Word) -> str:
+    """The program's name without its folder."""
+    return word.text.rsplit("/", 1)[-1]
+
+
+def add_command(found: Found, words: Sequence[Word], text: str, assigns: Sequence[str]) -> None:
+    """Add a simple command, and what it runs."""
+    if not words:
+        return
+    name = words[0]
+    if not name.literal or name.text == "":
+        found.add(_command(words, text, assigns, "what it runs is only known when it runs"))
+        return
+    program = program_of(name)
+    if name.text in _RESERVED:
+        found.add(_command(words, text, assigns, f"{name.text!r} where a command should be"))
+        return
+    if program in _BLIND:
+        found.add(_command(words, text, assigns, f"{program!r} {_BLIND[program]}"))
+        return
+    inner = unwrap(program, words)
+    found.add(_resolved(program, words, text, assigns, inner))
+    if inner.script is not None:
+        found.deeper(inner.script)
+    for run in inner.runs:
+        add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns])
+
+
+def _command(words: Sequence[Word], text: str, assigns: Sequence[str], opaque: str) -> ShellCommand:
+    return ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque)
+
+
+def _resolved(
+    program: str, words: Sequence[Word], text: str, assigns: Sequence[str], inner: Unwrapped
+) -> ShellCommand:
+    danger = inner.danger or danger_of(program, words) or _sets([*assigns, *inner.assigns])
+    return ShellCommand(
+        text,
+        tuple(words),
+        tuple(assigns),
+        danger=danger,
+        opaque=inner.opaque,
+        transparent=(inner.transparent or words[0].text in _INERT) and not danger and not inner.opaque,
+    )
+
+
+def _sets(assigns: Sequence[str]) -> str | None:
+    name = next((a for a in assigns if sensitive(a)), None)
+    return f"sets {name[:_SHOWN]}, which changes what it does" if name else None

@@ -1,0 +1,196 @@
+"""visits: what to do at each kind of node of the parse tree."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from interlock.services.shell import expansions
+from interlock.services.shell.conditions import arithmetic, test_command
+from interlock.services.shell.model import Word, literal
+from interlock.services.shell.redirects import VISITS as REDIRECTS
+from interlock.services.shell.redirects import redirected_words
+from interlock.services.shell.simple import add_command
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from interlock.services.shell.walker import Walker
+
+WORDS = frozenset(
+    expansions.KINDS
+    | {"word", "string", "raw_string", "ansi_c_string", "translated_string", "concatenation", "number"}
+    | {"brace_expression", "variable_name", "special_variable_name", "command_name"}
+)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_FUNCTION = re.compile(r"[A-Za-z0-9_.:-]+")
+
+
+def command(walk: "Walker", node: "Node", more: Sequence[Word] = ()) -> None:
+    """`more`: words behind a redirection, which the grammar takes for further targets."""
+    words: list[Word] = []
+    assigns: list[str] = []
+    at = touching = node.start_byte
+    for child in node.children:
+        walk.gap(at, child.start_byte)
+        at = child.end_byte
+        if child.type == "variable_assignment":
+            assigns.append(assignment(walk, child))
+        elif child.type in WORDS:
+            if words and child.start_byte == touching:
+                walk.doubt("words that touch")
+            words.append(walk.word(child))
+            touching = child.end_byte
+        else:
+            if not child.is_named:
+                walk.doubt(f"{child.type!r} in a command")
+            words += redirected_words(walk, child)
+    text = " ".join([walk.source(node).strip(), *(w.text for w in more)])
+    add_command(walk.found, [*words, *more], text, assigns)
+
+
+def redirected_statement(walk: "Walker", node: "Node") -> None:
+    more: list[Word] = []
+    body: Node | None = None
+    at = node.start_byte
+    for child in node.children:
+        walk.gap(at, child.start_byte)
+        at = child.end_byte
+        if child.type in REDIRECTS:
+            more += redirected_words(walk, child)
+        else:
+            body = child
+    if body is not None and body.type == "command":
+        command(walk, body, more)
+        return
+    if body is not None:
+        walk.visit(body)
+    if more:
+        walk.doubt("words behind a redirection")
+
+
+def assignment(walk: "Walker", node: "Node") -> str:
+    """Visit the value; the variable's name."""
+    target = node.children[0]
+    name = walk.source(target)
+    if target.type == "subscript":
+        name, _, index = name.partition("[")
+        if not index.removesuffix("]").isdigit():
+            walk.doubt("an index that is evaluated")
+    if _NAME.fullmatch(name) is None:
+        walk.doubt(f"{name[:40]!r} is no variable's name")
+    for child in node.children[1:]:
+        walk.visit(child)
+    return name
+
+
+def variable_assignment(walk: "Walker", node: "Node") -> None:
+    walk.assigns(assignment(walk, node), walk.source(node))
+
+
+def declaration(walk: "Walker", node: "Node") -> None:
+    words = [literal(walk.source(node.children[0]))]
+    at = node.children[0].end_byte
+    for child in node.children[1:]:
+        walk.gap(at, child.start_byte)
+        at = child.end_byte
+        if child.type == "variable_assignment":
+            walk.found.assigns.append(assignment(walk, child))
+            name, sign, _ = walk.source(child).partition("=")
+            words.append(Word(walk.source(child), False, name + sign))
+        else:
+            words.append(walk.word(child))
+    add_command(walk.found, words, walk.source(node), [])
+
+
+def function_definition(walk: "Walker", node: "Node") -> None:
+    name = node.child_by_field_name("name")
+    if name is None or _FUNCTION.fullmatch(walk.source(name)) is None:
+        walk.doubt("a function whose name can't be read")
+    walk.children(node)
+
+
+def for_statement(walk: "Walker", node: "Node") -> None:
+    name = node.child_by_field_name("variable")
+    if name is not None:
+        walk.assigns(walk.source(name), walk.source(node).partition("\n")[0])
+    walk.children(node)
+
+
+def c_style_for(walk: "Walker", node: "Node") -> None:
+    walk.doubt("arithmetic with a variable")
+    for child in node.children:
+        if child.type in ("do_group", "compound_statement"):
+            walk.visit(child)
+        else:
+            walk.inside(child)
+
+
+def case_item(walk: "Walker", node: "Node") -> None:
+    at = node.start_byte
+    for place, child in enumerate(node.children):
+        walk.gap(at, child.start_byte)
+        at = child.end_byte
+        if node.field_name_for_child(place) == "value":
+            walk.inside(child)
+            if child.type in expansions.KINDS:
+                walk.visit(child)
+        else:
+            walk.visit(child)
+
+
+def compound_statement(walk: "Walker", node: "Node") -> None:
+    if node.children and node.children[0].type == "((":
+        arithmetic(walk, node)
+    else:
+        walk.children(node)
+
+
+def expansion(walk: "Walker", node: "Node") -> None:
+    source = walk.text[expansions.start_of(node, walk.text) : node.end_byte]
+    problem = expansions.braces_problem(source)
+    if problem is not None:
+        walk.doubt(problem)
+    name = expansions.assigned_by(source)
+    if name is not None:
+        walk.assigns(name, source)
+    walk.inside(node)
+
+
+def command_substitution(walk: "Walker", node: "Node") -> None:
+    source = walk.source(node)
+    if source.lstrip().startswith("`") and "\\" in source:
+        walk.doubt("escapes within backquotes")
+    walk.children(node)
+
+
+def comment(walk: "Walker", node: "Node") -> None:
+    before = walk.text[: node.start_byte]
+    if before.endswith("\\\n") or (before and before[-1] not in " \t\n;&|()"):
+        walk.doubt("a comment that bash may read as a word")
+    if "\n" in walk.source(node) or walk.text[node.end_byte : node.end_byte + 1] not in ("", "\n"):
+        walk.doubt("a comment that ends elsewhere")
+
+
+def nothing(walk: "Walker", node: "Node") -> None:
+    """`$name` runs nothing."""
+
+
+VISITS: dict[str, Callable[["Walker", "Node"], None]] = {
+    **REDIRECTS,
+    "command": command,
+    "redirected_statement": redirected_statement,
+    "variable_assignment": variable_assignment,
+    "declaration_command": declaration,
+    "unset_command": declaration,
+    "function_definition": function_definition,
+    "for_statement": for_statement,
+    "c_style_for_statement": c_style_for,
+    "case_item": case_item,
+    "compound_statement": compound_statement,
+    "test_command": test_command,
+    "arithmetic_expansion": arithmetic,
+    "expansion": expansion,
+    "simple_expansion": nothing,
+    "command_substitution": command_substitution,
+    "comment": comment,
+}

@@ -1,0 +1,111 @@
+"""walk: the parse tree of a line → what it would run. The source is read beside the tree: doubt makes it opaque."""
+
+import re
+from typing import TYPE_CHECKING
+
+from interlock.services.shell import expansions, visits
+from interlock.services.shell.found import Found, TooMuch
+from interlock.services.shell.model import ShellCommand, Word
+from interlock.services.shell.variables import sensitive
+from interlock.services.shell.words import read_word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+_DEEPEST = 60
+"""Nested nodes; beyond, Python's own stack is at risk."""
+_BLANK = re.compile(r"(?:[ \t\n]|\\\n)*")
+_STRUCTURE = frozenset(
+    {"program", "list", "pipeline", "subshell", "do_group", "if_statement", "elif_clause", "else_clause"}
+    | {
+        "while_statement",
+        "negated_command",
+        "variable_assignments",
+        "array",
+        "case_statement",
+        "process_substitution",
+    }
+)
+
+
+class Walk:
+    """Implements `Walker`; what it meets goes to `found`."""
+
+    def __init__(self, text: str, found: Found, *, sound: bool) -> None:
+        """`sound`: the tree has no errors. With errors the line is opaque, and what can be seen is kept."""
+        self.text = text
+        self.found = found
+        self._sound = sound
+        self._level = 0
+        if not sound:
+            found.blur("it isn't valid bash, or not bash that can be parsed here")
+
+    def program(self, root: "Node") -> None:
+        self.gap(0, root.start_byte)
+        self.gap(root.end_byte, len(self.text))
+        self.visit(root)
+
+    def visit(self, node: "Node") -> None:
+        if not node.is_named:
+            return
+        self.found.count()
+        self._level += 1
+        if self._level > _DEEPEST:
+            raise TooMuch("it is nested too deeply")
+        kind = node.type
+        visit = visits.VISITS.get(kind)
+        if visit is not None:
+            visit(self, node)
+        elif kind in _STRUCTURE:
+            self.children(node)
+        elif kind in visits.WORDS:
+            self.word(node)
+        else:
+            self.doubt(f"{kind.replace('_', ' ')} isn't understood")
+            self.children(node)
+        self._level -= 1
+
+    def children(self, node: "Node") -> None:
+        at = node.start_byte
+        for child in node.children:
+            self.gap(at, child.start_byte)
+            at = child.end_byte
+            self.visit(child)
+
+    def gap(self, start: int, end: int) -> None:
+        if start != end and _BLANK.fullmatch(self.text, start, end) is None:
+            self.doubt("a part that the parser left out")
+
+    def doubt(self, why: str) -> None:
+        if self._sound:
+            self.found.blur(why)
+
+    def source(self, node: "Node") -> str:
+        return self.text[node.start_byte : node.end_byte]
+
+    def word(self, node: "Node") -> Word:
+        spans: dict[int, int] = {}
+        start = node.start_byte
+        if node.child_count:
+            start = expansions.start_of(node, self.text)
+            for part in expansions.outermost(node):
+                spans[expansions.start_of(part, self.text)] = part.end_byte
+                self.visit(part)
+        word = read_word(self.text, start, node.end_byte, spans)
+        if word is None:
+            self.doubt("quoting that can't be read")
+            return Word(self.source(node), False, "", True, True)
+        return word
+
+    def inside(self, node: "Node") -> None:
+        if not expansions.complete(node, self.text):
+            self.doubt("a substitution that can't be read")
+        for child in node.children:
+            for part in expansions.outermost(child):
+                self.visit(part)
+
+    def assigns(self, name: str, text: str) -> None:
+        self.found.assigns.append(name)
+        if sensitive(name):
+            why = f"sets {name}, which changes what other commands do"
+            self.found.add(ShellCommand(text, (), (name,), danger=why))
