@@ -44,12 +44,12 @@ def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
 
 
 def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
-    return {
-        (inner.name or "", wire.source, wire.target)
-        for place, inner in places(graph)
-        for wire in wires(inner)
-        if path is None or path.taken(place, wire.source, wire.target)
-    }
+    found: set[tuple[str, str, str]] = set()
+    for place, inner in places(graph):
+        declared = {(w.source, w.target) for w in wires(inner)}
+        taken = declared if path is None else path.through(place, declared).edges
+        found |= {(inner.name or "", source, target) for source, target in taken}
+    return found
 
 
 def _graph(workflow: str) -> Compiled:

@@ -20,8 +20,11 @@ def _level(graph: Compiled, place: Place, depth: int, path: RunPath | None) -> D
     inner = parts(graph)
     opened = tuple(inner) if depth > 1 else ()
 
+    declared = wires(graph)
+    counts = path.through(place, {(w.source, w.target) for w in declared}) if path else None
+
     def count(name: str) -> int | None:
-        return None if path is None else path.entered(place, name)
+        return counts.nodes[name] if counts else None
 
     nodes = [
         Node(_id(place, n), n, "graph" if n in inner else "step", count(n))
@@ -34,9 +37,9 @@ def _level(graph: Compiled, place: Place, depth: int, path: RunPath | None) -> D
             _id((*place, w.target), START) if w.target in opened else _id(place, w.target),
             w.labels,
             w.each,
-            None if path is None else path.taken(place, w.source, w.target),
+            counts.edges[w.source, w.target] if counts else None,
         )
-        for w in wires(graph)
+        for w in declared
     )
     start = Node(_id(place, START), "start", "start", count(START))
     end = Node(_id(place, END), "end", "end", count(END))

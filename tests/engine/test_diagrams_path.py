@@ -136,24 +136,24 @@ def test_a_second_prompt_starts_and_ends_again(tmp_path: Path) -> None:
     run.drive({"rounds": 1, "count": 0})
     run.drive({"rounds": 1, "count": 0})
     path = run_path(run.rows(), ended=True)
-    assert path.taken((), START, "begin") == path.taken((), "join", END) == 2
-    assert path.taken((), "join", "begin") == 0
-    unfinished = run_path(run.rows(), ended=False)
-    assert unfinished.taken((), "join", END) == 1
+    found = counts(run, path)
+    assert found[START, "begin"] == found["join", END] == 2
+    assert found["join", "begin"] == 0
+    assert counts(run, run_path(run.rows(), ended=False))["join", END] == 1
 
 
 def test_a_parked_run_has_entered_but_not_left_what_waits(tmp_path: Path) -> None:
     run = Run(tmp_path, sample(even=ask))
     run.drive({"rounds": 2, "count": 2})
-    path = run_path(run.rows(), ended=False)
-    assert path.taken((), "begin", "item") == 2
-    assert path.taken((), "item", "join") == 0
-    assert path.entered(("item",), "even") == 0
-    assert path.taken(("item",), "look", END) == 1
+    parked = counts(run, run_path(run.rows(), ended=False))
+    assert parked["begin", "item.__start__"] == 2
+    assert parked["item.__end__", "join"] == 0
+    assert parked["item.look", "item.even"] == 0
+    assert parked["item.look", "item.__end__"] == 1
     run.drive(Command(resume="yes"))
-    after = run_path(run.rows(), ended=True)
-    assert after.taken((), "item", "join") == 2
-    assert after.taken(("item",), "look", "even") == after.taken(("item",), "even", END) == 1
+    after = counts(run, run_path(run.rows(), ended=True))
+    assert after["item.__end__", "join"] == 2
+    assert after["item.look", "item.even"] == after["item.even", "item.__end__"] == 1
 
 
 def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
@@ -162,8 +162,8 @@ def test_a_task_that_was_done_again_counts_once(tmp_path: Path) -> None:
     rows: list[dict[str, Any]] = [dict(r) for r in run.rows()]
     again = [{**r, "seq": r["seq"] + len(rows)} for r in rows if r["node"] == "join"]
     path = run_path([*rows, *again], ended=True)
-    assert path.entered((), "join") == 1
-    assert path.taken((), "join", END) == 1
+    assert path.through((), {("join", END)}).nodes["join"] == 1
+    assert counts(run, path)["join", END] == 1
 
 
 def test_only_edges_whose_nodes_followed_each_other_are_taken(tmp_path: Path) -> None:
