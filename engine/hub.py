@@ -42,16 +42,18 @@ class Hub:
     emit = __call__
 
     async def close(self, timeout_s: float = 5.0) -> bool:
-        """Let renderers finish what waits. False: one still blocks, and the process should end by `os._exit`.
+        """Let renderers finish what waits, however slow, unless none of them gets on for `timeout_s`.
 
-        (Python's own exit would wait for a lock that the blocked thread holds on stdout, and then abort.)
+        False: one still blocks, and the process must end by `os._exit`: Python's own exit flushes stdout and
+        would wait for ever for the lock that the blocked thread holds on it.
         """
         for outlet in self._outlets:
             outlet.close()
-        deadline = time.monotonic() + timeout_s
-        pause = 0.001
+        shown, since, pause = -1, 0.0, 0.001
         while any(outlet.is_alive() for outlet in self._outlets):
-            if time.monotonic() > deadline:
+            if (now_shown := sum(outlet.shown for outlet in self._outlets)) != shown:
+                shown, since = now_shown, time.monotonic()
+            elif time.monotonic() - since > timeout_s:
                 return False
             await asyncio.sleep(pause)
             pause = min(pause * 2, 0.05)
@@ -60,8 +62,8 @@ class Hub:
     def _detached(self, renderer: Renderer, error: Exception) -> None:
         name = getattr(renderer, "__qualname__", type(renderer).__qualname__)
         line = f"Output {name!r} failed and is off from here: {type(error).__name__}: {error}"
-        self.failures.append(line)
         self(ErrorEvent(severity="warning", message=line))
+        self.failures.append(line)
 
 
 class _Outlet(threading.Thread):
@@ -75,15 +77,17 @@ class _Outlet(threading.Thread):
         self._queue: deque[tuple[Event, int]] = deque()
         self._weight = 0
         self._left_out = 0
-        self._closed = False
+        self.shown = 0
+        """Events that the renderer has taken."""
+        self._closed = self._over = False
         self._changed = threading.Condition()
-        self.start()
 
     def put(self, event: Event) -> None:
         weight = _weight(event)
         with self._changed:
-            if self._closed:
+            if self._closed or self._over:
                 return
+            self._over = isinstance(event, Result)  # nothing comes after it, no late warning either
             if self._weight + weight > self._limit:
                 if _is_droppable(event):
                     self._left_out += 1
@@ -92,6 +96,8 @@ class _Outlet(threading.Thread):
             self._queue.append((event, weight))
             self._weight += weight
             self._changed.notify()
+            if self.ident is None:
+                self.start()  # a hub that nothing was sent to leaves no thread behind
 
     def close(self) -> None:
         with self._changed:
@@ -102,6 +108,7 @@ class _Outlet(threading.Thread):
         while (event := self._next()) is not None:
             try:
                 self._renderer(event)
+                self.shown += 1
             except Exception as error:
                 self._detach()
                 if not isinstance(error, BrokenPipeError):  # `| head` has seen enough
@@ -130,12 +137,12 @@ class _Outlet(threading.Thread):
             self._queue.clear()
 
     def _make_room(self, weight: int) -> None:
-        """Leave out the oldest pieces, then (the output stands still) the oldest of all but the result.
+        """Leave out the oldest pieces, then (the output stands still) the oldest of all.
 
         An eighth more than needed, so that a stuck output doesn't cost a pass for each event.
         """
         excess = self._weight + weight - self._limit + self._limit // 8
-        for may_go in (_is_droppable, _is_not_result):
+        for may_go in (_is_droppable, _is_anything):
             kept: deque[tuple[Event, int]] = deque()
             for event, size in self._queue:
                 if excess > 0 and may_go(event):
@@ -158,5 +165,5 @@ def _is_droppable(event: Event) -> bool:
     return isinstance(event, (Thought, ToolOutput, NodeStart, NodeEnd))
 
 
-def _is_not_result(event: Event) -> bool:
-    return not isinstance(event, Result)
+def _is_anything(_event: Event) -> bool:
+    return True

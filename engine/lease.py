@@ -8,13 +8,16 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from interlock.engine.process_identity import Owner, end_process, is_alive, this_process, writer_of
+from interlock.engine.process_identity import Owner, is_alive, this_process
 from interlock.engine.store import Store
+from interlock.engine.takeover import end_process, writer_of
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError
 
 STALE_AFTER_S = 30.0
-"""Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced."""
+"""Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced.
+
+C code that holds the interpreter for longer stops the heartbeats and so loses the run."""
 _BEAT_S = 2.0
 """Longest time between heartbeats; also how long a challenger waits to learn that an owner is well."""
 _BUSY_MS = 1000

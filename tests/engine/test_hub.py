@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
@@ -124,14 +125,15 @@ def test_what_waits_for_a_stuck_renderer_is_bounded_and_the_result_comes_through
     gate = Gate()
     hub = Hub([gate], limit=100_000)
     gate.stand_still_on(hub)
-    hub.emit(Result(status="waiting"))
     for n in range(5000):
         hub.emit(use(str(n)))
+    hub.emit(Result(status="waiting"))
     gate.open.set()
     assert asyncio.run(hub.close())
     assert len(gate.seen) < 250
-    assert Result(status="waiting") in gate.seen
-    assert gate.seen[-1] == use("4999")
+    assert gate.seen[-3] == use("4999")
+    assert isinstance(gate.seen[-2], ErrorEvent)
+    assert gate.seen[-1] == Result(status="waiting")
 
 
 def test_an_emit_to_a_stuck_renderer_costs_microseconds() -> None:
@@ -173,6 +175,41 @@ def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() ->
     assert hub.failures == [warnings[0].message]
     assert [event for event in seen if isinstance(event, ToolUse)] == [use(str(n)) for n in range(50)]
     assert seen[-1] == Result(status="done")
+
+
+def test_the_result_is_the_last_event_also_when_a_renderer_fails_on_it() -> None:
+    seen: list[Event] = []
+
+    def broken(_event: Event) -> None:
+        raise ValueError
+
+    hub = Hub([broken, seen.append])
+    hub.emit(Result(status="done"))
+    assert asyncio.run(hub.close())
+    assert seen == [Result(status="done")]
+    assert len(hub.failures) == 1
+
+
+def test_a_hub_that_nothing_was_sent_to_has_no_threads() -> None:
+    before = threading.active_count()
+    hub = Hub([print])
+    assert threading.active_count() == before
+    assert asyncio.run(hub.close())
+
+
+def test_nothing_is_kept_for_a_detached_renderer() -> None:
+    def broken(_event: Event) -> None:
+        raise ValueError
+
+    hub = Hub([broken])
+    hub.emit(use("first"))
+    while not hub.failures:
+        time.sleep(0.001)
+    event = use("later")
+    kept = weakref.ref(event)
+    hub.emit(event)
+    del event
+    assert kept() is None
 
 
 def test_a_closed_pipe_detaches_silently() -> None:
@@ -223,6 +260,8 @@ def child(events: int, timeout_s: float) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Only a buffered stdout has the lock that Python's exit waits for.
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
 
 
@@ -233,6 +272,20 @@ def test_a_process_whose_reader_never_reads_still_ends() -> None:
     assert process.wait(timeout=30) == 7
     process.stdout.close()
     process.stderr.close()
+
+
+def test_closing_waits_for_a_slow_renderer_as_long_as_it_gets_on() -> None:
+    seen: list[Event] = []
+
+    def slow(event: Event) -> None:
+        time.sleep(0.1)
+        seen.append(event)
+
+    hub = Hub([slow])
+    for n in range(15):
+        hub.emit(use(str(n)))
+    assert asyncio.run(hub.close(0.8))
+    assert len(seen) == 15
 
 
 def test_a_slow_pipe_gets_every_event_in_order() -> None:

@@ -189,6 +189,14 @@ def test_the_same_process_cannot_drive_a_run_twice(store: Store) -> None:
     lease.release()
 
 
+def test_a_lease_that_this_process_failed_to_release_is_taken_without_ending_itself(store: Store) -> None:
+    take(store).release()
+    store.connect().execute("update lease set held = 1").connection.close()
+    lease = take(store, 0.6)
+    assert lease.epoch == 2
+    lease.release()
+
+
 @pytest.mark.parametrize("deed", ["hold", "stop-in-transaction", "stop-before-effect"])
 def test_a_stopped_owner_is_ended_then_replaced(start: Start, store: Store, deed: str) -> None:
     owner = start("r", deed, stale=1)
@@ -215,10 +223,11 @@ def test_an_owner_on_another_host_is_fenced_when_it_wakes(start: Start, store: S
     lease = take(store, 1)
     assert lease.epoch == 2
     owner.send(signal.SIGCONT)
-    lines = {owner.line(), owner.line()}
-    lines.discard("lost")
+    assert owner.popen.stdout
+    refused = [line for line in owner.popen.stdout if line != "lost\n"]  # if its heartbeat came to say so
     here = this_process()
-    assert lines.pop().startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
+    assert len(refused) == 1
+    assert refused[0].startswith(f"refused This process lost the run 'r' to pid {here.pid} on {here.host}")
     assert owner.popen.wait() == 0
     assert store.connect().execute("select state from journal").fetchall() == [("intent",)]
     lease.release()
@@ -257,6 +266,7 @@ def test_an_interpreter_held_for_less_than_the_limit_keeps_the_lease(start: Star
     assert owner.line() == "awake"
 
 
+@pytest.mark.skipif(not Path("/proc/locks").exists(), reason="only Linux tells who writes")
 def test_a_store_that_a_third_process_holds_does_not_cost_the_owner_its_run(
     start: Start, store: Store
 ) -> None:

@@ -87,9 +87,12 @@ def test_a_stale_driver_writes_no_table_of_the_schema(
         assert plain.execute(f"select count(*) from {table}").fetchone() == (1,)
 
 
-def test_a_driver_writes_no_other_run(conn: sqlite3.Connection) -> None:
+def test_a_driver_writes_no_other_run(conn: sqlite3.Connection, store: Store, lease: Lease) -> None:
+    other = asyncio.run(acquire(store, "another"))
+    assert other.epoch == lease.epoch
     with pytest.raises(sqlite3.IntegrityError, match="stale lease"):
         put(conn, "journal", "another")
+    other.release()
 
 
 def test_nothing_of_a_transaction_that_met_the_fence_stays(

@@ -177,6 +177,23 @@ def test_drives_that_overlap_are_all_stopped_and_the_last_restores() -> None:
     asyncio.run(main())
 
 
+def test_a_drive_is_still_stopped_when_one_beside_it_is_over() -> None:
+    async def drive(token: Token) -> None:
+        with stop_on_signals(token.request):
+            await token.wait()
+
+    async def main() -> None:
+        first, second = Token(), Token()
+        over, goes_on = (asyncio.create_task(drive(token)) for token in (first, second))
+        await asyncio.sleep(0)
+        first.request()
+        await over
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.wait_for(goes_on, 10)
+
+    asyncio.run(main())
+
+
 def test_a_drive_that_begins_after_the_signal_is_stopped_too() -> None:
     async def main() -> None:
         first, second = Token(), Token()
