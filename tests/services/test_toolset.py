@@ -1,0 +1,252 @@
+"""The built-in toolset: declared, checked, summarised, run; whatever a tool does is an answer."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from langchain_google_genai._function_utils import convert_to_genai_function_declarations
+from langgraph.errors import GraphBubbleUp
+from pydantic import BaseModel
+
+from interlock.services.outputs import OutputFiles
+from interlock.services.tool_schema import parameters
+from interlock.services.toolset import BuiltinToolset
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallKey, CallView, ToolResult
+from interlock.state.deps import ToolRun, Toolset
+from interlock.state.events import Event, ToolOutput
+from interlock.state.settings import Settings
+from interlock.state.tooling import PathRefused, Processes, Tool, ToolContext
+from interlock.tools import TOOLS
+
+KEY = CallKey(message="m", index=0)
+
+
+def build(root: Path, tools: Mapping[str, Tool] = TOOLS, exclude: tuple[str, ...] = ()) -> BuiltinToolset:
+    return BuiltinToolset(
+        workspace=FolderWorkspace(root),
+        processes=cast(Processes, None),
+        outputs=OutputFiles(root.parent / "state"),
+        settings=Settings(),
+        exclude=exclude,
+        tools=tools,
+    )
+
+
+@pytest.fixture
+def toolset(tmp_path: Path) -> BuiltinToolset:
+    (tmp_path / "project").mkdir()
+    return build(tmp_path / "project")
+
+
+def view(tool: str, /, **args: Any) -> CallView:
+    return CallView(id="c1", name=tool, args=args)
+
+
+def once(toolset: BuiltinToolset, call: CallView) -> ToolResult:
+    return asyncio.run(toolset.run(ToolRun(key=KEY, call=call, emit=lambda _: None)))
+
+
+def test_it_is_a_toolset(toolset: BuiltinToolset) -> None:
+    typed: Toolset = toolset
+    assert [d.name for d in typed.declarations()] == list(TOOLS)
+
+
+def test_every_tool_is_named_as_in_the_table_and_runs_or_plans() -> None:
+    for name, tool in TOOLS.items():
+        assert tool.name == name
+        assert (tool.run is None) != (tool.plan is None)
+        assert tool.risk == "write" if tool.plan else True
+        assert tool.description.endswith(".")
+
+
+def schemas(schema: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    found = [schema]
+    for part in [
+        *schema.get("properties", {}).values(),
+        *schema.get("anyOf", ()),
+        *filter(None, [schema.get("items")]),
+    ]:
+        found += schemas(part)
+    return found
+
+
+def test_declarations_are_plain_schemas_with_every_field_described(toolset: BuiltinToolset) -> None:
+    for declaration in toolset.declarations():
+        for schema in schemas(declaration.parameters):
+            assert not {"$ref", "$defs", "title", "default", "const", "additionalProperties"} & set(schema)
+            for name, field in schema.get("properties", {}).items():
+                assert field.get("description"), f"{declaration.name}.{name} has no description"
+
+
+def test_geminis_client_takes_every_declaration(toolset: BuiltinToolset) -> None:
+    declared = [d.model_dump() for d in toolset.declarations()]
+    taken = convert_to_genai_function_declarations(declared)
+    tool: Any = taken[0] if isinstance(taken, list) else taken
+    assert [f.name for f in tool.function_declarations] == list(TOOLS)
+    ask = next(f for f in tool.function_declarations if f.name == "ask_user")
+    assert set(ask.parameters.properties["questions"].items.properties) >= {
+        "question",
+        "options",
+        "multiSelect",
+    }
+
+
+def test_definitions_are_put_in_place_and_optional_means_left_out() -> None:
+    class Inner(BaseModel):
+        """Not for models."""
+
+        x: int
+
+    class Outer(BaseModel):
+        inner: Inner
+        many: list[Inner] = []
+        maybe: int | None = None
+        three: int | None = 3
+
+    schema = parameters(Outer)
+    assert schema["properties"]["inner"]["properties"] == {"x": {"type": "integer"}}
+    assert schema["properties"]["many"]["items"]["required"] == ["x"]
+    assert schema["properties"]["maybe"] == {"type": "integer"}
+    assert schema["properties"]["three"] == {"anyOf": [{"type": "integer"}, {"type": "null"}]}
+    assert schema["required"] == ["inner"]
+
+
+@pytest.mark.parametrize(
+    ("name", "risk", "alone", "effect"),
+    [
+        ("read_file", "read", False, "none"),
+        ("write_file", "write", True, "file"),
+        ("replace", "write", True, "file"),
+        ("write_todos", "state", False, "none"),
+        ("ask_user", "question", True, "none"),
+        ("run_shell_command", "execute", True, "other"),
+        ("web_fetch", "network", False, "none"),
+    ],
+)
+def test_scheduling_knows_what_a_tool_does(
+    toolset: BuiltinToolset, name: str, risk: str, alone: bool, effect: str
+) -> None:
+    info = toolset.info(name)
+    assert info is not None
+    assert (info.name, info.risk, info.alone, info.effect) == (name, risk, alone, effect)
+
+
+def test_unknown_and_excluded_tools_are_not_there(tmp_path: Path) -> None:
+    toolset = build(tmp_path, exclude=("write_file",))
+    assert toolset.info("write_file") is None
+    assert "write_file" not in [d.name for d in toolset.declarations()]
+    assert toolset.nearest("read_fil")[0] == "read_file"
+    assert len(toolset.nearest("zzz")) == 3
+    result = once(toolset, view("write_file", file_path="a", content=""))
+    assert result.error is not None
+    assert result.error["type"] == "tool_not_registered"
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (view("read_file"), "read_file: 'file_path' is missing."),
+        (
+            view("read_file", path="a", file_path="a"),
+            "read_file: 'path' is not a parameter, expected one of file_path, start_line, end_line.",
+        ),
+        (view("read_file", file_path="a", start_line="x"), "'start_line': input should be a valid integer"),
+        (
+            view("read_file", file_path="a", start_line=3, end_line=2),
+            "read_file: end_line is 2, expected at least start_line (3).",
+        ),
+        (
+            view("write_todos", todos=[{"description": "x", "status": "no"}]),
+            "'todos[0].status': input should be 'pending', ",
+        ),
+        (view("write_todos", todos=[{"status": "pending"}]), "'todos[0].description' is missing"),
+        (view("read_file", file_path="../x"), "read_file: '../x' leads outside the workspace"),
+        (view("write_file", file_path=".env", content=""), "write_file: '.env' is refused"),
+        (view("list_directory", wait_for_previous=1), "'wait_for_previous': expected true or false, got 1."),
+        (view("nothing"), "Tool 'nothing' not found."),
+    ],
+)
+def test_bad_arguments_are_told_in_one_line(toolset: BuiltinToolset, call: CallView, expected: str) -> None:
+    problem = toolset.invalid(call)
+    assert problem is not None
+    assert expected in problem
+    assert "\n" not in problem
+
+
+def test_good_arguments_have_no_problem(toolset: BuiltinToolset) -> None:
+    assert toolset.invalid(view("read_file", file_path="a", start_line="2")) is None
+    assert toolset.invalid(view("list_directory", wait_for_previous=True)) is None
+    assert once(toolset, view("list_directory", wait_for_previous=True)).status == "success"
+
+
+def test_a_summary_is_one_short_line_whatever_the_arguments(toolset: BuiltinToolset) -> None:
+    assert toolset.summary(view("read_file", file_path="a.py", start_line=3)) == "Read a.py, lines 3-"
+    assert toolset.summary(view("read_file")) == "read_file"
+    assert toolset.summary(view("nothing")) == "nothing"
+    long = toolset.summary(
+        view("replace", file_path="a", instruction="x\ny " * 99, old_string="", new_string="")
+    )
+    assert "\n" not in long
+    assert len(long) <= 160
+
+
+class NoArgs(BaseModel):
+    pass
+
+
+def tool_that(raises: BaseException) -> dict[str, Tool]:
+    async def run(args: NoArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001
+        raise raises
+
+    return {"odd": Tool("odd", "Odd.", NoArgs, "read", lambda _: "odd", run=run)}
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "text"),
+    [
+        (RuntimeError("two\nlines"), "unhandled_exception", "odd failed: RuntimeError: two lines"),
+        (OSError(28, "No space left on device"), "unhandled_exception", "No space left"),
+        (PathRefused("not that one"), "path_refused", "not that one"),
+    ],
+)
+def test_what_a_tool_did_not_foresee_is_an_answer(
+    tmp_path: Path, raised: Exception, kind: str, text: str
+) -> None:
+    result = once(build(tmp_path, tool_that(raised)), view("odd"))
+    assert result.error is not None
+    assert result.error["type"] == kind
+    assert text in result.content
+
+
+@pytest.mark.parametrize("signal", [asyncio.CancelledError(), GraphBubbleUp()])
+def test_cancels_and_the_graphs_own_signals_go_through(tmp_path: Path, signal: BaseException) -> None:
+    with pytest.raises(type(signal)):
+        once(build(tmp_path, tool_that(signal)), view("odd"))
+
+
+def test_live_output_carries_the_calls_id(tmp_path: Path) -> None:
+    async def run(args: NoArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001
+        context.emit_output("hello")
+        return ToolResult(status="success", content=context.call_id)
+
+    heard: list[Event] = []
+    tools = {"loud": Tool("loud", "Loud.", NoArgs, "read", lambda _: "loud", run=run, aliases=("noisy",))}
+    toolset = build(tmp_path, tools)
+    result = asyncio.run(toolset.run(ToolRun(key=KEY, call=view("noisy"), emit=heard.append)))
+    assert result.content == "c1"
+    assert heard == [ToolOutput(tool_id="c1", text="hello")]
+
+
+def test_an_alias_is_the_same_tool_but_not_declared(tmp_path: Path) -> None:
+    tools = {
+        "glob": TOOLS["glob"],
+        "look": Tool("look", "L.", NoArgs, "read", lambda _: "", aliases=("see",)),
+    }
+    toolset = build(tmp_path, tools)
+    info = toolset.info("see")
+    assert info is not None
+    assert info.name == "look"
+    assert [d.name for d in toolset.declarations()] == ["glob", "look"]
