@@ -40,11 +40,9 @@ class Supervised:
         self.over = False
         """The supervisor has ended, and all descendants with it."""
         self._heard = b""
-        lifeline_read, self._lifeline = os.pipe()
-        self._status, status_write = os.pipe()
-        os.set_blocking(self._status, False)
-        program = [sys.executable, "-I", "-S", _SUPERVISOR]
-        program += [str(lifeline_read), str(status_write), mode, str(GRACE_S)]
+        ours, theirs = _pipes()
+        self._lifeline, self._status = ours
+        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, theirs), mode, str(GRACE_S)]
         try:
             with _source(stdin) as source:
                 self._process = subprocess.Popen(
@@ -55,15 +53,13 @@ class Supervised:
                     stdout=output,
                     stderr=output,
                     start_new_session=True,
-                    pass_fds=(lifeline_read, status_write),
+                    pass_fds=theirs,
                 )
         except BaseException:
-            os.close(self._lifeline)
-            os.close(self._status)
+            _close(ours)
             raise
         finally:
-            os.close(lifeline_read)
-            os.close(status_write)
+            _close(theirs)
 
     @property
     def ended(self) -> bool:
@@ -124,6 +120,19 @@ class Supervised:
                 self.signal = int(value)
             case _:
                 self.error = value
+
+
+def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Our ends (to write the lifeline, to read the status), and the supervisor's."""
+    lifeline_read, lifeline = os.pipe()
+    status, status_write = os.pipe()
+    os.set_blocking(status, False)
+    return (lifeline, status), (lifeline_read, status_write)
+
+
+def _close(descriptors: tuple[int, int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
 
 
 @contextmanager
