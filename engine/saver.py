@@ -15,6 +15,7 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
+from langgraph.types import Interrupt
 
 from interlock.engine.steps import StepLog
 from interlock.services.sqlite import transaction
@@ -108,7 +109,7 @@ class Saver(SqliteSaver):
         )
 
     def _note_waiting(self, thread: str, interrupts: Any) -> None:
-        for item in interrupts:
+        for item in (i for i in interrupts if isinstance(i, Interrupt)):
             self.conn.execute(
                 "update approvals set interrupt = ? where run = ? and key = ? and interrupt is not ?",
                 (item.id, thread, item.value, item.id),
