@@ -69,11 +69,12 @@ def _tree(line: str) -> "Node | None":
     # One byte a character, so that offsets are the same; `%` is a word character to bash and no part of a name.
     data = _NOT_ASCII.sub("%", line).encode("ascii")
     stop = time.monotonic() + _PARSE_S
+
+    def late(offset: int, has_error: bool) -> bool:  # noqa: ARG001 - what the parser calls it with
+        return time.monotonic() > stop
+
     try:
-        tree = _parser().parse(
-            lambda offset, _: data[offset : offset + 4096],
-            progress_callback=lambda *_: time.monotonic() > stop,
-        )
+        tree = _parser().parse(lambda offset, _: data[offset : offset + 4096], progress_callback=late)
     except ValueError:
         _parser().reset()
         return None
