@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from interlock.services.private_paths import private_part
 from interlock.services.textfile import UnreadableError, read_text
 
 if TYPE_CHECKING:
@@ -16,8 +17,6 @@ MAX_DEPTH = 5
 """Imports within imports (gemini-cli: 5)."""
 _REFERENCE = re.compile(r"(?<![^\s(])@([^\s@`<>\"'()\[\]|*]+)")
 _TICKS = re.compile(r"`+")
-_SECRET = re.compile(r"\.git|\.env|gha-creds-.*\.json", re.IGNORECASE)
-"""Path segments that no tool may read; an import is no way around it."""
 
 
 @dataclass
@@ -67,7 +66,8 @@ class Imports:
         root = next((r for r in self.roots if real.is_relative_to(r)), None)
         if root is None:
             raise UnreadableError("outside the project")
-        if any(_SECRET.fullmatch(part) for part in real.relative_to(root).parts):
+        # What no tool may read can't be had by an import either.
+        if private_part(real.relative_to(root)):
             raise UnreadableError("may hold secrets")
         return real
 

@@ -178,7 +178,8 @@ def test_the_repository_is_shown(opening: Open, work: Path) -> None:
 
 
 def summary(work: Path, **options: Any) -> str:
-    return asyncio.run(git_summary(work, options.pop("env", os.environ), **options))
+    """The answer; a git that outlives its time would otherwise hold up the suite."""
+    return asyncio.run(asyncio.wait_for(git_summary(work, options.pop("env", os.environ), **options), 30))
 
 
 def test_a_repository_without_commits_is_shown(work: Path) -> None:
@@ -229,12 +230,24 @@ def trap(work: Path) -> tuple[str, Path]:
     return str(program), mark
 
 
+def sign(work: Path) -> None:
+    """Put a commit with a signature, which `git log` may check, in place of HEAD."""
+    show = ["git", "cat-file", "commit", "HEAD"]
+    commit = subprocess.run(show, cwd=work, check=True, capture_output=True, text=True).stdout
+    lines = ["gpgsig -----BEGIN PGP SIGNATURE-----", " ", " x", " -----END PGP SIGNATURE-----"]
+    signed = commit.replace("\n\n", "\n" + "\n".join(lines) + "\n\n", 1)
+    write = ["git", "hash-object", "-t", "commit", "-w", "--stdin"]
+    done = subprocess.run(write, cwd=work, check=True, capture_output=True, text=True, input=signed)
+    git(work, "update-ref", "HEAD", done.stdout.strip())
+
+
 def test_a_repository_can_not_have_its_programs_run(work: Path) -> None:
     program, mark = trap(work)
     git(work, "init")
     (work / "a.txt").write_text("1")
     git(work, "add", ".")
     git(work, "commit", "-m", "one")
+    sign(work)
     for key in ("core.fsmonitor", "core.pager", "gpg.program", "core.sshCommand", "diff.external"):
         git(work, "config", key, program)
     git(work, "config", "log.showSignature", "true")
@@ -242,6 +255,16 @@ def test_a_repository_can_not_have_its_programs_run(work: Path) -> None:
     os.utime(work / "a.txt", (1, 1))
     assert "(no changes)" in summary(work)
     assert not mark.exists()
+
+
+def test_looking_does_not_touch_the_repository(work: Path) -> None:
+    git(work, "init")
+    (work / "a.txt").write_text("1")
+    git(work, "add", ".")
+    os.utime(work / "a.txt", (1, 1))
+    before = (work / ".git/index").read_bytes()
+    summary(work)
+    assert (work / ".git/index").read_bytes() == before
 
 
 def test_changes_are_not_looked_for_where_that_would_run_the_repositorys_filters(work: Path) -> None:
