@@ -36,7 +36,9 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
     repository, env = folder / "shop", {**os.environ, "INTERLOCK_HOME": str(folder / "state")}
     script = folder / "replies.yaml"
-    script.write_text(files("interlock.cli").joinpath("demo.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+    script.write_text(
+        files("interlock.cli").joinpath("demo.yaml").read_text(encoding="utf-8"), encoding="utf-8"
+    )
     _make_repository(repository)
     _say(
         f"A small git repository with a failing test: {repository}",
@@ -54,7 +56,9 @@ def main() -> int:
     ended = _interlock(["resume", "latest", "--approve", "all"], repository, env)
     if ended != 0:
         return _failed(f"the resumed run should have ended with 0, it ended with {ended}")
-    passed = subprocess.run([sys.executable, "-m", "unittest"], cwd=repository, capture_output=True, check=False)
+    passed = subprocess.run(
+        [sys.executable, "-m", "unittest"], cwd=repository, capture_output=True, check=False
+    )
     if passed.returncode != 0:
         return _failed("the repository's test still fails")
     _say(

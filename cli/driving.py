@@ -3,15 +3,17 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.render.stdout import close_stdout
-from interlock.cli.render.view import View
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import InterlockError
 
+if TYPE_CHECKING:
+    from interlock.cli.render.view import View  # needs pydantic; a wrong id is told without it
 
-def view_for(args: argparse.Namespace, title: str = "") -> View:
+
+def view_for(args: argparse.Namespace, title: str = "") -> "View":
     """The renderer of `--output-format`."""
     if args.output_format == "text":
         from interlock.cli.render.text import TextView
@@ -22,14 +24,14 @@ def view_for(args: argparse.Namespace, title: str = "") -> View:
     return JsonView() if args.output_format == "json" else StreamJsonView()
 
 
-def start(workflow: str, given: Mapping[str, Any], options: Options, view: View) -> int:
+def start(workflow: str, given: Mapping[str, Any], options: Options, view: "View") -> int:
     """Run a workflow to its end or to where it waits; the exit code."""
     from interlock.engine import run_sync
 
     return _show(lambda views: run_sync(workflow, given, options=options, renderers=views), view)
 
 
-def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View) -> int:
+def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: "View") -> int:
     """Resume a run; the exit code."""
     from interlock.engine import resume_sync
 
@@ -39,7 +41,7 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
     )
 
 
-def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View) -> int:
+def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View") -> int:
     try:
         outcome = drive([view])
     except InterlockError as error:

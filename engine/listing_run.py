@@ -125,10 +125,9 @@ def calls(home: Path, run: str) -> list[Call]:
 def _call(home: Path, row: sqlite3.Row) -> Call:
     result = _json(home, row["result"], row["result_file"])
     record = _json(home, row["record"], row["record_file"])
-    asked: list[dict[str, Any]] = record.get("tool_calls") or []
-    args: dict[str, Any] = asked[row["idx"]]["args"] if row["idx"] < len(asked) else {}
-    if row["args"]:  # of a later attempt
-        args = json.loads(row["args"])
+    asked: list[dict[str, Any]] = record.get("tool_calls", [])
+    later = _json(home, row["args"], None)  # of an attempt with other arguments than the model's
+    args: dict[str, Any] = later or (asked[row["idx"]].get("args", {}) if row["idx"] < len(asked) else {})
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
     summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))

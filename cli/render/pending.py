@@ -85,6 +85,8 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
     if request["kind"] == "question":
         return
     lines = visible(request["preview"]).splitlines()
+    if lines == [brief(request["args"])]:
+        return  # the headline says it all
     is_diff = bool(diff_stat(request["preview"])) or request["preview"].startswith("--- ")
     for line in lines[:limit]:
         yield _coloured(line, paint) if is_diff else line

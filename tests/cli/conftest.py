@@ -1,0 +1,97 @@
+"""conftest: the command line as a process, and a store with rows in it."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.approvals import SqlApprovals
+from interlock.engine.runs import NewRun, insert_run
+from interlock.engine.store import Store
+from interlock.services.sqlite import transaction
+from interlock.state.calls import ApprovalRequest, CallView, Choice, ShellPart
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+ENTRY = Path(sys.executable).with_name("interlock")
+DIFF = (
+    "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
+)
+CHOICES: tuple[Choice, ...] = ("proceed_once", "proceed_always", "modify", "reject", "cancel")
+
+
+@pytest.fixture
+def cli(tmp_path: Path) -> Cli:
+    """Run `interlock …` in an empty folder, without a terminal."""
+
+    def run(*arguments: str, stdin: str = "", cwd: Path = tmp_path) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [ENTRY, *arguments], input=stdin, capture_output=True, text=True, cwd=cwd, timeout=60, check=False
+        )
+
+    return run
+
+
+class StoreMaker:
+    """Rows as the engine writes them, in the store that the command line reads."""
+
+    def __init__(self, home: Path) -> None:
+        self.store = Store(home)
+        self.store.open()
+        self.conn = self.store.connect()
+
+    def run(
+        self, name: str, title: str = "fix it", status: str = "open", updated: float | None = None
+    ) -> None:
+        insert_run(self.conn, NewRun(name, "main", "/work/app", title, {}, {}))
+        self.execute("update runs set status = ? where run = ?", status, name)
+        if updated is not None:
+            self.execute("update runs set created = ?, updated = ? where run = ?", updated, updated, name)
+
+    def edit(self, run: str, **changes: object) -> str:
+        """A waiting request to edit calc.py."""
+        args = {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"}
+        return self.ask(run, "replace", args, DIFF, "edits ask in mode default", **changes)
+
+    def shell(self, run: str, command: str = "pytest -q && git push", **changes: object) -> str:
+        parts = tuple(
+            ShellPart(text=p.strip(), decision="ask", reason="it executes") for p in command.split("&&")
+        )
+        return self.ask(
+            run, "run_shell_command", {"command": command}, command, "commands ask", parts=parts, **changes
+        )
+
+    def ask(
+        self, run: str, tool: str, args: dict[str, object], preview: str, reason: str, **changes: object
+    ) -> str:
+        (count,) = self.conn.execute("select count(*) from approvals where run = ?", (run,)).fetchone()
+        request = ApprovalRequest.model_validate(
+            {
+                "key": f"m.{count}.1:approval:1",
+                "kind": "approval",
+                "call": CallView.model_validate({"id": f"0.{count}", "name": tool, "args": args}),
+                "reason": reason,
+                "preview": preview,
+                "choices": CHOICES,
+                **changes,
+            }
+        )
+        name = SqlApprovals(self.conn, run).ask(request)
+        self.execute("update approvals set interrupt = ? where id = ?", f"i{count}", name)
+        return name
+
+    def hold(self, run: str, owner: tuple[str, str, int, str], held: int = 1) -> None:
+        """A lease row of some process."""
+        self.execute("insert into lease values (?, ?, ?, ?, ?, 1, 1, ?)", run, *owner, held)
+
+    def execute(self, sql: str, *values: object) -> None:
+        with transaction(self.conn):
+            self.conn.execute(sql, values)
+
+
+@pytest.fixture
+def made(home: Path) -> Generator[StoreMaker]:
+    maker = StoreMaker(home / "interlock")
+    yield maker
+    maker.conn.close()

@@ -1,0 +1,237 @@
+"""What is typed: flags under every name, and one line for each mistake."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.cli.commands import prompt, resume, run
+from interlock.cli.flags import options_from
+from interlock.cli.main import _command, main
+from interlock.cli.parsing import duration
+from interlock.engine.options import Options
+from interlock.graphs import pipeline
+from interlock.state.errors import UserError
+
+
+def _options(*flags: str, resuming: bool = False) -> Options:
+    return options_from(prompt.parser().parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming)
+
+
+@pytest.mark.parametrize(
+    ("typed", "field", "expected"),
+    [
+        ("-m flash", "model", "flash"),
+        ("--model=flash", "model", "flash"),
+        ("--approval-mode auto_edit", "approval_mode", "auto_edit"),
+        ("--approval-mode autoEdit", "approval_mode", "auto_edit"),
+        ("--permission-mode acceptEdits", "approval_mode", "auto_edit"),
+        ("--permission-mode bypassPermissions", "approval_mode", "yolo"),
+        ("-y", "approval_mode", "yolo"),
+        ("--yolo --approval-mode yolo", "approval_mode", "yolo"),
+        ("--dangerously-skip-permissions", "approval_mode", "yolo"),
+        ("--full-auto", "approval_mode", "auto_edit"),
+        ("", "approval_mode", None),
+        ("--max-turns 3 --timeout 2m", "limits", {"max_turns": 3, "timeout_s": 120.0}),
+        ("--max-session-turns -1", "limits", {"max_session_turns": -1}),
+        ("--max-tokens 5 --max-budget-usd 0.5", "limits", {"max_tokens": 5, "max_budget_usd": 0.5}),
+        (
+            "--allowed-tools glob,read_file --allowedTools Edit",
+            "allowed_tools",
+            ("glob", "read_file", "replace"),
+        ),
+        (
+            "--disallowedTools Bash,LS",
+            "overrides",
+            {"tools": {"exclude": ["run_shell_command", "list_directory"]}},
+        ),
+        ("--append-system-prompt short", "append_system_prompt", "short"),
+        ("--skip-trust", "skip_trust", True),
+        ("--record-responses out.yaml", "record_to", Path("out.yaml")),
+        ("", "home", Path("/h")),
+        ("", "env", {"INTERLOCK_HOME": "/h", "KEY": "v"}),
+    ],
+)
+def test_flags_become_options(typed: str, field: str, expected: object) -> None:
+    assert getattr(_options(*typed.split()), field) == expected
+
+
+def test_a_shell_rule_keeps_its_spaces_and_commas() -> None:
+    typed = "Bash(git log:*) Edit, run_shell_command(echo a, b)"
+    expected = ("run_shell_command(git log)", "replace", "run_shell_command(echo a, b)")
+    assert _options("--allowedTools", typed).allowed_tools == expected
+
+
+def test_folders_and_files_are_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "p.toml").touch()
+    options = _options("--add-dir", "a,b", "--include-directories", "c", "--policy", "p.toml", "-C", "a")
+    assert options.include_directories == (tmp_path / "a", tmp_path / "b", tmp_path / "c")
+    assert options.policy_files == (tmp_path / "p.toml",)
+    assert options.workspace == tmp_path / "a"
+    assert _options().workspace == tmp_path
+    assert _options(resuming=True).workspace is None
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        (["fix", "the", "bug"], "fix the bug"),
+        (["-m", "flash", "fix it"], "fix it"),
+        (["fix it", "-m", "flash"], "fix it"),
+        (["-p", "fix it", "-o", "json"], "fix it"),
+        (["-p", "-o", "json", "fix it"], "fix it"),
+        (["--print", "fix it"], "fix it"),
+        (["-p", "fix", "it"], "fix it"),
+    ],
+)
+def test_the_prompt_may_stand_anywhere(typed: list[str], words: str) -> None:
+    args = prompt.parser().parse(typed)
+    assert " ".join(filter(None, [args.prompt, *args.words])) == words
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["runs", "--all"], ("runs", ["--all"])),
+        (["-m", "flash", "run", "main", "x"], ("run", ["-m", "flash", "main", "x"])),
+        (["-d", "runs"], ("runs", ["-d"])),
+        (["-y", "resume", "x"], ("resume", ["-y", "x"])),
+        (["-p", "runs"], ("prompt", ["-p", "runs"])),
+        (["--model=runs", "hello"], ("prompt", ["--model=runs", "hello"])),
+        (["-m", "runs"], ("prompt", ["-m", "runs"])),
+        (["what runs here"], ("prompt", ["what runs here"])),
+        ([], ("prompt", [])),
+    ],
+)
+def test_the_command_is_the_first_word_that_belongs_to_no_flag(
+    typed: list[str], expected: tuple[str, list[str]]
+) -> None:
+    assert _command(typed) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "exit_code", "expected"),
+    [
+        ("", 42, "No prompt. Give one: interlock -p"),
+        ("-p", 42, "No prompt"),
+        ("aprovals", 2, "Did you mean 'approvals'?"),
+        ("fork latest --at 3", 2, "Forking a run comes later"),
+        ("policy check x", 2, "comes later"),
+        ("--modell x", 2, "No flag '--modell'. Did you mean '--model'?"),
+        ("-p x --output json", 2, "No flag '--output'. Did you mean '--output-format'?"),
+        ("-p x -o jsn", 2, "'jsn' isn't one of text, json, stream-json. Did you mean 'json'?"),
+        ("-p x --approval-mode yollo", 2, "Did you mean 'yolo'?"),
+        ("-p x --approval-mode plan", 2, "Plan mode comes in a later version"),
+        ("-p x -y --approval-mode default", 2, "at once"),
+        ("-p x -s", 44, "The sandbox comes in a later version"),
+        ("-p x --sandbox", 44, "The sandbox"),
+        ("-i hello", 2, "interactive session comes in a later version"),
+        ("-p x --ide-context f.json", 2, "later version"),
+        ("-p x --store postgresql://h", 2, "INTERLOCK_HOME"),
+        ("-p x --no-loop-check", 2, "no loop check"),
+        ("--list-sessions", 2, "interlock runs"),
+        ("-p x --max-turns many", 2, "--max-turns: 'many' isn't a whole number"),
+        ("-p x --max-turns -4", 2, "--max-turns: '-4' isn't a whole number of 0 or more"),
+        ("-p x --timeout soon", 2, "isn't a duration"),
+        ("-p x --policy nowhere.toml", 2, "no file 'nowhere.toml'"),
+        ("-p x --add-dir nowhere", 2, "no folder 'nowhere'"),
+        ("-p x --fake-responses nowhere.yaml", 2, "no file"),
+        ("-p x -m", 2, "-m/--model: expected one argument"),
+        ("-c -r abc -p x", 2, "Give one of them"),
+        ("-c -p x", 2, "nothing has run yet"),
+        ("-r abc -p x", 2, "No run 'abc'"),
+        ("run", 2, "WORKFLOW"),
+        ("run mian x", 2, "No workflow 'mian'. Did you mean 'main'?"),
+        ("run tools hello", 2, "takes no PROMPT"),
+        ("run main --batch f.jsonl words", 2, "--batch brings its own inputs"),
+        ("run main --input {", 42, "line 1, column 2"),
+        ("run main --input [1]", 42, "must be a JSON object, it is a list"),
+        ("run main --input @nowhere.json", 42, "can't read 'nowhere.json'"),
+        ("run turn x --turn-no two", 2, "--turn-no"),
+        ("schema turnn", 2, "Did you mean 'turn'?"),
+        ("diagram", 2, "Give a WORKFLOW or --run RUN"),
+        ("diagram main --format gif", 2, "'gif' isn't one of mermaid, dot, svg, png"),
+        ("diagrams", 2, "--write --check"),
+        ("runs --status wating", 2, "Did you mean 'waiting'?"),
+        ("runs remove x", 2, "`runs` takes `rm RUN…`"),
+        ("runs rm", 2, "`runs` takes `rm RUN…`"),
+        ("show", 2, "RUN"),
+        ("show a b", 2, "'b' is one word too many"),
+        ("diff a 1", 2, "STEP"),
+        ("resume", 2, "RUN"),
+    ],
+)
+def test_a_mistake_is_one_line_and_its_exit_code(
+    typed: str,
+    exit_code: int,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with (tmp_path / "empty").open("w+") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        assert main(typed.split()) == exit_code
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert expected in shown.err
+    assert len(shown.err.splitlines()) == 1
+    assert ".." not in shown.err.replace("…", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("2h", 7200), ("250ms", 0.25)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration(text) == seconds
+
+
+def test_a_workflows_own_scalars_are_flags() -> None:
+    made = run.parser()
+    own = run._add_own_flags(made, pipeline("turn"))
+    assert own == ["prompt_id", "turn_no", "session_turns", "sticky_model", "last_prompt_tokens"]
+    args = made.parse(["turn", "hello", "--turn-no", "3", "--sticky-model", "flash"])
+    assert (args.turn_no, args.sticky_model, args.session_turns) == (3, "flash", None)
+
+
+def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
+    file = tmp_path / "in.json"
+    file.write_text(json.dumps({"history": []}))
+    args = run.parser().parse(["main", "fix it", "--input", f"@{file}"])
+    assert run._input(args, pipeline("main")) == {"history": [], "prompt": "fix it"}
+
+
+def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
+    script = tmp_path / "script.yaml"
+    script.write_text("- {expect: 'the diff\\n\\nreview this', text: seen}\n")
+    done = cli("-m", f"script:{script}", "-p", "review this", stdin="the diff\n")
+    assert (done.returncode, done.stdout) == (0, "seen\n"), done.stderr
+
+
+def test_decisions_keep_the_order_in_which_they_were_typed() -> None:
+    args = resume.parser().parse(
+        ["r", "--approve", "1", "--always", "--reject", "2", "--reason", "no", "--edit", "3"]
+    )
+    assert [(kind, value) for kind, value, _ in args.decisions] == [
+        ("approve", "1"),
+        ("always", []),
+        ("reject", "2"),
+        ("reason", "no"),
+        ("edit", "3"),
+    ]
+
+
+def test_d_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "x", "-d"]) == 2
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_unknown_word_is_a_prompt_only_when_no_command_is_near() -> None:
+    with pytest.raises(UserError, match="To send it as a prompt"):
+        _command(["histroy"])
+    assert _command(["hello"]) == ("prompt", ["hello"])

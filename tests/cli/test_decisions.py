@@ -1,0 +1,151 @@
+"""What is typed after `resume` becomes one checked decision for each request."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.cli.commands.resume import parser
+from interlock.cli.decisions import decisions_from
+from interlock.engine.options import Decision
+from interlock.state.errors import InputError, UserError
+
+
+def _request(number: int, kind: str = "approval", **changes: Any) -> dict[str, Any]:
+    choices = ["proceed_once", "proceed_always", "modify", "reject", "cancel"]
+    return {
+        "id": f"aa11-{number}",
+        "kind": kind,
+        "tool_name": "run_shell_command",
+        "args": {"command": "git push", "dir_path": "sub"},
+        "reason": "commands ask",
+        "preview": "git push",
+        "choices": choices if kind == "approval" else ["proceed_once", "reject"],
+        "questions": [],
+        **changes,
+    }
+
+
+_OPTIONS = [{"question": "Which?", "options": [{"label": "terse"}, {"label": "verbose"}]}]
+_WAITING = [
+    _request(1),
+    _request(2),
+    _request(3, "question", questions=_OPTIONS),
+    _request(4, "outcome"),
+    _request(5, choices=["proceed_once", "reject"]),
+]
+
+
+def _decide(*typed: str) -> list[Decision]:
+    return decisions_from(parser().parse(["aa11", *typed]).decisions, _WAITING)
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["--approve", "aa11-1"], [Decision("aa11-1", "proceed_once")]),
+        (["--approve", "1"], [Decision("aa11-1", "proceed_once")]),
+        (["--approve", "1", "--always"], [Decision("aa11-1", "proceed_always")]),
+        (["--approve", "all"], [Decision(f"aa11-{n}", "proceed_once") for n in (1, 2, 5)]),
+        (["--reject", "1"], [Decision("aa11-1", "reject")]),
+        (["--reject", "1", "--reason", "no"], [Decision("aa11-1", "reject", feedback="no")]),
+        (
+            ["--reject", "1", "--reason", "a", "--reject", "2", "--reason", "b"],
+            [Decision("aa11-1", "reject", feedback="a"), Decision("aa11-2", "reject", feedback="b")],
+        ),
+        (
+            ["--reject", "all", "--reason", "stop"],
+            [Decision(f"aa11-{n}", "reject", feedback="stop") for n in (1, 2, 5)],
+        ),
+        (["--reject", "3", "--reason", "no idea"], [Decision("aa11-3", "reject", feedback="no idea")]),
+        (["--cancel", "2"], [Decision("aa11-2", "cancel")]),
+        (
+            ["--answer", "3=as you like = fine"],
+            [Decision("aa11-3", "proceed_once", text="as you like = fine")],
+        ),
+        (["--answer", "3=2"], [Decision("aa11-3", "proceed_once", text="verbose")]),
+        (["--answer", "3=7"], [Decision("aa11-3", "proceed_once", text="7")]),
+        (["--answer", "4=redo"], [Decision("aa11-4", "proceed_once", text="redo")]),
+        (["--answer", "4=skip"], [Decision("aa11-4", "reject", text="skip")]),
+        (
+            ["--edit", '1={"command": "git status"}'],
+            [Decision("aa11-1", "modify", args={"command": "git status", "dir_path": "sub"})],
+        ),
+        (["--edit", '1={"dir_path": null}'], [Decision("aa11-1", "modify", args={"command": "git push"})]),
+        (
+            ["--approve", "1", "--edit", '2={"command": "x"}', "--reject", "5"],
+            [
+                Decision("aa11-1", "proceed_once"),
+                Decision("aa11-2", "modify", args={"command": "x", "dir_path": "sub"}),
+                Decision("aa11-5", "reject"),
+            ],
+        ),
+        ([], []),
+    ],
+)
+def test_what_is_typed_becomes_decisions(typed: list[str], expected: list[Decision]) -> None:
+    assert _decide(*typed) == expected
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        (["--approve", "9"], "No request '9' waits. What waits: aa11-1"),
+        (["--approve", "aa11-11"], "Did you mean 'aa11-1'"),
+        (["--approve", "1", "--reject", "1"], "decided twice"),
+        (["--approve", "all", "--reject", "2"], "decided twice"),
+        (["--approve", "3"], "asks for an answer, not for a permission: --answer aa11-3=…"),
+        (["--approve", "4"], "asks for an answer"),
+        (["--answer", "1=yes"], "asks for a permission: --approve aa11-1"),
+        (["--answer", "3"], "--answer needs a text"),
+        (["--answer", "3="], "--answer needs a text"),
+        (["--answer", "4=yes"], "expected redo"),
+        (["--answer", "all=yes"], "each needs its own"),
+        (["--edit", "all={}"], "each needs its own"),
+        (["--edit", "5={}"], "takes proceed_once, reject"),
+        (["--approve", "5", "--always"], "--always: request 'aa11-5' takes proceed_once, reject"),
+        (["--always"], "belongs after --approve ID"),
+        (["--reject", "1", "--always"], "belongs after --approve ID"),
+        (["--reason", "x"], "belongs after --reject ID"),
+        (["--approve", "1", "--reason", "x"], "belongs after --reject ID"),
+        (["--approve", "1=yes"], "takes an id alone"),
+        (["--edit", "1"], "no terminal to edit in"),
+    ],
+)
+def test_a_wrong_decision_is_refused_before_anything_is_written(typed: list[str], expected: str) -> None:
+    with pytest.raises(UserError, match=expected):
+        _decide(*typed)
+
+
+def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: Path) -> None:
+    file = tmp_path / "args.json"
+    file.write_text(json.dumps({"command": "a\nb"}))
+    assert _decide("--edit", f"1=@{file}")[0].args == {"command": "a\nb", "dir_path": "sub"}
+    with pytest.raises(InputError, match="--edit aa11-1 is not JSON: .* line 1, column 13"):
+        _decide("--edit", '1={"command": }')
+
+
+def test_nothing_is_approved_by_all_when_only_questions_wait() -> None:
+    typed = parser().parse(["aa11", "--approve", "all"]).decisions
+    with pytest.raises(UserError, match="no approval waits"):
+        decisions_from(typed, _WAITING[2:4])
+
+
+def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(
+        '#!/bin/sh\nsed -i \'s/git push/git status/; s/"dir_path": "sub"/"timeout": 5/\' "$1"\n'
+    )
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    assert _decide("--edit", "1")[0].args == {"command": "git status", "timeout": 5}
+    monkeypatch.setenv("VISUAL", "false")
+    with pytest.raises(UserError, match="nothing was decided"):
+        _decide("--edit", "1")
+    monkeypatch.setenv("VISUAL", "no-such-editor")
+    with pytest.raises(UserError, match="can't start the editor"):
+        _decide("--edit", "1")

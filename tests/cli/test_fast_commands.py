@@ -1,0 +1,146 @@
+"""Commands that people and scripts ask often answer at once, and import nothing heavy."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_HEAVY = ("langgraph", "langchain", "langchain_core", "pydantic", "rich", "httpx", "statemachine")
+_PROBE = f"""
+import atexit, sys
+from interlock.cli.main import main
+def tell():
+    heavy = sorted({{m.partition('.')[0] for m in sys.modules}} & set({_HEAVY}))
+    sys.stderr.write(f'heavy={{heavy}} asyncio={{"asyncio" in sys.modules}}')
+atexit.register(tell)
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["--version"],
+        ["--help"],
+        ["help", "resume"],
+        ["runs"],
+        ["runs", "--json"],
+        ["runs", "--status", "waiting"],
+        ["approvals"],
+        ["approvals", "--json"],
+        ["approvals", "aa11"],
+        ["show", "aa11"],
+        ["history", "aa11", "--all"],
+        ["workflows"],
+        ["resume", "aa11", "--approve", "nothing-like-it"],
+        ["aprovals"],
+    ],
+    ids=" ".join,
+)
+def test_fast_commands_import_nothing_heavy(made: Any, command: list[str]) -> None:
+    made.run("aa11")
+    made.edit("aa11")
+    made.hold("aa11", ("here", "boot", 1, "1"), held=0)
+    done = subprocess.run(
+        [sys.executable, "-c", _PROBE, *command], capture_output=True, text=True, check=False
+    )
+    assert done.returncode in (0, 2), done.stderr
+    assert done.stderr.endswith("heavy=[] asyncio=False"), done.stderr
+
+
+def test_the_entry_point_answers(cli: Any) -> None:
+    assert cli("--version").stdout.startswith("interlock 0.")
+    shown = cli("--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "start here:" in shown.stdout
+
+
+def test_help_names_every_command_and_fits_a_terminal(cli: Any) -> None:
+    from interlock.cli.catalog import COMMANDS
+
+    lines = cli("--help").stdout.splitlines()
+    assert max(map(len, lines)) <= 105
+    for name in COMMANDS:
+        assert any(line.strip().startswith(name) for line in lines), name
+
+
+def test_every_command_has_a_module_and_a_help_of_its_own(cli: Any) -> None:
+    from importlib import import_module
+
+    from interlock.cli.catalog import COMMANDS
+
+    for name in [*COMMANDS, "prompt"]:
+        text = import_module(f"interlock.cli.commands.{name}").parser().format_help()
+        assert text.startswith("usage: interlock"), name
+
+
+def test_nothing_has_run_is_said_plainly(cli: Any, home: Path) -> None:
+    runs, approvals = cli("runs"), cli("approvals")
+    assert (runs.returncode, runs.stdout) == (0, "")
+    assert "Nothing has run yet" in runs.stderr
+    assert "Nothing waits for you" in approvals.stderr
+    assert json.loads(cli("runs", "--json").stdout) == []
+    assert json.loads(cli("approvals", "--json").stdout) == []
+    assert not (home / "interlock").exists()
+
+
+def test_runs_lists_what_the_store_has(made: Any, cli: Any) -> None:
+    made.run("old1", "older work", "done", updated=1000.0)
+    made.run("aa11", "fix the\x1b[31m test")
+    made.edit("aa11")
+    lines = cli("runs").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["run", "aa11", "old1"]
+    assert "waiting (1)" in lines[1]
+    assert "\x1b" not in lines[1]
+    assert [r["run"] for r in json.loads(cli("runs", "--status", "done", "--json").stdout)] == ["old1"]
+
+
+def test_twenty_runs_are_shown_unless_all_are_asked_for(made: Any, cli: Any) -> None:
+    for number in range(23):
+        made.run(f"run{number:02}", status="done")
+    short, full = cli("runs"), cli("runs", "--all")
+    assert len(short.stdout.splitlines()) == 21
+    assert "3 older" in short.stderr
+    assert len(full.stdout.splitlines()) == 24
+
+
+def test_approvals_shows_every_run_and_the_commands(made: Any, cli: Any) -> None:
+    made.run("aa11", "fix it")
+    made.run("bb22", "ship it")
+    made.edit("aa11")
+    made.shell("bb22", "git push")
+    shown = cli("approvals").stdout
+    assert "replace calc.py (+1 −1)" in shown
+    assert "run_shell_command git push" in shown
+    assert "interlock resume aa11 --approve all" in shown
+    assert "interlock resume bb22 --approve all" in shown
+    listed = json.loads(cli("approvals", "--json").stdout)
+    assert [(r["run"], r["id"], r["tool_name"]) for r in listed] == [
+        ("aa11", "aa11-1", "replace"),
+        ("bb22", "bb22-1", "run_shell_command"),
+    ]
+
+
+def test_a_list_into_a_closed_pipe_ends_quietly(made: Any) -> None:
+    for number in range(300):
+        made.run(f"run{number:03}", "x" * 150, "done")
+    entry = Path(sys.executable).with_name("interlock")
+    done = subprocess.run(
+        f"{entry} runs --all | head -1", shell=True, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.startswith("run ")
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("command", [["runs"], ["approvals"], ["show", "latest"], ["resume", "latest"]])
+def test_a_damaged_store_is_one_line_and_exit_1(home: Path, cli: Any, command: list[str]) -> None:
+    (home / "interlock").mkdir()
+    (home / "interlock" / "interlock.db").write_bytes(b"garbage " * 1000)
+    done = cli(*command)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "damaged" in done.stderr
+    assert "Traceback" in cli(*command, "-d").stderr

@@ -1,0 +1,219 @@
+"""What the fast commands read from the store."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine.listing import find_run, list_runs, waiting_requests
+from interlock.engine.listing_run import answered, calls, path, steps
+from interlock.engine.process_identity import this_boot, this_host, this_process
+from interlock.engine.store import SCHEMA_VERSION as WRITTEN
+from interlock.engine.store_file import SCHEMA_VERSION as READ
+from interlock.engine.store_file import state_home
+from interlock.state.errors import StoreError, UserError
+
+Maker = Any  # the `StoreMaker` of tests/cli/conftest.py
+
+
+@pytest.fixture
+def place(home: Path) -> Path:
+    return home / "interlock"
+
+
+def test_a_missing_store_has_no_runs_and_is_not_made(place: Path) -> None:
+    assert list_runs(place) == []
+    assert waiting_requests(place) == []
+    assert not place.exists()
+
+
+def test_reading_an_empty_file_finds_nothing(place: Path) -> None:
+    place.mkdir()
+    (place / "interlock.db").touch()
+    assert list_runs(place) == []
+
+
+def test_readers_know_the_version_that_the_store_writes() -> None:
+    assert READ == WRITTEN
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"not a database at all, but text" * 100, "damaged"),
+        (b"SQLite format 3\x00" + b"\x99" * 5000, "damaged"),
+    ],
+)
+def test_what_is_no_database_is_one_clear_line(place: Path, content: bytes, expected: str) -> None:
+    place.mkdir()
+    (place / "interlock.db").write_bytes(content)
+    with pytest.raises(StoreError, match=expected) as raised:
+        list_runs(place)
+    assert "\n" not in str(raised.value)
+    assert "interlock.db" in str(raised.value)
+
+
+def test_a_store_of_a_newer_version_is_refused(made: Maker, place: Path) -> None:
+    made.conn.execute(f"pragma user_version = {WRITTEN + 1}")
+    with pytest.raises(StoreError, match="newer Interlock"):
+        list_runs(place)
+
+
+def test_reading_never_writes(made: Maker, place: Path) -> None:
+    made.run("aa11")
+    from interlock.engine.store_file import reading
+
+    with reading(place) as conn:
+        assert conn is not None
+        with pytest.raises(sqlite3.OperationalError, match="readonly"):
+            conn.execute("delete from runs")
+
+
+def _ended_process() -> tuple[str, str, int, str]:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return (this_host(), this_boot(), ended.pid, "1")
+
+
+@pytest.mark.parametrize(
+    ("stored", "owner", "held", "asks", "expected"),
+    [
+        ("open", "me", 1, False, "running"),
+        ("done", "me", 1, False, "running"),
+        ("open", "me", 0, False, "interrupted"),
+        ("open", "dead", 1, False, "interrupted"),
+        ("open", "dead", 1, True, "waiting"),
+        ("open", "rebooted", 1, False, "interrupted"),
+        ("open", "elsewhere", 1, False, "running"),
+        ("open", None, 0, False, "interrupted"),
+        ("waiting", None, 0, True, "waiting"),
+        ("waiting", None, 0, False, "interrupted"),
+        ("done", None, 0, False, "done"),
+        ("failed", "dead", 1, False, "failed"),
+        ("cancelled", None, 0, True, "cancelled"),
+    ],
+)
+def test_status_follows_from_row_lease_and_requests(
+    made: Maker, place: Path, stored: str, owner: str | None, held: int, asks: bool, expected: str
+) -> None:
+    made.run("aa11", status=stored)
+    owners = {
+        "me": tuple(this_process()),
+        "dead": _ended_process(),
+        "rebooted": (this_host(), "another-boot", os.getpid(), "1"),
+        "elsewhere": ("elsewhere", "b", 1, "1"),
+    }
+    if owner:
+        made.hold("aa11", owners[owner], held)
+    if asks:
+        made.edit("aa11")
+    assert list_runs(place)[0].status == expected
+
+
+def test_a_pid_that_another_process_has_now_is_not_the_owner(made: Maker, place: Path) -> None:
+    made.run("aa11")
+    made.hold("aa11", (this_host(), this_boot(), os.getpid(), "12"))
+    assert list_runs(place)[0].status == "interrupted"
+
+
+def test_runs_are_listed_newest_change_first_and_by_status(made: Maker, place: Path) -> None:
+    made.run("old1", status="done", updated=1000.0)
+    made.run("new1", status="failed", updated=3000.0)
+    made.run("mid1", status="done", updated=2000.0)
+    assert [r.run for r in list_runs(place)] == ["new1", "mid1", "old1"]
+    assert [r.run for r in list_runs(place, "done")] == ["mid1", "old1"]
+
+
+@pytest.mark.parametrize(
+    ("name", "found"), [("ab12", "ab12"), ("ab1", "ab12"), ("latest", "cd34"), ("c", "cd34")]
+)
+def test_a_run_is_found_by_id_prefix_or_latest(made: Maker, place: Path, name: str, found: str) -> None:
+    made.run("ab12", updated=1.0)
+    made.run("cd34", updated=2.0)
+    assert find_run(place, name).run == found
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ab", "fits 2 runs: "),
+        ("ab21", "Did you mean 'ab12'"),
+        ("", "No run ''"),
+        ("zzzz", "interlock runs --all"),
+    ],
+)
+def test_a_run_that_is_not_found_gets_the_nearest(made: Maker, place: Path, name: str, expected: str) -> None:
+    made.run("ab12")
+    made.run("abcd")
+    with pytest.raises(UserError, match=expected):
+        find_run(place, name)
+
+
+def test_only_unanswered_requests_of_open_runs_wait(made: Maker, place: Path) -> None:
+    made.run("aa11")
+    made.run("bb22", status="cancelled")
+    first, second, third, fourth = (made.edit("aa11") for _ in range(4))
+    made.edit("bb22")
+    made.execute("update approvals set answer = '{}' where id = ?", first)
+    made.execute("update approvals set superseded = 1 where id = ?", second)
+    made.execute("update approvals set interrupt = null where id = ?", third)
+    assert [r.id for r in waiting_requests(place)] == [fourth]
+    assert waiting_requests(place, "bb22") == []
+
+
+def test_the_longest_wait_comes_first_and_a_runs_requests_stay_together(made: Maker, place: Path) -> None:
+    for run in ("late", "soon"):
+        made.run(run)
+    ids = [made.edit("late"), made.edit("soon"), made.shell("late")]
+    made.execute("update approvals set asked_at = 50 where run = 'soon'")
+    assert [r.id for r in waiting_requests(place)] == [ids[1], ids[0], ids[2]]
+
+
+def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None:
+    made.run("aa11")
+    body = '{"role":"assistant","tool_calls":[{"id":"0.0","name":"glob","args":{"pattern":"*.py"}}]}'
+    made.execute("insert into chain values ('m1', 'p', 'aa11', ?, null)", body.encode())
+    result = '{"status":"error","content":"x","error":{"type":"t","message":"no such\\nfolder"},"meta":{"duration_ms":7}}'
+    for message, args in (("m1", None), ("m2", '{"pattern": "later"}')):
+        made.execute(
+            "insert into journal values ('aa11', ?, 0, 1, 'glob', 'h', ?, 'done', null, ?, null, 1, null, 5.0)",
+            message, args, result,
+        )  # fmt: skip
+    for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
+        made.execute(
+            "insert into steps values ('aa11', ?, 'c', ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', ?, ?)",
+            namespace, f"t{seq}", node, seq, seq,
+        )  # fmt: skip
+    taken = steps(place, "aa11")
+    assert path(taken) == [("open", 1), ("turn", 2)]
+    assert path(taken, depth=1) == [("ask", 1)]
+    assert (taken[0].step, taken[0].keys, taken[0].route) == (1, ("head", "stop"), "ok")
+    read = calls(place, "aa11")
+    assert [(c.args, c.summary, c.status, c.ms) for c in read] == [
+        ({"pattern": "*.py"}, "no such", "error", 7),
+        ({"pattern": "later"}, "no such", "error", 7),
+    ]
+    name = made.edit("aa11")
+    made.execute(
+        'update approvals set answer = \'{"choice": "reject", "feedback": "no"}\', answered_by = \'ann\', '
+        "answered_at = 9.0 where id = ?",
+        name,
+    )
+    expected = {"id": name, "tool_name": "replace", "choice": "reject", "feedback": "no", "text": None}
+    assert list(answered(place, "aa11")) == [{**expected, "by": "ann", "at": 9.0}]
+
+
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"INTERLOCK_HOME": "/a/b", "XDG_STATE_HOME": "/x"}, "/a/b"),
+        ({"XDG_STATE_HOME": "/x", "HOME": "/h"}, "/x/interlock"),
+        ({"HOME": "/h"}, "/h/.local/state/interlock"),
+    ],
+)
+def test_the_state_directory_follows_the_environment(env: dict[str, str], expected: str) -> None:
+    assert state_home(env) == Path(expected)

@@ -1,0 +1,360 @@
+"""What people and programs see of a run, from recorded events."""
+
+import io
+import json
+import os
+import pty
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.cli.driving import _show
+from interlock.cli.render.paint import Paint, harmless, plain, visible
+from interlock.cli.render.pending import screen
+from interlock.cli.render.structured import JsonView, StreamJsonView
+from interlock.cli.render.text import TextView
+from interlock.engine.options import Outcome, Renderer
+from interlock.state import events as e
+from interlock.state.errors import RunError
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "cli"
+Golden = Callable[[Path, str], None]
+DIFF = (
+    "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
+)
+
+EVENTS: list[e.Event] = [
+    e.Init(session_id="aa11bb22", model="flash", workflow="main"),
+    e.NodeStart(workflow="turn", node="call_model", checkpoint_id="c1"),
+    e.ModelInfo(model="gemini-3.8-flash"),
+    e.Retry(reason="503: overloaded", delay_s=5.2, attempt=1),
+    e.Thought(content="The sign is wrong."),
+    e.MessageEvent(role="assistant", content="I'll look ", delta=True),
+    e.MessageEvent(role="assistant", content="at it.", delta=True),
+    e.Finished(reason="stop", usage={"input": 1200, "output": 34}, duration_ms=80),
+    e.NodeEnd(workflow="turn", node="call_model", checkpoint_id="c1", duration_ms=81.5),
+    e.ToolUse(
+        tool_name="read_file", tool_id="0.0", parameters={"file_path": "calc.py"}, summary="Read calc.py"
+    ),
+    e.ToolUse(
+        tool_name="replace", tool_id="0.1", parameters={"file_path": "calc.py"}, summary="Edit calc.py"
+    ),
+    e.ToolResultEvent(
+        tool_name="read_file", tool_id="0.0", status="success", output="def add", duration_ms=3
+    ),
+    e.ToolResultEvent(
+        tool_name="replace", tool_id="0.1", status="success", output="ok", duration_ms=12, diff=DIFF
+    ),
+    e.ToolUse(
+        tool_name="run_shell_command", tool_id="0.2", parameters={"command": "pytest"}, summary="$ pytest"
+    ),
+    e.ToolOutput(tool_id="0.2", text="collecting\r\x1b[32mcollected 2 items\x1b[0m\n..  "),
+    e.ToolOutput(tool_id="0.2", text="[100%]\n"),
+    *(e.ToolOutput(tool_id="0.2", text=f"line {number}\n") for number in range(40)),
+    e.ToolResultEvent(tool_name="run_shell_command", tool_id="0.2", status="success", duration_ms=2140),
+    e.ToolUse(tool_name="glob", tool_id="0.3", parameters={}, summary=""),
+    e.ToolResultEvent(
+        tool_name="glob",
+        tool_id="0.3",
+        status="error",
+        error={"type": "x", "message": "pattern is missing\nmore"},
+    ),
+    e.InvalidStream(reason="no finish reason"),
+    e.ErrorEvent(severity="warning", message="settings.json: $X is not set."),
+    e.MessageEvent(role="assistant", content="Fixed: ", delta=True),
+    e.MessageEvent(role="assistant", content="add adds.", delta=True),
+    e.Finished(reason="stop", usage={"input": 1300, "output": 10}, duration_ms=70),
+    e.Result(status="done", response="Fixed: add adds."),
+]
+DONE = Outcome(
+    run="aa11bb22",
+    workflow="main",
+    status="done",
+    exit_code=0,
+    output={"status": "done", "response": "Fixed: add adds."},
+    stats={"total_tokens": 2544, "tool_calls": 4},
+    warnings=["settings.json: $X is not set."],
+)
+
+
+def _request(number: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "id": f"aa11bb22-{number}",
+        "kind": "approval",
+        "tool_name": "replace",
+        "args": {"file_path": "calc.py", "old_string": "a - b", "new_string": "it's a + b"},
+        "reason": "edits ask in mode default",
+        "preview": DIFF,
+        "parts": [],
+        "choices": [
+            "proceed_once",
+            "proceed_always",
+            "proceed_always_and_save",
+            "modify",
+            "reject",
+            "cancel",
+        ],
+        "note": None,
+        "questions": [],
+        "checkpoint_id": "c9",
+        **changes,
+    }
+
+
+_PARTS = [
+    {"text": "pytest -q", "decision": "allow", "reason": "a rule of yours"},
+    {"text": "git push --force", "decision": "ask", "reason": "it writes to a remote"},
+]
+PENDING = [
+    _request(1),
+    _request(
+        2,
+        tool_name="run_shell_command",
+        args={"command": "pytest -q && git push --force", "description": "x" * 200},
+        reason="`git push` isn't covered by a rule",
+        preview="pytest -q && git push --force",
+        parts=_PARTS,
+        note="It was asked before; the files have changed since, so the preview is new.",
+    ),
+    _request(
+        3,
+        kind="question",
+        tool_name="ask_user",
+        args={},
+        reason="The model asks you.",
+        preview="Which style?",
+        choices=["proceed_once", "reject"],
+        questions=[
+            {
+                "question": "Which style?",
+                "options": [{"label": "terse", "description": "one line"}, {"label": "full"}],
+            }
+        ],
+    ),
+    _request(
+        4,
+        kind="outcome",
+        tool_name="run_shell_command",
+        args={"command": "git push"},
+        reason="The run was killed while this ran.",
+        preview="git push",
+        choices=["proceed_once", "reject"],
+    ),
+]
+WAITING = Outcome(
+    run="aa11bb22",
+    workflow="main",
+    status="waiting",
+    exit_code=75,
+    stats={"total_tokens": 10},
+    pending=PENDING,
+    resume_command="interlock resume aa11bb22",
+)
+FAILED = Outcome(
+    run="aa11bb22",
+    workflow="main",
+    status="turn_limit",
+    exit_code=53,
+    output={"status": "turn_limit", "response": ""},
+    error={"type": "turn_limit", "message": "3 turns were used."},
+    resume_command="interlock resume aa11bb22",
+)
+
+
+def _shown(view: Renderer, outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    for event in EVENTS:
+        view(event)
+    view.finish(outcome)  # type: ignore[attr-defined]
+    shown = capsys.readouterr()
+    return shown.out, shown.err
+
+
+def test_text_puts_the_answer_alone_on_stdout(capsys: pytest.CaptureFixture[str], golden: Golden) -> None:
+    out, err = _shown(TextView("fix it"), DONE, capsys)
+    assert out == "Fixed: add adds.\n"
+    golden(GOLDEN / "text.txt", err)
+
+
+def test_text_tells_more_when_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    _, err = _shown(TextView(verbose=True), DONE, capsys)
+    assert "The sign is wrong." in err
+    assert "› turn.call_model" in err
+    assert "model: gemini-3.8-flash" in err
+
+
+def test_text_of_an_error_says_what_and_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = _shown(TextView(), FAILED, capsys)
+    assert out == ""
+    assert err.endswith("interlock: 3 turns were used. (turn_limit)\nGo on with: interlock resume aa11bb22\n")
+
+
+def test_a_run_that_waits_shows_what_why_and_every_command(
+    golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = TextView("fix the failing test\nplease")
+    view.finish(WAITING)
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    golden(GOLDEN / "waiting.txt", shown.err)
+
+
+def test_the_answer_is_whole_when_pieces_of_it_were_dropped(capsys: pytest.CaptureFixture[str]) -> None:
+    view = TextView()
+    view(e.MessageEvent(role="assistant", content="add adds.", delta=True))
+    view.finish(DONE)
+    assert capsys.readouterr().out == "Fixed: add adds.\n"
+
+
+def test_other_workflows_answer_with_their_output_object(capsys: pytest.CaptureFixture[str]) -> None:
+    output = {"responses": [{"id": "1"}]}
+    for view in (TextView(), JsonView()):
+        view.finish(Outcome(run="r", workflow="tools", status="done", exit_code=0, output=output))
+        assert json.loads(capsys.readouterr().out) == output
+
+
+@pytest.mark.parametrize(("name", "outcome"), [("done", DONE), ("waiting", WAITING), ("failed", FAILED)])
+def test_json_is_one_object(
+    name: str, outcome: Outcome, golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = _shown(JsonView(), outcome, capsys)
+    assert err == ""
+    golden(GOLDEN / f"json-{name}.json", out)
+
+
+def test_stream_json_is_one_event_a_line_and_the_result_last(
+    golden: Golden, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, err = _shown(StreamJsonView(now=lambda: "2026-01-02T03:04:05.678Z"), DONE, capsys)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert err == ""
+    assert all(list(line)[:2] == ["type", "timestamp"] for line in lines)
+    assert [line["type"] for line in lines].count("result") == 1
+    assert lines[-1]["type"] == "result"
+    golden(GOLDEN / "stream.jsonl", out)
+
+
+@pytest.mark.parametrize(("outcome", "status"), [(DONE, "success"), (WAITING, "waiting"), (FAILED, "error")])
+def test_stream_json_says_success_waiting_or_error(
+    outcome: Outcome, status: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    StreamJsonView().finish(outcome)
+    line = json.loads(capsys.readouterr().out)
+    assert (line["status"], line["exit_code"]) == (status, outcome.exit_code)
+
+
+def test_an_event_after_the_result_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    view = StreamJsonView()
+    view.finish(DONE)
+    view(EVENTS[0])
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+@pytest.mark.parametrize("view", [JsonView(), StreamJsonView()])
+def test_a_run_that_does_not_start_is_json_too(view: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(_: Sequence[Renderer]) -> Outcome:
+        raise RunError("no luck")
+
+    with pytest.raises(RunError):
+        _show(fail, view)
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["error"] == {"type": "run", "message": "no luck", "code": 1}
+
+
+def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        assert _show(lambda _: WAITING, JsonView()) == 75
+        stdout.flush()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("rm x\x1b[2K\rls", "rm x\\x1b[2K\\rls"),
+        ("a\u202eb\u200bc", "a\\u202eb\\u200bc"),
+        ("tag\U000e0041", "tag\\U000e0041"),
+        ("café 日本 👍\tx\n", "café 日本 👍\tx\n"),
+        ("a\r\nb", "a\nb"),
+    ],
+)
+def test_what_a_terminal_would_hide_is_visible_where_a_person_decides(text: str, shown: str) -> None:
+    assert visible(text) == shown
+
+
+def test_answers_keep_their_letters_but_lose_their_control() -> None:
+    assert harmless("שלום\u200f \u200d x\x1b]0;title\x07") == "שלום\u200f \u200d x\\x1b]0;title\\x07"
+    assert plain("\x1b]0;t\x07\x1b[1;31m50%\x1b[K\r100%\x1b[m\r") == "100%"
+
+
+def test_a_hidden_command_is_shown_on_the_approval_screen() -> None:
+    request = _request(
+        1, tool_name="run_shell_command", args={"command": "x"}, preview="ls\x1b[2K\r; rm -rf ~"
+    )
+    text = "\n".join(screen("aa11bb22", "t", [request], Paint(io.StringIO())))
+    assert "ls\\x1b[2K\\r; rm -rf ~" in text
+    assert "\x1b" not in text
+
+
+def test_a_long_preview_says_that_it_is_cut_and_where_the_rest_is() -> None:
+    request = _request(1, preview="--- a\n+++ b\n" + "+x\n" * 500)
+    paint = Paint(io.StringIO())
+    cut = list(screen("aa11bb22", "t", [request], paint))
+    assert any("382 more lines, NOT shown here: interlock approvals aa11bb22" in line for line in cut)
+    assert sum(line == "    +x" for line in screen("aa11bb22", "t", [request], paint, limit=None)) == 500
+
+
+class _Terminal:
+    """A pseudo-terminal in place of stdout and stderr; collects what was written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._master, slave = pty.openpty()
+        self._stream = os.fdopen(slave, "w")
+        self._data = b""
+        self._reader = threading.Thread(target=self._collect)
+        self._reader.start()
+        monkeypatch.setattr(sys, "stdout", self._stream)
+        monkeypatch.setattr(sys, "stderr", self._stream)
+        monkeypatch.setenv("TERM", "xterm-256color")
+
+    def _collect(self) -> None:
+        try:
+            while data := os.read(self._master, 65536):
+                self._data += data
+        except OSError:  # how Linux says that the other side was closed
+            return
+
+    def text(self) -> str:
+        self._stream.close()
+        self._reader.join()
+        os.close(self._master)
+        return self._data.decode().replace("\r\n", "\n")
+
+
+def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    terminal = _Terminal(monkeypatch)
+    view = TextView("fix it")
+    for event in EVENTS:
+        view(event)
+    view.finish(DONE)
+    text = terminal.text()
+    assert text.count("add adds.") == 1
+    assert "turn › call_model" in text
+    assert "\x1b[32m✓\x1b[0m Edit calc.py · +1 −1" in text
+    assert text.rstrip().endswith("Fixed: add adds.")
+
+
+def test_on_a_terminal_the_diff_is_coloured_unless_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    for no_color, expected in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", no_color)
+        terminal = _Terminal(monkeypatch)
+        view = TextView("fix it")
+        view.finish(WAITING)
+        assert ("\x1b[32m+    return a + b\x1b[0m" in terminal.text()) is expected
