@@ -89,7 +89,7 @@ class Watch:
             self._on_output(text)
 
     async def _ended(self, why: Why) -> Ended:
-        file = await asyncio.to_thread(self._output.save)
+        file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
         child = self._child
         not_started = child.pid is None and why == "exited"
         return Ended(
