@@ -13,6 +13,9 @@ from interlock.tools._opening import checked, read_bytes, trouble
 from interlock.tools._text import TextFile, decode
 
 
+_WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
+
+
 @dataclass(frozen=True)
 class Target:
     """`before` and `file` are null where there is no file yet."""
@@ -67,13 +70,11 @@ def _present(path: Path, context: ToolContext) -> bytes | ToolResult | None:
             return _missing(path, context)
         return trouble(context.workspace, path, error)
     data = read_bytes(context.workspace, path)
-    # A rename would replace a write-protected file: its own mode must be asked.
-    if isinstance(data, bytes) and not (
-        mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH) and os.access(path, os.W_OK)
-    ):
+    # The write is a rename, which asks only the directory: the file's own mode must be looked at here.
+    if isinstance(data, bytes) and not (mode & _WRITABLE and os.access(path, os.W_OK)):
         shown = context.workspace.relative(path)
         return failure("permission_denied", f"{shown!r} is write-protected; ask the user to allow writing.")
-    return data
+    return data if isinstance(data, ToolResult) else _closed(path.parent, context) or data
 
 
 def _missing(path: Path, context: ToolContext) -> ToolResult | None:
@@ -84,8 +85,12 @@ def _missing(path: Path, context: ToolContext) -> ToolResult | None:
         return failure(
             "not_a_directory", f"{shown!r} is a file, so nothing can lie below it; choose another path."
         )
-    if not os.access(parent, os.W_OK | os.X_OK):
-        return failure(
-            "permission_denied", f"No permission to write in {shown!r}; ask the user to change it."
-        )
-    return None
+    return _closed(parent, context)
+
+
+def _closed(directory: Path, context: ToolContext) -> ToolResult | None:
+    """Why nothing can be put into a directory."""
+    if os.access(directory, os.W_OK | os.X_OK):
+        return None
+    shown = context.workspace.relative(directory)
+    return failure("permission_denied", f"No permission to write in {shown!r}; ask the user to change it.")

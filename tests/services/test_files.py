@@ -24,6 +24,10 @@ from interlock.state.calls import CallKey
 KEY = CallKey(message="m1", index=0)
 
 
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 def test_a_new_file_gets_its_directories_and_the_usual_mode(tmp_path: Path) -> None:
     umask = os.umask(0o027)
     try:
@@ -47,12 +51,12 @@ def test_nothing_is_left_and_a_leftover_is_taken_away(tmp_path: Path) -> None:
     path = tmp_path / "a"
     temporary(path, KEY).write_bytes(b"half")
     write_atomically(path, b"whole", KEY)
-    assert os.listdir(tmp_path) == ["a"]
+    assert names(tmp_path) == ["a"]
     temporary(path, KEY).write_bytes(b"half")
     remove_leftover(path, KEY)
     remove_leftover(path, KEY)
     remove_leftover(tmp_path / "no" / "where", KEY)
-    assert os.listdir(tmp_path) == ["a"]
+    assert names(tmp_path) == ["a"]
 
 
 def test_a_later_attempt_finds_the_leftover_of_an_earlier_one(tmp_path: Path) -> None:
@@ -89,7 +93,7 @@ def test_when_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path: Pat
     argv = [sys.executable, "-c", textwrap.dedent(FULL), str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "File too large"
-    assert (path.read_bytes(), os.listdir(tmp_path)) == (b"old", ["a"])
+    assert (path.read_bytes(), names(tmp_path)) == (b"old", ["a"])
 
 
 def test_now_is_the_hash_of_what_is_there(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ class NoArgs(BaseModel):
 
 
 def tool_that(raises: BaseException) -> dict[str, Tool]:
-    async def run(args: NoArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001
+    async def run(args: NoArgs, context: ToolContext) -> ToolResult:
         raise raises
 
     return {"odd": Tool("odd", "Odd.", NoArgs, "read", lambda _: "odd", run=run)}
@@ -228,7 +228,7 @@ def test_cancels_and_the_graphs_own_signals_go_through(tmp_path: Path, signal: B
 
 
 def test_live_output_carries_the_calls_id(tmp_path: Path) -> None:
-    async def run(args: NoArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001
+    async def run(args: NoArgs, context: ToolContext) -> ToolResult:
         context.emit_output("hello")
         return ToolResult(status="success", content=context.call_id)
 

@@ -80,7 +80,7 @@ def test_a_repository_made_during_the_run_counts(tmp_path: Path) -> None:
 
 
 def test_info_exclude_counts_also_in_linked_work_trees(repo: Path, tmp_path: Path) -> None:
-    make(repo, **{"a": ""})
+    make(repo, a="")
     git(repo, "add", "a")
     git(repo, "commit", "-q", "-m", "a")
     (repo / ".git" / "info" / "exclude").write_text("*.tmp\n")

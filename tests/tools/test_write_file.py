@@ -95,13 +95,6 @@ def test_what_cannot_be_written_says_so(plan: Plan, folder: Path, path: str, exp
     assert "\n" not in result.content
 
 
-def test_a_directory_without_permission_says_so(plan: Plan, folder: Path) -> None:
-    (folder / "locked").mkdir(mode=0o555)
-    if os.access(folder / "locked", os.W_OK):
-        pytest.skip("the superuser may write everywhere")
-    assert kind(plan("write_file", file_path="locked/x/y", content="x")) == "permission_denied"
-
-
 @pytest.mark.parametrize(
     "line",
     [
