@@ -12,7 +12,6 @@ from interlock.tools._diff import unified_diff
 from interlock.tools._opening import checked, read_bytes, trouble
 from interlock.tools._text import TextFile, decode
 
-
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
