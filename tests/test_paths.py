@@ -1,0 +1,267 @@
+"""Path tests: scripted replies and decisions → how it ends and which edges were taken, through the real engine.
+
+The last test holds that every declared edge of every pipeline is taken by some scene.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams.path import run_path
+from interlock.engine.journal import SqlJournal
+from interlock.engine.store import Store
+from interlock.services.transcript import ChainTranscript
+from interlock.state.calls import CallKey
+
+Replies = list[dict[str, Any]]
+Move = Callable[["Stage", Outcome], list[Decision]]
+
+
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
+
+
+def edit(old: str, new: str, file: str = "a.txt") -> dict[str, Any]:
+    return call("replace", file_path=file, old_string=old, new_string=new)
+
+
+@dataclass
+class Stage:
+    """A workspace and a store of their own."""
+
+    folder: Path
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        self.work = self.folder / "work"
+        self.work.mkdir(parents=True)
+        (self.work / "a.txt").write_text("one\ntwo\n")
+
+    def options(self, replies: Replies) -> Options:
+        script = self.folder / "script.json"
+        script.write_text(json.dumps(replies))
+        return Options(
+            home=self.folder / "home",
+            user_home=self.folder / "user",
+            workspace=self.work,
+            model=f"script:{script}",
+            overrides=self.settings,
+            limits=self.limits,
+            env={"PATH": os.environ["PATH"]},
+        )
+
+    def text(self, name: str = "a.txt") -> str:
+        return (self.work / name).read_text()
+
+    def path(self, run: str) -> Any:
+        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
+        conn.row_factory = sqlite3.Row
+        try:
+            rows = conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
+            return run_path(rows, ended=True)
+        finally:
+            conn.close()
+
+
+def approve(_: Stage, outcome: Outcome) -> list[Decision]:
+    return [Decision(p["id"], "proceed_once") for p in outcome.pending]
+
+
+def reject(_: Stage, outcome: Outcome) -> list[Decision]:
+    return [Decision(p["id"], "reject", feedback="not like this") for p in outcome.pending]
+
+
+def cancel(_: Stage, outcome: Outcome) -> list[Decision]:
+    return [Decision(outcome.pending[0]["id"], "cancel")]
+
+
+def modify(_: Stage, outcome: Outcome) -> list[Decision]:
+    args = {**outcome.pending[0]["args"], "new_string": "EDITED"}
+    return [Decision(outcome.pending[0]["id"], "modify", args=args)]
+
+
+def change_the_file_then_approve(stage: Stage, outcome: Outcome) -> list[Decision]:
+    (stage.work / "a.txt").write_text("one\ntwo\nsomebody else's line\n")
+    return approve(stage, outcome)
+
+
+def answer(_: Stage, outcome: Outcome) -> list[Decision]:
+    return [Decision(outcome.pending[0]["id"], "proceed_once", text="blue")]
+
+
+def crash_after_the_intent(stage: Stage, outcome: Outcome) -> list[Decision]:
+    """What a kill between intent and effect leaves: the row that says it was about to happen."""
+    store = Store(stage.folder / "home")
+    normal, full = store.connect(), store.connect("FULL")
+    journal = SqlJournal(
+        normal, full, ChainTranscript(normal, store.outputs, outcome.run), store.outputs, outcome.run, 1
+    )
+    (request,) = normal.execute("select request from approvals where answer is null").fetchone()
+    key = CallKey.parse(json.loads(request)["key"].split(":")[0])
+    journal.intend(key, journal.call(key))
+    normal.close()
+    full.close()
+    return approve(stage, outcome)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One run: what the model says, what people decide at each stop, how it ends."""
+
+    replies: Replies
+    moves: tuple[Move, ...] = ()
+    status: str = "done"
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+    says: str = ""
+    """Stands in the conversation at the end."""
+    file: str = "one\ntwo\n"
+    workflow: str = "main"
+    input: dict[str, Any] = field(default_factory=lambda: {"prompt": "go"})
+
+
+DONE = {"text": "done"}
+SHELL = call("run_shell_command", command="echo ran")
+SCENES: dict[str, Scene] = {
+    "an answer at once": Scene([DONE]),
+    "reads side by side": Scene(
+        [{"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]}, DONE],
+        says="two",
+    ),
+    "a read and then an edit": Scene(
+        [{"tool_calls": [call("read_file", file_path="a.txt"), edit("one", "uno")]}, DONE],
+        (approve,),
+        file="uno\ntwo\n",
+    ),
+    "a rejected edit": Scene([{"tool_calls": [edit("one", "uno")]}, DONE], (reject,), says="not like this"),
+    "an edit that a person changed": Scene(
+        [{"tool_calls": [edit("one", "uno")]}, DONE], (modify,), file="EDITED\ntwo\n"
+    ),
+    "a cancelled batch": Scene(
+        [{"tool_calls": [edit("one", "1"), SHELL]}, DONE], (cancel, approve), "cancelled"
+    ),
+    "a file that changed meanwhile": Scene(
+        [{"tool_calls": [edit("one", "uno")]}, DONE],
+        (change_the_file_then_approve, approve),
+        file="uno\ntwo\nsomebody else's line\n",
+    ),
+    "an unknown tool": Scene([{"tool_calls": [call("red_file", file_path="a.txt")]}, DONE], says="read_file"),
+    "bad arguments": Scene([{"tool_calls": [call("read_file", path=3)]}, DONE], says="file_path"),
+    "a denied tool": Scene(
+        [{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
+        settings={"tools": {"exclude": ["list_directory"]}},
+    ),
+    "a question": Scene(
+        [{"tool_calls": [call("ask_user", questions=[{"question": "Which colour?"}])]}, DONE],
+        (answer,),
+        says="blue",
+    ),
+    "an unknown outcome, done again": Scene(
+        [{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, approve), says="ran"
+    ),
+    "an unknown outcome, left": Scene(
+        [{"tool_calls": [SHELL]}, DONE], (crash_after_the_intent, reject), says="Unknown outcome"
+    ),
+    "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
+    "only empty answers": Scene([{"text": ""}] * 4, status="invalid_stream"),
+    "a limit of turns": Scene(
+        [{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
+        status="turn_limit",
+        limits={"max_turns": 1},
+    ),
+    "a window that is too small": Scene(
+        [DONE], status="context_overflow", settings={"model": {"tokenLimits": {"gemini-tiny": 5}}}
+    ),
+    "a turn alone": Scene([DONE], workflow="turn", input={"request": "hello"}, status="ok"),
+    "a turn alone with calls": Scene(
+        [{"tool_calls": [SHELL]}], workflow="turn", input={"request": "hello"}, status="calls"
+    ),
+    "a batch alone": Scene(
+        [],
+        (approve,),
+        workflow="tools",
+        input={
+            "calls": [{"id": "x", **edit("one", "uno")}, {"id": "y", **call("read_file", file_path="a.txt")}]
+        },
+        file="uno\ntwo\n",
+    ),
+}
+
+
+def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    fast = {"model": {"streamRetryDelay": 0, **scene.settings.get("model", {})}}
+    stage = Stage(folder, {**scene.settings, **fast}, scene.limits)
+    options = stage.options(scene.replies)
+    if "tokenLimits" in stage.settings["model"]:
+        stage.settings["model"]["tokenLimits"] = {options.model: 5}
+    outcome = run_sync(scene.workflow, scene.input, options=options)
+    for move in scene.moves:
+        assert outcome.status == "waiting", outcome
+        assert outcome.exit_code == 75
+        outcome = resume_sync(outcome.run, decisions=move(stage, outcome), options=options)
+    return stage, outcome
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]
+    stage, outcome = play(scene, tmp_path / "stage")
+    assert outcome.status == scene.status, outcome.error
+    assert stage.text() == scene.file
+    assert scene.says in json.dumps(outcome.output)
+
+
+def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+    declared = {name: declared_edges(name) for name in ("main", "turn", "tools")}
+    taken: dict[str, set[tuple[str, str, str]]] = {name: set() for name in declared}
+    for number, scene in enumerate(SCENES.values()):
+        stage, outcome = play(scene, tmp_path / str(number))
+        taken[scene.workflow] |= taken_edges(scene.workflow, stage.path(outcome.run))
+    assert declared["main"] - taken["main"] == set()
+    # The graphs inside `main` are those that run alone.
+    everything = set().union(*taken.values())
+    assert (declared["turn"] | declared["tools"]) - everything == set()
+
+
+def test_a_mixed_batch_does_what_was_said_of_each_call(tmp_path: Path) -> None:
+    """Approve one, edit one, reject one with a reason; decided in two goes, in other processes than the run's."""
+    stage = Stage(tmp_path / "stage")
+    for name in ("b.txt", "c.txt"):
+        (stage.work / name).write_text("one\n")
+    replies: Replies = [
+        {"tool_calls": [edit("one", "uno"), edit("one", "uno", "b.txt"), edit("one", "uno", "c.txt")]},
+        DONE,
+    ]
+    options = stage.options(replies)
+    outcome = run_sync("main", {"prompt": "go"}, options=options)
+    first, second, third = outcome.pending
+    assert "-one\n+uno" in first["preview"]
+    changed = {**second["args"], "new_string": "changed by a person"}
+    outcome = resume_sync(
+        outcome.run,
+        decisions=[Decision(first["id"], "proceed_once"), Decision(second["id"], "modify", args=changed)],
+        options=options,
+    )
+    assert [p["id"] for p in outcome.pending] == [third["id"]]
+    assert stage.text() == "one\ntwo\n", "nothing runs before the whole batch is decided"
+    outcome = resume_sync(
+        outcome.run, decisions=[Decision(third["id"], "reject", feedback="keep c as it is")], options=options
+    )
+    assert outcome.status == "done"
+    assert (stage.text(), stage.text("b.txt"), stage.text("c.txt")) == (
+        "uno\ntwo\n",
+        "changed by a person\n",
+        "one\n",
+    )
+    answers = [m for m in outcome.output["history"] if m["role"] == "tool"]
+    assert [m["status"] for m in answers] == ["success", "success", "error"]
+    assert "keep c as it is" in answers[2]["content"]
