@@ -2,12 +2,12 @@
 
 import argparse
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from interlock.cli.parsing import Parser, duration, later, number, one_of
+from interlock.cli.tool_rules import tool_rules
 from interlock.engine.options import Options
 from interlock.engine.store_file import state_home
 from interlock.state.errors import UserError
@@ -16,19 +16,6 @@ FORMATS = ("text", "json", "stream-json")
 _MODES = ("default", "auto_edit", "plan", "yolo")
 _MODE_SYNONYMS = {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"}
 _NO_PLAN = "Plan mode comes in a later version. Use --approval-mode default: then every change is asked for"
-_TOOL_NAMES = {
-    "Bash": "run_shell_command",
-    "Edit": "replace",
-    "MultiEdit": "replace",
-    "Write": "write_file",
-    "Read": "read_file",
-    "Grep": "grep_search",
-    "Glob": "glob",
-    "LS": "list_directory",
-    "WebFetch": "web_fetch",
-    "TodoWrite": "write_todos",
-}
-"""Claude Code's tools under our names."""
 
 
 def add_running_flags(parser: Parser) -> None:
@@ -149,7 +136,7 @@ def options_from(
     """
     names = {"max_turns": "max_turns", "max_session_turns": "max_session_turns", "max_tokens": "max_tokens"}
     names |= {"max_budget_usd": "max_budget_usd", "timeout": "timeout_s"}
-    denied = _tool_names(args.disallowed_tools)
+    denied = tool_rules(args.disallowed_tools)
     return Options(
         home=state_home(env),
         workspace=_folder(args.workspace, "--workspace")
@@ -163,7 +150,7 @@ def options_from(
         include_directories=tuple(
             _folder(Path(d), "--include-directories") for d in _split(args.include_directories)
         ),
-        allowed_tools=tuple(_tool_names(args.allowed_tools)),
+        allowed_tools=tuple(tool_rules(args.allowed_tools)),
         policy_files=tuple(_file(p, "--policy") for p in args.policy),
         limits={key: vars(args)[flag] for flag, key in names.items() if vars(args)[flag] is not None},
         record_to=args.record_responses,
@@ -188,18 +175,6 @@ def _approval_mode(args: argparse.Namespace) -> str | None:
 
 def _split(values: list[str]) -> list[str]:
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
-
-
-def _tool_names(values: list[str]) -> list[str]:
-    """`Bash(git log:*) Edit, glob` → our names; commas and spaces inside parentheses belong to the rule."""
-    found = [m for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
-    return [_our_name(text) for text in found]
-
-
-def _our_name(text: str) -> str:
-    name, bracket, rest = text.partition("(")
-    name = _TOOL_NAMES.get(name, name)
-    return f"{name}({rest.removesuffix(')').removesuffix(':*').removesuffix(' *')})" if bracket else name
 
 
 def _file(path: Path, flag: str) -> Path:

@@ -126,8 +126,10 @@ def _call(home: Path, row: sqlite3.Row) -> Call:
     result = _json(home, row["result"], row["result_file"])
     record = _json(home, row["record"], row["record_file"])
     asked: list[dict[str, Any]] = record.get("tool_calls", [])
-    later = _json(home, row["args"], None)  # of an attempt with other arguments than the model's
-    args: dict[str, Any] = later or (asked[row["idx"]].get("args", {}) if row["idx"] < len(asked) else {})
+    args = _json(home, row["args"], None)  # of an attempt with other arguments than the model's
+    index: int = row["idx"]
+    if not args and index < len(asked):
+        args = asked[index].get("args", {})
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
     summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))

@@ -19,12 +19,18 @@ def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
         rows = [] if conn is None else _checkpoints(conn, run)
     steps = [row["step"] for row in rows]
     if not rows:
-        raise UserError(f"Run {run!r} has no checkpoint yet. Look again, or resume it: interlock resume {run}")
+        raise UserError(
+            f"Run {run!r} has no checkpoint yet. Look again, or resume it: interlock resume {run}"
+        )
     if step is not None and step not in steps:
-        raise UserError(f"Run {run!r} has no step {step}: it has {steps[0]} to {steps[-1]}. See: interlock history {run}")
+        raise UserError(
+            f"Run {run!r} has no step {step}: it has {steps[0]} to {steps[-1]}. See: interlock history {run}"
+        )
     # A root step that was done again after a crash has two checkpoints: the newer one counts.
     row = rows[-1] if step is None else [r for r in rows if r["step"] == step][-1]
-    checkpoint = JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed((row["type"], row["checkpoint"]))
+    checkpoint = JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed(
+        (row["type"], row["checkpoint"])
+    )
     values: dict[str, Any] = checkpoint["channel_values"]
     return {k: v for k, v in values.items() if not k.startswith(("__", "branch:"))}
 
@@ -42,14 +48,16 @@ def damage(home: Path, run: str) -> Iterator[str]:
     with reading(home) as conn:
         if conn is None:
             return
-        rows = conn.execute("select id, parent, body, file from chain where run = ? order by id", (run,)).fetchall()
+        rows = conn.execute(
+            "select id, parent, body, file from chain where run = ? order by id", (run,)
+        ).fetchall()
         known = {row["id"] for row in conn.execute("select id from chain")}
         for row in rows:
-            body: bytes | None = row["body"]
+            body: object = row["body"]
             if row["file"]:
                 file = home / "outputs" / row["file"]
                 body = file.read_bytes() if file.exists() else None
-            if body is None or record_id(row["parent"], body) != row["id"]:
+            if not isinstance(body, bytes) or record_id(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
             if row["parent"] and row["parent"] not in known:
                 yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"

@@ -1,6 +1,7 @@
 """show: one run: status, path through the graph, calls, tokens, what waits; its state at a step."""
 
 import os
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,8 +49,6 @@ def execute(arguments: list[str]) -> int:
     if args.json:
         tables.show_json(_object(home, run))
         return 0
-    import sys
-
     paint = Paint(sys.stdout)
     for line in _lines(home, run, paint):
         print(line)

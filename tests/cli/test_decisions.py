@@ -122,7 +122,7 @@ def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: P
     file = tmp_path / "args.json"
     file.write_text(json.dumps({"command": "a\nb"}))
     assert _decide("--edit", f"1=@{file}")[0].args == {"command": "a\nb", "dir_path": "sub"}
-    with pytest.raises(InputError, match="--edit aa11-1 is not JSON: .* line 1, column 13"):
+    with pytest.raises(InputError, match=r"--edit aa11-1 is not JSON: .* line 1, column 13"):
         _decide("--edit", '1={"command": }')
 
 

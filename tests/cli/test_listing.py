@@ -1,5 +1,6 @@
 """What the fast commands read from the store."""
 
+import json
 import os
 import sqlite3
 import subprocess
@@ -177,7 +178,8 @@ def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None
     made.run("aa11")
     body = '{"role":"assistant","tool_calls":[{"id":"0.0","name":"glob","args":{"pattern":"*.py"}}]}'
     made.execute("insert into chain values ('m1', 'p', 'aa11', ?, null)", body.encode())
-    result = '{"status":"error","content":"x","error":{"type":"t","message":"no such\\nfolder"},"meta":{"duration_ms":7}}'
+    error = {"type": "t", "message": "no such\nfolder"}
+    result = json.dumps({"status": "error", "content": "x", "error": error, "meta": {"duration_ms": 7}})
     for message, args in (("m1", None), ("m2", '{"pattern": "later"}')):
         made.execute(
             "insert into journal values ('aa11', ?, 0, 1, 'glob', 'h', ?, 'done', null, ?, null, 1, null, 5.0)",

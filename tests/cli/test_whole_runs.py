@@ -1,0 +1,220 @@
+"""Runs from the command line to the end: parked, decided elsewhere, resumed, looked at, deleted."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from interlock.cli.main import main
+
+SCRIPT = """
+- text: I'll write it.
+  tool_calls:
+    - {name: write_file, args: {file_path: a.txt, content: "one\\n"}}
+    - {name: write_file, args: {file_path: b.txt, content: "two\\n"}}
+- text: Both are done.
+- text: And more.
+"""
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`main(…)` in a workspace of its own, with nothing on stdin."""
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    monkeypatch.chdir(workspace)
+    (tmp_path / "script.yaml").write_text(SCRIPT)
+    (tmp_path / "empty").touch()
+
+    def call(*arguments: str) -> Done:
+        with (tmp_path / "empty").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
+
+
+def _model(tmp_path: Path) -> tuple[str, str]:
+    return ("-m", f"script:{tmp_path / 'script.yaml'}")
+
+
+def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path) -> None:
+    parked = run(*_model(tmp_path), "-p", "write both")
+    assert (parked.code, parked.out) == (75, "")
+    assert not Path("a.txt").exists()
+    (approve,) = [
+        line.partition("interlock ")[2].split() for line in parked.err.splitlines() if "--approve all" in line
+    ]
+    name = approve[1]
+    assert f"--approve {name}-1" in parked.err
+    assert [r["id"] for r in json.loads(run("approvals", "--json").out)] == [f"{name}-1", f"{name}-2"]
+    assert json.loads(run("runs", "--json").out)[0]["status"] == "waiting"
+
+    half = run("resume", name, "--approve", "1")
+    assert half.code == 75
+    assert f"{name}-2" in half.err
+    done = run("resume", "latest", "--reject", "2", "--reason", "not b")
+    assert (done.code, done.out) == (0, "Both are done.\n"), done.err
+    assert Path("a.txt").read_text() == "one\n"
+    assert not Path("b.txt").exists()
+    assert run("approvals").err == "Nothing waits for you in any run.\n"
+
+    shown = run("show", "latest").out
+    assert "done" in shown
+    assert "✓ write_file a.txt" in shown
+    assert "not b" in shown
+    assert "unchanged" in run("show", "latest", "--verify").out
+    assert "open_prompt" in run("history", "latest").out
+    assert "+ assistant: I'll write it. [calls write_file, write_file]" in run("diff", "latest", "1", "2").out
+    assert "has no step 99" in run("show", "latest", "--at", "99").err
+    state = json.loads(run("show", "latest", "--at", "2", "--json").out)
+    assert [m["role"] for m in state["messages"]] == ["system", "user", "user", "assistant"]
+    assert "open_prompt" in run("diagram", "--run", "latest").out
+
+    more = run("-c", "-p", "go on")
+    assert (more.code, more.out) == (0, "And more.\n"), more.err
+
+
+def test_an_edit_runs_what_the_person_wrote(run: Run, tmp_path: Path) -> None:
+    run(*_model(tmp_path), "write both")
+    done = run("resume", "latest", "--edit", '1={"content": "mine\\n"}', "--approve", "2", "-o", "json")
+    assert done.code == 0, done.err
+    assert json.loads(done.out)["response"] == "Both are done."
+    assert (Path("a.txt").read_text(), Path("b.txt").read_text()) == ("mine\n", "two\n")
+
+
+def test_json_of_a_parked_run_has_what_a_program_needs(run: Run, tmp_path: Path) -> None:
+    parked = run(*_model(tmp_path), "-p", "write both", "-o", "json")
+    given = json.loads(parked.out)
+    assert parked.code == 75
+    assert given["status"] == "waiting"
+    assert given["resume_command"].split() == ["interlock", "resume", given["session_id"]]
+    first = given["pending_approvals"][0]
+    assert first["tool_name"] == "write_file"
+    assert first["args"] == {"file_path": "a.txt", "content": "one\n"}
+    assert "+one" in first["preview"]
+    assert first["checkpoint_id"]
+
+
+def test_stream_json_tells_everything_in_order(run: Run, tmp_path: Path) -> None:
+    done = run(*_model(tmp_path), "-y", "-p", "write both", "-o", "stream-json")
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    kinds = [line["type"] for line in lines if not line["type"].startswith("node_")]
+    assert done.code == 0, done.err
+    assert (kinds[0], kinds[-1]) == ("init", "result")
+    assert kinds.count("tool_use") == kinds.count("tool_result") == 2
+    assert lines[-1]["status"] == "success"
+    assert lines[-1]["stats"]["tool_calls"] == 2
+    text = "".join(
+        line["content"] for line in lines if line["type"] == "message" and line["role"] == "assistant"
+    )
+    assert text == "I'll write it.Both are done."
+
+
+def test_a_batch_answers_every_line_in_order_and_a_bad_one_makes_42(run: Run, tmp_path: Path) -> None:
+    good = json.dumps({"calls": [{"name": "list_directory", "args": {"dir_path": "."}}]})
+    Path("in.jsonl").write_text(f'{good}\n{{"calls": []}}\nnot json\n{good}\n')
+    done = run("run", "tools", "--batch", "in.jsonl", *_model(tmp_path))
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 42, done.err
+    assert [list(line) for line in lines] == [["responses"], ["error"], ["error"], ["responses"]]
+    assert lines[1]["error"]["field"] == "calls"
+    assert "line 1, column 1" in lines[2]["error"]["message"]
+    assert lines[0]["responses"][0]["status"] == "success"
+
+
+def test_another_workflow_prints_its_output_object(run: Run, tmp_path: Path) -> None:
+    for extra in ((), ("-o", "json")):
+        done = run("run", "turn", "hello", *_model(tmp_path), *extra)
+        assert done.code == 0, done.err
+        assert json.loads(done.out)["status"] == "calls"
+
+
+def test_a_run_is_deleted_with_all_that_it_recorded(run: Run, tmp_path: Path, home: Path) -> None:
+    import sqlite3
+
+    run(*_model(tmp_path), "-y", "-p", "write both")
+    run(*_model(tmp_path), "-y", "-p", "write both")
+    first, second = (r["run"] for r in json.loads(run("runs", "--json").out))
+    assert run("runs", "rm", second).code == 0
+    assert [r["run"] for r in json.loads(run("runs", "--json").out)] == [first]
+    assert "unchanged" in run("show", first, "--verify").out
+    conn = sqlite3.connect(home / "interlock" / "interlock.db")
+    for table in ("steps", "journal", "model_calls", "approvals", "runs", "chain", "lease"):
+        assert conn.execute(f"select count(*) from {table} where run = ?", (second,)).fetchone() == (0,), (
+            table
+        )
+    for table in ("checkpoints", "writes"):
+        assert conn.execute(f"select count(*) from {table} where thread_id = ?", (second,)).fetchone() == (0,)
+    conn.close()
+    assert list((home / "interlock" / "outputs").iterdir()), "the first run's long records are still there"
+    assert Path("a.txt").exists()
+    run("runs", "rm", "latest")
+    assert not list((home / "interlock" / "outputs").glob("*.json"))
+
+
+def test_damage_is_found(run: Run, tmp_path: Path, home: Path) -> None:
+    import sqlite3
+
+    run(*_model(tmp_path), "-y", "-p", "write both")
+    conn = sqlite3.connect(home / "interlock" / "interlock.db")
+    conn.execute("update chain set body = replace(cast(body as text), 'done', 'gone') where file is null")
+    conn.commit()
+    conn.close()
+    shown = run("show", "latest", "--verify")
+    assert shown.code == 1
+    assert "was changed" in shown.out
+    report = run("doctor", "--store")
+    assert report.code == 1
+    assert "was changed" in report.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["workflows"], "main "),
+        (["schema", "main", "--input"], '"prompt"'),
+        (["tools"], "write_file"),
+        (["tools", "--json"], '"parameters"'),
+        (["diagram", "main"], "flowchart"),
+        (["diagram", "main", "--format", "dot"], "digraph"),
+        (["diagram", "main", "--format", "svg"], "<svg"),
+        (["doctor"], "ripgrep"),
+        (["doctor", "--json"], '"level"'),
+    ],
+)
+def test_commands_that_explain(
+    arguments: list[str], expected: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert main(arguments) == 0
+    assert expected.encode() in capfdbinary.readouterr().out
+
+
+def test_diagrams_are_written_and_checked(run: Run) -> None:
+    assert run("diagrams", "--check", "drawn").code == 1
+    assert "drawn/main.mmd" in run("diagrams", "--write", "drawn").out
+    assert run("diagrams", "--check", "drawn").code == 0
+    shutil.copy("drawn/main.mmd", "drawn/orphan.mmd")
+    assert "orphan" in run("diagrams", "--check", "drawn").err
+
+
+def test_no_key_is_exit_41_with_the_ways_to_go_on(run: Run) -> None:
+    done = run("-p", "hello", "-o", "json")
+    assert done.code == 41
+    assert json.loads(done.out)["error"]["type"] == "credentials"
+    assert "GEMINI_API_KEY" in done.err
