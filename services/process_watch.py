@@ -91,9 +91,8 @@ class Watch:
     async def _ended(self, why: Why) -> Ended:
         file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
         child = self._child
-        not_started = child.pid is None and why == "exited"
         return Ended(
-            how="not_started" if not_started else why,
+            how="not_started" if child.error else why,
             exit_code=child.exit_code,
             signal=self._signal(),
             output=child.error or self._output.text(),
@@ -104,11 +103,10 @@ class Watch:
         )
 
     def _signal(self) -> str | None:
-        if self._child.exit_code is not None or self._child.pid is None:
+        if self._child.exit_code is not None or self._child.error:
             return None
-        number = (
-            self._child.signal or signal.SIGKILL
-        )  # unsaid: the supervisor was killed, and its guard cleaned up
+        # Unsaid: the supervisor was killed, and its guard cleaned up.
+        number = self._child.signal or signal.SIGKILL
         try:
             return signal.Signals(number).name
         except ValueError:
