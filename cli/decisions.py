@@ -31,7 +31,9 @@ class _Add(argparse.Action):
 
 
 def add_decision_flags(parser: Parser) -> None:
-    group = parser.add_argument_group("decide (ID: as `interlock approvals` shows it, its number, or all)")
+    group = parser.add_argument_group(
+        "decide (ID: as `interlock approvals` shows it, or its last number; or all)"
+    )
     parser.set_defaults(decisions=[])
     group.add_argument("--approve", "--allow", action=_Add, metavar="ID", help="let it run, as it was shown")
     for choice, (flag, _) in ALWAYS.items():
@@ -104,12 +106,20 @@ def _named(name: str, waiting: Sequence[Fields], kind: str) -> list[Fields]:
         if not found:
             raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
         return found
-    for request in waiting:
-        if name in (request["id"], request["id"].rpartition("-")[2]):
-            return [request]
+    found = [r for r in waiting if name == r["id"]] or [r for r in waiting if name in _short_names(r["id"])]
+    if len(found) == 1:
+        return found
+    if found:
+        raise UserError(f"{name!r} fits {', '.join(r['id'] for r in found)}. Give one of these in full.")
     ids = [r["id"] for r in waiting]
     known = f"What waits: {', '.join(ids)}." if ids else "Nothing waits in this run."
     raise UserError(f"No request {name!r} waits.{nearest(name, ids)} {known} See: interlock approvals")
+
+
+def _short_names(name: str) -> tuple[str, ...]:
+    """Of `k3m9x2pa-2.1`: `2.1`, and `1`, the call's place in its batch."""
+    short = name.rpartition("-")[2]
+    return short, short.partition(".")[2].partition(".")[0]
 
 
 def _decision(kind: str, request: Fields, rest: str | None) -> Decision:

@@ -15,7 +15,7 @@ from interlock.state.errors import InputError, UserError
 def _request(number: int, kind: str = "approval", **changes: Any) -> dict[str, Any]:
     choices = ["proceed_once", "proceed_always", "modify", "reject", "cancel"]
     return {
-        "id": f"aa11-{number}",
+        "id": f"aa11-2.{number}",
         "kind": kind,
         "tool_name": "run_shell_command",
         "args": {"command": "git push", "dir_path": "sub"},
@@ -44,41 +44,42 @@ def _decide(*typed: str) -> list[Decision]:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        (["--approve", "aa11-1"], [Decision("aa11-1", "proceed_once")]),
-        (["--approve", "1"], [Decision("aa11-1", "proceed_once")]),
-        (["--approve", "1", "--always"], [Decision("aa11-1", "proceed_always")]),
-        (["--approve", "all"], [Decision(f"aa11-{n}", "proceed_once") for n in (1, 2, 5)]),
-        (["--reject", "1"], [Decision("aa11-1", "reject")]),
-        (["--reject", "1", "--reason", "no"], [Decision("aa11-1", "reject", feedback="no")]),
+        (["--approve", "aa11-2.1"], [Decision("aa11-2.1", "proceed_once")]),
+        (["--approve", "2.1"], [Decision("aa11-2.1", "proceed_once")]),
+        (["--approve", "1"], [Decision("aa11-2.1", "proceed_once")]),
+        (["--approve", "1", "--always"], [Decision("aa11-2.1", "proceed_always")]),
+        (["--approve", "all"], [Decision(f"aa11-2.{n}", "proceed_once") for n in (1, 2, 5)]),
+        (["--reject", "1"], [Decision("aa11-2.1", "reject")]),
+        (["--reject", "1", "--reason", "no"], [Decision("aa11-2.1", "reject", feedback="no")]),
         (
             ["--reject", "1", "--reason", "a", "--reject", "2", "--reason", "b"],
-            [Decision("aa11-1", "reject", feedback="a"), Decision("aa11-2", "reject", feedback="b")],
+            [Decision("aa11-2.1", "reject", feedback="a"), Decision("aa11-2.2", "reject", feedback="b")],
         ),
         (
             ["--reject", "all", "--reason", "stop"],
-            [Decision(f"aa11-{n}", "reject", feedback="stop") for n in (1, 2, 5)],
+            [Decision(f"aa11-2.{n}", "reject", feedback="stop") for n in (1, 2, 5)],
         ),
-        (["--reject", "3", "--reason", "no idea"], [Decision("aa11-3", "reject", feedback="no idea")]),
-        (["--cancel", "2"], [Decision("aa11-2", "cancel")]),
+        (["--reject", "3", "--reason", "no idea"], [Decision("aa11-2.3", "reject", feedback="no idea")]),
+        (["--cancel", "2"], [Decision("aa11-2.2", "cancel")]),
         (
             ["--answer", "3=as you like = fine"],
-            [Decision("aa11-3", "proceed_once", text="as you like = fine")],
+            [Decision("aa11-2.3", "proceed_once", text="as you like = fine")],
         ),
-        (["--answer", "3=2"], [Decision("aa11-3", "proceed_once", text="verbose")]),
-        (["--answer", "3=7"], [Decision("aa11-3", "proceed_once", text="7")]),
-        (["--answer", "4=redo"], [Decision("aa11-4", "proceed_once", text="redo")]),
-        (["--answer", "4=skip"], [Decision("aa11-4", "reject", text="skip")]),
+        (["--answer", "3=2"], [Decision("aa11-2.3", "proceed_once", text="verbose")]),
+        (["--answer", "3=7"], [Decision("aa11-2.3", "proceed_once", text="7")]),
+        (["--answer", "4=redo"], [Decision("aa11-2.4", "proceed_once", text="redo")]),
+        (["--answer", "4=skip"], [Decision("aa11-2.4", "reject", text="skip")]),
         (
             ["--edit", '1={"command": "git status"}'],
-            [Decision("aa11-1", "modify", args={"command": "git status", "dir_path": "sub"})],
+            [Decision("aa11-2.1", "modify", args={"command": "git status", "dir_path": "sub"})],
         ),
-        (["--edit", '1={"dir_path": null}'], [Decision("aa11-1", "modify", args={"command": "git push"})]),
+        (["--edit", '1={"dir_path": null}'], [Decision("aa11-2.1", "modify", args={"command": "git push"})]),
         (
             ["--approve", "1", "--edit", '2={"command": "x"}', "--reject", "5"],
             [
-                Decision("aa11-1", "proceed_once"),
-                Decision("aa11-2", "modify", args={"command": "x", "dir_path": "sub"}),
-                Decision("aa11-5", "reject"),
+                Decision("aa11-2.1", "proceed_once"),
+                Decision("aa11-2.2", "modify", args={"command": "x", "dir_path": "sub"}),
+                Decision("aa11-2.5", "reject"),
             ],
         ),
         ([], []),
@@ -91,20 +92,20 @@ def test_what_is_typed_becomes_decisions(typed: list[str], expected: list[Decisi
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        (["--approve", "9"], "No request '9' waits. What waits: aa11-1"),
-        (["--approve", "aa11-11"], "Did you mean 'aa11-1'"),
+        (["--approve", "9"], "No request '9' waits. What waits: aa11-2.1"),
+        (["--approve", "aa11-2.11"], "Did you mean 'aa11-2.1'"),
         (["--approve", "1", "--reject", "1"], "decided twice"),
         (["--approve", "all", "--reject", "2"], "decided twice"),
-        (["--approve", "3"], "asks for an answer, not for a permission: --answer aa11-3=…"),
+        (["--approve", "3"], "asks for an answer, not for a permission: --answer aa11-2.3=…"),
         (["--approve", "4"], "asks for an answer"),
-        (["--answer", "1=yes"], "asks for a permission: --approve aa11-1"),
+        (["--answer", "1=yes"], "asks for a permission: --approve aa11-2.1"),
         (["--answer", "3"], "--answer needs a text"),
         (["--answer", "3="], "--answer needs a text"),
         (["--answer", "4=yes"], "expected redo"),
         (["--answer", "all=yes"], "each needs its own"),
         (["--edit", "all={}"], "each needs its own"),
         (["--edit", "5={}"], "takes proceed_once, reject"),
-        (["--approve", "5", "--always"], "--always: request 'aa11-5' takes proceed_once, reject"),
+        (["--approve", "5", "--always"], "--always: request 'aa11-2.5' takes proceed_once, reject"),
         (["--always"], "belongs after --approve ID"),
         (["--reject", "1", "--always"], "belongs after --approve ID"),
         (["--reason", "x"], "belongs after --reject ID"),
@@ -122,7 +123,7 @@ def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: P
     file = tmp_path / "args.json"
     file.write_text(json.dumps({"command": "a\nb"}))
     assert _decide("--edit", f"1=@{file}")[0].args == {"command": "a\nb", "dir_path": "sub"}
-    with pytest.raises(InputError, match=r"--edit aa11-1 is not JSON: .* line 1, column 13"):
+    with pytest.raises(InputError, match=r"--edit aa11-2.1 is not JSON: .* line 1, column 13"):
         _decide("--edit", '1={"command": }')
 
 
@@ -149,3 +150,10 @@ def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
     monkeypatch.setenv("VISUAL", "no-such-editor")
     with pytest.raises(UserError, match="can't start the editor"):
         _decide("--edit", "1")
+
+
+def test_a_short_name_that_fits_two_requests_is_refused() -> None:
+    waiting = [_request(1), _request(1, id="aa11-3.1")]
+    typed = parser().parse(["aa11", "--approve", "1"]).decisions
+    with pytest.raises(UserError, match=r"fits aa11-2\.1, aa11-3\.1"):
+        decisions_from(typed, waiting)

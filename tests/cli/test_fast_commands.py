@@ -119,8 +119,8 @@ def test_approvals_shows_every_run_and_the_commands(made: Any, cli: Any) -> None
     assert "interlock resume bb22 --approve all" in shown
     listed = json.loads(cli("approvals", "--json").stdout)
     assert [(r["run"], r["id"], r["tool_name"]) for r in listed] == [
-        ("aa11", "aa11-1", "replace"),
-        ("bb22", "bb22-1", "run_shell_command"),
+        ("aa11", "aa11-1.1", "replace"),
+        ("bb22", "bb22-1.1", "run_shell_command"),
     ]
 
 

@@ -83,7 +83,7 @@ DONE = Outcome(
 
 def _request(number: int, **changes: Any) -> dict[str, Any]:
     return {
-        "id": f"aa11bb22-{number}",
+        "id": f"aa11bb22-1.{number}",
         "kind": "approval",
         "tool_name": "replace",
         "args": {"file_path": "calc.py", "old_string": "a - b", "new_string": "it's a + b"},

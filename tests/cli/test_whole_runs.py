@@ -61,13 +61,13 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
         line.partition("interlock ")[2].split() for line in parked.err.splitlines() if "--approve all" in line
     ]
     name = approve[1]
-    assert f"--approve {name}-1" in parked.err
-    assert [r["id"] for r in json.loads(run("approvals", "--json").out)] == [f"{name}-1", f"{name}-2"]
+    assert f"--approve {name}-1.1" in parked.err
+    assert [r["id"] for r in json.loads(run("approvals", "--json").out)] == [f"{name}-1.1", f"{name}-1.2"]
     assert json.loads(run("runs", "--json").out)[0]["status"] == "waiting"
 
     half = run("resume", name, "--approve", "1")
     assert half.code == 75
-    assert f"{name}-2" in half.err
+    assert f"{name}-1.2" in half.err
     done = run("resume", "latest", "--reject", "2", "--reason", "not b")
     assert (done.code, done.out) == (0, "Both are done.\n"), done.err
     assert Path("a.txt").read_text() == "one\n"
