@@ -145,6 +145,12 @@ def _variables(words: _Words) -> str | None:
     return None
 
 
+def _declares(words: _Words) -> str | None:
+    options = seen(words[1:])
+    evaluates = options.has("ni") and words[0].text != "export"
+    return "evaluates what it is given" if evaluates or options.unknown else _variables(words)
+
+
 def _printf(words: _Words) -> str | None:
     first = words[1] if len(words) > 1 else None
     if first is not None and (first.lead.startswith("-v") or first.may_be_option):
@@ -170,9 +176,8 @@ _CHECKS: dict[str, Callable[[_Words], str | None]] = {
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("chmod", "chown", "chgrp"), _recursive),
     **dict.fromkeys(("test", "["), _test),
-    **dict.fromkeys(
-        names("export declare typeset local readonly unset read mapfile readarray getopts"), _variables
-    ),
+    **dict.fromkeys(names("export declare typeset local readonly"), _declares),
+    **dict.fromkeys(names("unset read mapfile readarray getopts"), _variables),
     "rg": _with_options("z", ("pre", "hostname-bin", "search-zip"), "runs a program on every file"),
     "tar": _with_options(
         "IF",

@@ -24,18 +24,20 @@ _ASSIGNS = re.compile(r"\$\{(\w+):?=")
 def start_of(node: "Node", text: str) -> int:
     """Where an expansion begins: the grammar counts blanks before it in."""
     start = node.start_byte
-    while text[start] in " \t\n":
+    while start < node.end_byte and text[start] in " \t\n":
         start += 1
     return start
 
 
 def outermost(node: "Node") -> Iterator["Node"]:
-    """The expansions in a word, not those within them."""
-    if node.type in KINDS:
-        yield node
-        return
-    for child in node.children:
-        yield from outermost(child)
+    """The expansions in a word, not those within them. Not recursive: `a && a && …` nests as deep as it is long."""
+    pending = [node]
+    while pending:
+        inner = pending.pop()
+        if inner.type in KINDS:
+            yield inner
+        else:
+            pending.extend(reversed(inner.children))
 
 
 def complete(node: "Node", text: str) -> bool:
@@ -49,7 +51,12 @@ def complete(node: "Node", text: str) -> bool:
 
 
 def _count(node: "Node") -> int:
-    return (node.type in _NESTED) + sum(_count(child) for child in node.children)
+    count, pending = 0, [node]
+    while pending:
+        inner = pending.pop()
+        count += inner.type in _NESTED
+        pending.extend(inner.children)
+    return count
 
 
 def arithmetic_problem(node: "Node", text: str) -> str | None:

@@ -1,8 +1,9 @@
 """parse: a line of bash → the simple commands that it would run."""
 
 import re
+import threading
 import time
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from interlock.services.shell.found import Found, TooMuch
@@ -81,9 +82,19 @@ def _tree(line: str) -> "Node | None":
     return tree.root_node
 
 
-@cache
-def _parser() -> "Parser":
-    import tree_sitter_bash
-    from tree_sitter import Language, Parser
+class _Parsers(threading.local):
+    """One parser a thread: two threads in one parser end the process."""
 
-    return Parser(Language(tree_sitter_bash.language()))
+    parser: "Parser | None" = None
+
+
+_PARSERS = _Parsers()
+
+
+def _parser() -> "Parser":
+    if _PARSERS.parser is None:
+        import tree_sitter_bash
+        from tree_sitter import Language, Parser
+
+        _PARSERS.parser = Parser(Language(tree_sitter_bash.language()))
+    return _PARSERS.parser

@@ -46,8 +46,15 @@ def _file(walk: "Walker", node: "Node") -> list[Word]:
     if walk.text[: node.start_byte].endswith("}"):
         walk.doubt("a descriptor kept in a variable")
     target = words[0] if words else None
+    if "&" in operator and target is not None and _expanded_twice(target):
+        walk.doubt("a redirection that bash expands twice")
     walk.found.redirects.append(Redirect(_kind(operator, target), target))
     return words[1:]
+
+
+def _expanded_twice(target: Word) -> bool:
+    """`>&'$(…)'` runs what is quoted (bash 5.2): the name of a file behind `>&` is expanded once more."""
+    return not target.literal or "$" in target.text or "`" in target.text
 
 
 def _kind(operator: str, target: Word | None) -> Literal["read", "write", "duplicate", "text"]:

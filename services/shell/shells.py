@@ -1,12 +1,24 @@
 """shells: shells, `eval`, `trap` and interpreters: the line that they run, where it is among their arguments."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 
 from interlock.services.shell.model import Word
 from interlock.services.shell.unwrapped import HIDDEN, NOTHING, Unwrapped
 
 _Words = Sequence[Word]
+_ONLY_BASH = re.compile(r"&>|\|&|\$['\"\[]|[<>]\(|<<<|\[\[|(?<!\$)\(\(|;&|\bfunction\b|\bselect\b")
+"""Where `sh` isn't bash it reads these otherwise: in dash `ls &>f rm x` runs `rm x`, and so does `[[ a && rm x ]]`."""
 _SHELL_FLAGS = frozenset("acefhilmnptuvxBCEHPTD")
+
+
+def posix_shell(words: _Words) -> Unwrapped:
+    """`sh`, of whatever make it is."""
+    inner = shell(words)
+    if inner.script is not None and _ONLY_BASH.search(inner.script):
+        return replace(inner, opaque="sh may read it otherwise than bash", transparent=False)
+    return inner
 
 
 def shell(words: _Words) -> Unwrapped:

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 _DEEPEST = 60
 """Nested nodes; beyond, Python's own stack is at risk."""
-_BLANK = re.compile(r"(?:[ \t\n]|\\\n)*")
+_BLANK = re.compile(r"(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
+"""A line continuation alone separates nothing."""
 _STRUCTURE = frozenset(
     {"program", "list", "pipeline", "subshell", "do_group", "if_statement", "elif_clause", "else_clause"}
     | {

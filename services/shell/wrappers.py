@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from interlock.services.shell.model import Word
 from interlock.services.shell.names import names
 from interlock.services.shell.options import Options
-from interlock.services.shell.shells import evaluate, interpreter, other_shell, shell, trap
+from interlock.services.shell.shells import evaluate, interpreter, other_shell, posix_shell, shell, trap
 from interlock.services.shell.unwrapped import HIDDEN, NOTHING, Unwrapped
 
 _Words = Sequence[Word]
@@ -148,7 +148,8 @@ _SPECIAL: dict[str, Callable[[_Words], Unwrapped]] = {
     "eval": evaluate,
     "trap": trap,
     **dict.fromkeys(("sudo", "doas"), _sudo),
-    **dict.fromkeys(("sh", "bash", "dash", "ash", "rbash"), shell),
+    **dict.fromkeys(("bash", "rbash"), shell),
+    **dict.fromkeys(("sh", "dash", "ash"), posix_shell),
     **dict.fromkeys(("zsh", "ksh", "mksh", "fish", "csh", "tcsh", "pwsh"), other_shell),
     **dict.fromkeys(
         names("python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua Rscript tclsh"),
