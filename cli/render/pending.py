@@ -6,11 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from interlock.cli.render.figures import diff_stat
-from interlock.cli.render.paint import Paint, one_line, visible
+from interlock.cli.render.paint import Paint, cut, one_line, visible
 
 _EDITABLE = 160
 """Arguments up to this many characters are printed inside the edit command; longer ones open in an editor."""
 PREVIEW_LINES = 120
+_HEADLINE = 80
+"""Characters; what is cut here stands whole in the preview below."""
 _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt")
 """Arguments that say what a call is about."""
 ALWAYS = {
@@ -68,7 +70,9 @@ def _asked(request: Request) -> str:
 
 def _request(run: str, request: Request, count: str, paint: Paint, limit: int | None) -> Iterator[str]:
     kind = {"outcome": "unknown outcome of "}.get(request["kind"], "")
-    yield paint(f"{count}{kind}{headline(request)}", "bold") + paint(f"   [{request['id']}]", "cyan")
+    yield paint(f"{count}{kind}{cut(headline(request), _HEADLINE)}", "bold") + paint(
+        f"   [{request['id']}]", "cyan"
+    )
     if request.get("note"):
         yield paint(f"  ! {one_line(str(request['note']))}", "yellow")
     yield f"  Why: {one_line(request['reason'])}"
@@ -85,7 +89,7 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
     if request["kind"] == "question":
         return
     lines = visible(request["preview"]).splitlines()
-    if lines == [brief(request["args"])]:
+    if lines == [brief(request["args"])] and lines[0] in cut(headline(request), _HEADLINE):
         return  # the headline says it all
     is_diff = bool(diff_stat(request["preview"])) or request["preview"].startswith("--- ")
     for line in lines[:limit]:
@@ -108,7 +112,12 @@ def _parts(request: Request, paint: Paint) -> Iterator[str]:
     width = max(len(one_line(p["text"], 60)) for p in parts)
     for part in parts:
         verdict = paint(f"{part['decision']:<5}", _DECISIONS.get(part["decision"], "dim"))
-        yield f"· {one_line(part['text'], 60):<{width}}  {verdict} {paint(one_line(part['reason']), 'dim')}"
+        yield f"· {one_line(part['text'], 60):<{width}}  {verdict} {paint(_why(part), 'dim')}"
+
+
+def _why(part: Mapping[str, str]) -> str:
+    """The reason without the command that stands beside it."""
+    return one_line(part["reason"].removeprefix(f"`{part['text']}` "))
 
 
 def _questions(request: Request, paint: Paint) -> Iterator[str]:
