@@ -5,7 +5,7 @@ import sqlite3
 import time
 
 from interlock.services.sqlite import transaction
-from interlock.state.calls import Answer, ApprovalRequest, SessionRule
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, SessionRule
 from interlock.state.errors import UserError
 
 
@@ -23,13 +23,26 @@ class SqlApprovals:
             ).fetchone()
             if found:
                 return found[0]
-            (count,) = conn.execute("select count(*) from approvals where run = ?", (self._run,)).fetchone()
-            name = f"{self._run}-{count + 1}"
+            name = self._name(request.key)
             conn.execute(
                 "insert into approvals (id, run, key, request, asked_at) values (?, ?, ?, ?, ?)",
                 (name, self._run, request.key, request.model_dump_json(), time.time()),
             )
         return name
+
+    def _name(self, key: str) -> str:
+        """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first."""
+        place, kind, asked = key.rsplit(":", 2)
+        call = CallKey.parse(place)
+        (earlier,) = self._conn.execute(
+            "select count(distinct substr(key, 1, instr(key, '.') - 1)) from approvals "
+            "where run = ? and instr(key, ? || '.') <> 1",
+            (self._run, call.message),
+        ).fetchone()
+        again = (
+            "" if (kind, asked, call.attempt) == ("approval", "1", 1) else f".{kind[0]}{call.attempt}{asked}"
+        )
+        return f"{self._run}-{earlier + 1}.{call.index + 1}{again}"
 
     def get(self, key: str) -> ApprovalRequest | None:
         row = self._conn.execute(

@@ -14,6 +14,7 @@ from interlock.services.context import WorkspaceContext
 from interlock.services.models import ChatModels
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
+from interlock.services.tool_environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
@@ -59,7 +60,7 @@ def compose(
     transcript = ChainTranscript(normal, store.outputs, info.run)
     journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch)
     outputs = OutputFiles(store.home)
-    processes = SupervisedProcesses(outputs=outputs, cancel=token, env=prepared.env)
+    processes = SupervisedProcesses(outputs=outputs, cancel=token, env=tool_environment(prepared.env))
     models = ChatModels(
         settings=settings,
         log=SqlModelLog(normal, transcript, info.run),

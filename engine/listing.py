@@ -98,7 +98,13 @@ def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
         Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], json.loads(r["request"]))) for r in rows
     ]
     first = {r.run: r.asked_at for r in reversed(found)}
-    return sorted(found, key=lambda r: (first[r.run], r.run))
+    return sorted(found, key=lambda r: (first[r.run], r.run, *_place(r.id)))
+
+
+def _place(name: str) -> tuple[int, int]:
+    """Batch and call, out of an id like `k3m9x2pa-2.1`: the calls' order, not the order of asking."""
+    batch, call = name.rpartition("-")[2].split(".")[:2]
+    return int(batch), int(call)
 
 
 def _fields(name: str, request: dict[str, Any]) -> dict[str, Any]:

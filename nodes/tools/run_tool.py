@@ -1,5 +1,6 @@
 """run_tool: do what was approved, once."""
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -8,7 +9,7 @@ from typing_extensions import TypedDict
 
 from interlock.nodes.tools._requests import answered
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult, cancelled, failure
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps, JournalRow, ToolInfo, ToolRun
 from interlock.state.errors import RunError
@@ -53,7 +54,7 @@ async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
 async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None) -> ToolResult:
     """Intent first, for everything that has an effect."""
     if info.effect == "none":
-        return await deps.toolset.run(run)
+        return await _until_cancelled(deps, run)
     if row is not None and row.state == "intent":
         return await deps.toolset.run(replace(run, planned=row.planned))
     planned: Planned | None = None
@@ -64,6 +65,19 @@ async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | N
         planned = computed
     deps.journal.intend(run.key, run.call, planned)
     return await deps.toolset.run(replace(run, planned=planned))
+
+
+async def _until_cancelled(deps: Deps, run: ToolRun) -> ToolResult:
+    """What leaves no effect may be cut short; anything else races the token itself and ends in order."""
+    work = asyncio.ensure_future(deps.toolset.run(run))
+    stop = asyncio.ensure_future(deps.cancel.wait())
+    try:
+        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
+        return work.result() if work.done() else cancelled(load("run/call_interrupted").text())
+    finally:
+        for task in (work, stop):
+            task.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
 
 
 def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:

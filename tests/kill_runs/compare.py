@@ -112,8 +112,8 @@ def _journal(
             continue
         text = (outputs / file).read_text() if file else result
         told = json.loads(text) if text else {}
-        told.get("meta", {}).pop("duration_ms", None)
-        told.get("meta", {}).pop("duration_s", None)
+        for timed in ("duration_ms", "duration_s", "summary"):
+            told.get("meta", {}).pop(timed, None)
         found[f"{place}.{attempt}"] = (tool, state, json.dumps(told, sort_keys=True))
     return found
 
