@@ -185,6 +185,8 @@ def test_the_result_is_the_last_event_also_when_a_renderer_fails_on_it() -> None
 
     hub = Hub([broken, seen.append])
     hub.emit(Result(status="done"))
+    while not hub.failures:
+        time.sleep(0.001)
     assert asyncio.run(hub.close())
     assert seen == [Result(status="done")]
     assert len(hub.failures) == 1

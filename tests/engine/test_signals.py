@@ -32,6 +32,8 @@ async def main(deed):
         print("stopping", *drained, flush=True)
         if deed == "busy":      # a loop that nothing on the loop can interrupt
             while True: pass
+        if deed == "brief":     # still there when the second one comes
+            await asyncio.sleep(0.3)
         if deed == "slow":
             await asyncio.sleep(60)
     print("parked", flush=True)
@@ -88,17 +90,19 @@ def test_the_second_signal_ends_the_process_at_once(deed: str, second: signal.Si
 
 
 def test_an_echo_of_the_first_signal_is_not_a_second() -> None:
-    process = start("quick")
+    process = start("brief")
     lines(process, 1)
-    os.kill(process.pid, signal.SIGTERM)
-    os.kill(process.pid, signal.SIGINT)
+    process.send_signal(signal.SIGSTOP)  # so that both are there when it goes on
+    process.send_signal(signal.SIGTERM)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGCONT)
     assert lines(process, 2) == ["stopping signal", "parked"]
     assert finish(process) == 0
 
 
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="needs coreutils' timeout")
 def test_under_timeout_a_run_parks() -> None:
-    process = start("quick", "timeout", "--preserve-status", "1.5")
+    process = start("brief", "timeout", "--preserve-status", "1.5")
     assert lines(process, 3) == ["driving", "stopping signal", "parked"]
     assert finish(process) == 0
 
