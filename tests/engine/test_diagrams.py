@@ -119,6 +119,13 @@ def test_a_closed_graph_is_one_node_of_its_own_shape() -> None:
     assert 'begin ==>|"one each"| item\n' in mermaid(closed)
 
 
+def test_depth_counts_the_levels_that_are_open() -> None:
+    graph = pipeline("main").build().compile()
+    names = [[c.id for c in extract(graph, depth).all_clusters()] for depth in (1, 2, 3)]
+    assert names[:2] == [[], ["turn", "tools"]]
+    assert set(names[2]) == {"turn", "tools", "tools.decide", "tools.execute"}
+
+
 @pytest.mark.parametrize("name", PIPELINES)
 def test_edges_are_those_that_langgraph_draws(name: str) -> None:
     graph = pipeline(name).build().compile()
