@@ -3,9 +3,14 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.render.known import Known
+from interlock.cli.render.pending import brief
 from interlock.cli.render.stdout import close_stdout
+from interlock.engine.listing import RunRow
+from interlock.engine.listing_run import asked_calls
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import InterlockError
 
@@ -13,15 +18,21 @@ if TYPE_CHECKING:
     from interlock.cli.render.view import View  # needs pydantic; a wrong id is told without it
 
 
-def view_for(args: argparse.Namespace, title: str = "") -> "View":
+def view_for(args: argparse.Namespace, known: Known) -> "View":
     """The renderer of `--output-format`."""
     if args.output_format == "text":
         from interlock.cli.render.text import TextView
 
-        return TextView(title, args.verbose)
+        return TextView(known, args.verbose)
     from interlock.cli.render.structured import JsonView, StreamJsonView
 
     return JsonView() if args.output_format == "json" else StreamJsonView()
+
+
+def known_of(home: Path, run: RunRow, decided: int = 0) -> Known:
+    """What is known of a run that goes on."""
+    asked = asked_calls(home, run.run).items()
+    return Known(run.title, {name: f"{call['name']} {brief(call['args'])}" for name, call in asked}, decided)
 
 
 def start(workflow: str, given: Mapping[str, Any], options: Options, view: "View") -> int:

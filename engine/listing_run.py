@@ -161,6 +161,16 @@ def models(home: Path, run: str) -> dict[str, dict[str, int]]:
     return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}
 
 
+def asked_calls(home: Path, run: str) -> dict[str, dict[str, Any]]:
+    """Call id → {id, name, args} of every call that a person was asked about."""
+    with reading(home) as conn:
+        if conn is None:
+            return {}
+        rows = conn.execute("select request from approvals where run = ? order by rowid", (run,)).fetchall()
+    calls_ = [json.loads(row["request"])["call"] for row in rows]
+    return {call["id"]: call for call in calls_}
+
+
 def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
     """Requests that were answered: id, tool, what was chosen, by whom, when."""
     with reading(home) as conn:

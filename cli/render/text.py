@@ -4,6 +4,7 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
+from interlock.cli.render.known import NOTHING, Known
 from interlock.cli.render.paint import Paint, harmless, one_line
 from interlock.cli.render.pending import screen
 from interlock.cli.render.stdout import write_json
@@ -32,11 +33,11 @@ if TYPE_CHECKING:
 class TextView:
     """Lines for a person. On a terminal the answer streams; else it is written whole, at the end."""
 
-    def __init__(self, title: str = "", verbose: bool = False) -> None:
+    def __init__(self, known: Known = NOTHING, verbose: bool = False) -> None:
         self._paint = Paint(sys.stderr)
         self._streams = sys.stdout.isatty()
-        self._title, self._verbose = title, verbose
-        self._tools = ToolLines(self._paint, self._line)
+        self._known, self._verbose = known, verbose
+        self._tools = ToolLines(self._paint, self._line, known.calls)
         self._text = ""
         """The model's text since its last request."""
         self._printed = False
@@ -161,7 +162,14 @@ class TextView:
 
     def _waiting(self, outcome: Outcome) -> None:
         self._line("")
-        for line in screen(outcome.run, self._title, outcome.pending, self._paint):
+        if self._known.decided:
+            kept = (
+                "Your decision is"
+                if self._known.decided == 1
+                else f"Your {self._known.decided} decisions are"
+            )
+            self._line(f"{kept} kept. Calls of one batch run when all of them are decided.")
+        for line in screen(outcome.run, self._known.title, outcome.pending, self._paint):
             self._line(line)
 
     def _line(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """tools: a line for each tool call, and the live output of those that run long."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from interlock.cli.render.figures import diff_stat, elapsed
@@ -24,8 +24,9 @@ class _Running:
 class ToolLines:
     """Keeps what the running calls have said so far."""
 
-    def __init__(self, paint: Paint, line: Callable[[str], None]) -> None:
-        self._paint, self._line = paint, line
+    def __init__(self, paint: Paint, line: Callable[[str], None], known: Mapping[str, str]) -> None:
+        """`known`: call id → summary of calls that were asked for in an earlier drive of the run."""
+        self._paint, self._line, self._known = paint, line, known
         self._calls: dict[str, _Running] = {}
 
     @property
@@ -37,7 +38,7 @@ class ToolLines:
         self._calls[event.tool_id] = _Running(one_line(event.summary or event.tool_name))
 
     def output(self, event: ToolOutput) -> None:
-        call = self._calls.setdefault(event.tool_id, _Running(event.tool_id))
+        call = self._calls.setdefault(event.tool_id, _Running(self._known.get(event.tool_id, event.tool_id)))
         if not call.lines and not call.partial:
             self._line(self._paint("● ", "cyan") + self._cut(call.summary))
         *lines, call.partial = (call.partial + event.text).split("\n")
@@ -47,7 +48,8 @@ class ToolLines:
             self._output_line(call, line)
 
     def result(self, event: ToolResultEvent) -> None:
-        call = self._calls.pop(event.tool_id, None) or _Running(event.tool_name)
+        call = self._calls.pop(event.tool_id, None)
+        call = call or _Running(self._known.get(event.tool_id, event.tool_name))
         if call.partial.strip():
             self._output_line(call, call.partial)
         left_out = call.lines - _HEAD - len(call.tail)

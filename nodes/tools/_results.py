@@ -31,4 +31,5 @@ def result_event(deps: Deps, key: CallKey) -> ToolResultEvent:
         output=result.content,
         error=result.error,
         duration_ms=duration if isinstance(duration, int) else 0,
+        diff=str(result.meta.get("diff") or ""),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.cli.driving import _show
+from interlock.cli.render.known import Known
 from interlock.cli.render.paint import Paint, harmless, plain, visible
 from interlock.cli.render.pending import screen
 from interlock.cli.render.structured import JsonView, StreamJsonView
@@ -174,7 +175,7 @@ def _shown(view: Renderer, outcome: Outcome, capsys: pytest.CaptureFixture[str])
 
 
 def test_text_puts_the_answer_alone_on_stdout(capsys: pytest.CaptureFixture[str], golden: Golden) -> None:
-    out, err = _shown(TextView("fix it"), DONE, capsys)
+    out, err = _shown(TextView(Known("fix it")), DONE, capsys)
     assert out == "Fixed: add adds.\n"
     golden(GOLDEN / "text.txt", err)
 
@@ -195,7 +196,7 @@ def test_text_of_an_error_says_what_and_how_to_go_on(capsys: pytest.CaptureFixtu
 def test_a_run_that_waits_shows_what_why_and_every_command(
     golden: Golden, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    view = TextView("fix the failing test\nplease")
+    view = TextView(Known("fix the failing test\nplease"))
     view.finish(WAITING)
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -207,6 +208,16 @@ def test_the_answer_is_whole_when_pieces_of_it_were_dropped(capsys: pytest.Captu
     view(e.MessageEvent(role="assistant", content="add adds.", delta=True))
     view.finish(DONE)
     assert capsys.readouterr().out == "Fixed: add adds.\n"
+
+
+def test_calls_of_an_earlier_drive_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    view = TextView(Known(calls={"0.2": "run_shell_command pytest", "0.1": "replace calc.py"}, decided=2))
+    view(e.ToolOutput(tool_id="0.2", text="ok\n"))
+    view(e.ToolResultEvent(tool_name="replace", tool_id="0.1", status="cancelled", output="stopped"))
+    view.finish(WAITING)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:3] == ["● run_shell_command pytest", "  │ ok", "– replace calc.py · stopped"]
+    assert "Your 2 decisions are kept. Calls of one batch run when all of them are decided." in lines
 
 
 def test_other_workflows_answer_with_their_output_object(capsys: pytest.CaptureFixture[str]) -> None:
@@ -340,7 +351,7 @@ def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = _Terminal(monkeypatch)
-    view = TextView("fix it")
+    view = TextView(Known("fix it"))
     for event in EVENTS:
         view(event)
     view.finish(DONE)
@@ -355,6 +366,6 @@ def test_on_a_terminal_the_diff_is_coloured_unless_no_color(monkeypatch: pytest.
     for no_color, expected in (("", True), ("1", False)):
         monkeypatch.setenv("NO_COLOR", no_color)
         terminal = _Terminal(monkeypatch)
-        view = TextView("fix it")
+        view = TextView(Known("fix it"))
         view.finish(WAITING)
         assert ("\x1b[32m+    return a + b\x1b[0m" in terminal.text()) is expected
