@@ -106,8 +106,6 @@ def _parsed(path: Path, text: str) -> Any:
 def write_entry(path: Path, entry: Scripted) -> None:
     """Append one entry in one write: the file is a readable list after every reply, also after a kill."""
     fields = entry.model_dump(mode="json", exclude_defaults=True)
-    if entry.finish_reason is None:
-        fields["finish_reason"] = None
     with path.open("ab", buffering=0) as file:
         file.write(_dumped(fields).encode())
 

@@ -1,6 +1,9 @@
 """Gemini, against a server that speaks its REST protocol."""
 
 import copy
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -277,12 +280,21 @@ async def test_no_environment_variable_sends_a_run_elsewhere(
     bench: Any, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`network_off` fails the test when anything but loopback is reached."""
-    monkeypatch.setenv("LANGSMITH_TRACING", "true")
-    monkeypatch.setenv("LANGSMITH_API_KEY", "x")
     monkeypatch.setenv("LANGSMITH_GATEWAY", "https://gateway.invalid")
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
     fake_gemini.play(["ok"])
     assert (await bench(fake_gemini.env).ask("hi")).text == "ok"
-    from langsmith.utils import tracing_is_enabled
 
-    assert not tracing_is_enabled()
+
+def test_tracing_is_off_whatever_the_environment_says() -> None:
+    """In a process of its own: the tracing library reads its variables once."""
+    code = (
+        "from interlock.services.models.gemini import GeminiProvider\n"
+        "from langsmith.utils import tracing_is_enabled\n"
+        "before = tracing_is_enabled()\n"
+        "GeminiProvider('gemini-2.5-pro', 'k', 'http://127.0.0.1:9')\n"
+        "print(before, tracing_is_enabled())"
+    )
+    env = {**os.environ, "LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x"}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("True False\n", "")

@@ -127,7 +127,7 @@ async def test_what_was_shown_is_never_asked_again(bench: Any, fake_gemini: Fake
     """The stream ends as a reply without a finish reason, and the graph decides."""
     cut = {"text": "one two", "chunks": 2, "calls": [{"name": "a"}], "cut_after": 3}
     fake_gemini.play([{**cut}, {"text": "never"}])
-    asked = await bench(fake_gemini.env).ask("hi")
+    asked = await bench(fake_gemini.env).ask("hi", attempts=1)
     assert asked.text == "one two" == asked.reply.message.text
     assert asked.reply.finish_reason is None and "cut off" in str(asked.reply.problem)
     assert asked.reply.message.tool_calls == () and asked.retries == []
@@ -151,14 +151,15 @@ async def test_a_call_has_a_time_of_its_own(bench: Any, fake_gemini: FakeGemini)
     assert 0 < len(asked.text) < 10 and "cut off" in str(asked.reply.problem)
 
 
-async def cancelled_after(run: Any, seconds: float) -> list[Any]:
+async def cancelled_after(run: Any, seconds: float, retries: int = 0) -> list[Any]:
     call = run.call("hi")
     asyncio.get_running_loop().call_later(seconds, run.token.request)
     started = time.monotonic()
-    items = (await run.make(call)).items
+    asked = await run.make(call)
     assert time.monotonic() - started < 5
     assert run.log.recorded(call.task) is None
-    return items
+    assert len(asked.retries) == retries
+    return asked.items
 
 
 async def test_cancelling_ends_a_wait_for_the_first_chunk_without_a_reply(
@@ -178,7 +179,7 @@ async def test_cancelling_ends_a_stream_without_a_reply(bench: Any, fake_gemini:
 
 async def test_cancelling_ends_a_retry_delay_without_a_reply(bench: Any, fake_gemini: FakeGemini) -> None:
     fake_gemini.play({"default": {"error": {"code": 429, "retry_delay": 600}}})
-    assert await cancelled_after(bench(fake_gemini.env, delay_scale=1), 0.5) == []
+    assert await cancelled_after(bench(fake_gemini.env, delay_scale=1), 0.5, retries=1) == []
     assert len(fake_gemini.requests) == 1
 
 

@@ -1,0 +1,93 @@
+"""The race of a stream with cancellation and time: whatever wins, the stream is closed."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import pytest
+
+from interlock.services.models.race import raced
+from interlock.state.deps import Token
+
+pytestmark = pytest.mark.anyio
+
+
+class Source:
+    """Yields numbers; waits forever before `stuck`."""
+
+    def __init__(self, stuck: int = -1, error: Exception | None = None) -> None:
+        self.stuck = stuck
+        self.error = error
+        self.closed = False
+
+    async def __call__(self) -> AsyncGenerator[int, None]:
+        try:
+            for n in range(4):
+                if n == self.stuck:
+                    await asyncio.Event().wait()
+                yield n
+            if self.error is not None:
+                raise self.error
+        finally:
+            self.closed = True
+
+
+async def drain(source: Source, token: Token, stall_s: float = 60, total_s: float | None = None) -> list[int]:
+    return [n async for n in raced(source(), token, stall_s=stall_s, total_s=total_s)]
+
+
+async def test_all_pieces_come_through() -> None:
+    source = Source()
+    assert await drain(source, Token()) == [0, 1, 2, 3] and source.closed
+
+
+async def test_a_token_that_was_set_before_lets_nothing_through() -> None:
+    token = Token()
+    token.request()
+    assert await drain(Source(), token) == []
+
+
+async def test_a_waiting_stream_is_closed_when_cancelled() -> None:
+    token, source = Token(), Source(stuck=2)
+    asyncio.get_running_loop().call_later(0.05, token.request)
+    assert await drain(source, token) == [0, 1] and source.closed
+
+
+async def test_a_stalled_stream_is_closed() -> None:
+    source = Source(stuck=2)
+    with pytest.raises(TimeoutError, match=r"nothing came for 0\.05 s"):
+        await drain(source, Token(), stall_s=0.05)
+    assert source.closed
+
+
+async def test_a_stream_out_of_time_is_closed() -> None:
+    source = Source(stuck=1)
+    with pytest.raises(TimeoutError, match=r"over 0\.05 s"):
+        await drain(source, Token(), total_s=0.05)
+    assert source.closed
+
+
+async def test_a_failing_stream_fails_the_race() -> None:
+    source = Source(error=OSError("gone"))
+    with pytest.raises(OSError, match="gone"):
+        await drain(source, Token())
+    assert source.closed
+
+
+async def test_a_stream_that_is_left_is_closed() -> None:
+    source = Source(stuck=3)
+    async with aclosing(raced(source(), Token(), stall_s=60, total_s=None)) as pieces:
+        async for n in pieces:
+            if n == 2:
+                break
+    assert source.closed
+
+
+async def test_a_task_that_is_ended_from_outside_closes_its_stream() -> None:
+    source = Source(stuck=1)
+    task = asyncio.create_task(drain(source, Token()))
+    await asyncio.sleep(0.05)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert source.closed
