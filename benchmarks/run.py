@@ -1,0 +1,35 @@
+"""run: `make bench`. Everything is measured beside its floor in the same run; the machine may be noisy."""
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PARTS = ("startup.py", "turns.py", "edit/run.py", "loops/run.py", "policy/run.py")
+"""In this order; a part that isn't built yet isn't there."""
+
+
+def main() -> int:
+    """Run the parts named on the command line, or all. Exit code 1 when one of them says so."""
+    wanted = sys.argv[1:] or PARTS
+    failed = False
+    for part in wanted:
+        file = HERE / part
+        if not file.exists():
+            continue
+        started = time.perf_counter()
+        print(f"\n== {part.removesuffix('/run.py').removesuffix('.py')}", flush=True)
+        spec = importlib.util.spec_from_file_location(f"benchmark_{part.replace('/', '_')[:-3]}", file)
+        if spec is None or spec.loader is None:
+            raise SystemExit(f"{file} can't be loaded")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        failed |= bool(module.main())
+        print(f"({time.perf_counter() - started:.0f} s)", flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
