@@ -1,18 +1,14 @@
 """Gemini, against a server that speaks its REST protocol."""
 
 import copy
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
 
-from interlock.services.models.gemini import FIXED_SAMPLING
 from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
 from interlock.services.models.request import Request
-from interlock.state.deps import TextDelta, ThoughtDelta, ToolDeclaration, Usage
+from interlock.state.deps import TextDelta, ThoughtDelta, ToolDeclaration
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -192,109 +188,3 @@ async def test_the_clients_deep_copies_share_the_history() -> None:
         Request("gemini-2.5-pro", [Message(role="user", content="x")], (), None, 1.0, "", "main", 0)
     )
     assert copy.deepcopy(body)["contents"][0] is body["contents"][0]
-
-
-@pytest.mark.parametrize(
-    ("reply", "finish", "problem"),
-    [
-        ({"text": "x", "finish": "MAX_TOKENS"}, "length", None),
-        ({"text": "x", "finish": None}, None, None),
-        ({"thought": "only thoughts"}, "stop", None),
-        ({"empty": True}, None, None),
-        ({"finish": "SAFETY"}, "safety", "SAFETY"),
-        ({"finish": "RECITATION"}, "recitation", "RECITATION"),
-        ({"finish": "MALFORMED_FUNCTION_CALL"}, "malformed_function_call", "MALFORMED_FUNCTION_CALL"),
-        ({"finish": "UNEXPECTED_TOOL_CALL"}, "unexpected_tool_call", "UNEXPECTED_TOOL_CALL"),
-        ({"block": "PROHIBITED_CONTENT"}, "prompt_blocked", "PROHIBITED_CONTENT"),
-        ({"raw": {}}, None, None),
-    ],
-)
-async def test_finish_reasons_and_blocks_are_told(
-    bench: Any, fake_gemini: FakeGemini, reply: dict[str, Any], finish: str | None, problem: str | None
-) -> None:
-    fake_gemini.play([reply])
-    got = (await bench(fake_gemini.env).ask("hi")).reply
-    assert got.finish_reason == finish
-    assert (got.problem is None) if problem is None else (problem in str(got.problem))
-
-
-async def test_usage_is_the_providers(bench: Any, fake_gemini: FakeGemini) -> None:
-    counts = {
-        "promptTokenCount": 1000,
-        "candidatesTokenCount": 20,
-        "thoughtsTokenCount": 7,
-        "cachedContentTokenCount": 600,
-        "totalTokenCount": 1027,
-    }
-    fake_gemini.play([{"text": "abcdef", "chunks": 3, "thought": "hm", "usage": counts}])
-    reply = (await bench(fake_gemini.env).ask("hi")).reply
-    assert reply.usage == Usage(input=1000, output=27, cached=600, thoughts=7)
-
-
-async def test_half_a_character_at_the_end_of_a_chunk_waits_for_the_other_half(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
-    fake_gemini.play([{"text": ["a\ud83d", "\ude00b", "\udc00c"]}])
-    asked = await bench(fake_gemini.env).ask("hi")
-    assert [i.text for i in asked.items if isinstance(i, TextDelta)] == ["a", "😀b", "\ufffdc"]
-    assert asked.reply.message.text == "a😀b\ufffdc"
-
-
-async def test_the_temperature_is_always_said_and_never_to_a_model_that_refuses_it(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
-    fake_gemini.play({"default": "ok"})
-    for settings, fields, expected in [
-        ({}, {}, 1.0),
-        ({"model": {"temperature": 0.3}}, {}, 0.3),
-        ({"model": {"temperature": 0.3}}, {"temperature": 0.0}, 0.0),
-        ({}, {"schema": {"type": "object"}}, 0.0),
-        ({}, {"model": "gemini-3.5-flash-lite"}, None),
-    ]:
-        await bench(fake_gemini.env, settings).ask("hi", **fields)
-        assert fake_gemini.requests[-1].body["generationConfig"].get("temperature") == expected
-
-
-async def test_the_list_of_models_that_refuse_a_temperature_is_the_clients() -> None:
-    from langchain_google_genai import chat_models
-
-    assert chat_models._FIXED_SAMPLING_AND_NO_PREFILL_MODELS == FIXED_SAMPLING
-
-
-async def test_a_schema_is_asked_for(bench: Any, fake_gemini: FakeGemini) -> None:
-    schema = {"type": "object", "properties": {"next": {"type": "string"}}}
-    fake_gemini.play(['{"next": "user"}'])
-    await bench(fake_gemini.env).ask("hi", schema=schema, role="next_speaker")
-    config = fake_gemini.requests[0].body["generationConfig"]
-    assert (config["responseJsonSchema"], config["responseMimeType"]) == (schema, "application/json")
-
-
-async def test_thoughts_are_asked_of_models_that_think(bench: Any, fake_gemini: FakeGemini) -> None:
-    fake_gemini.play({"default": "ok"})
-    for model, thinks in [("gemini-2.5-flash", True), ("gemini-3-pro", True), ("gemini-2.0-flash", False)]:
-        await bench(fake_gemini.env).ask("hi", model=model)
-        assert ("thinkingConfig" in fake_gemini.requests[-1].body["generationConfig"]) is thinks
-
-
-async def test_no_environment_variable_sends_a_run_elsewhere(
-    bench: Any, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`network_off` fails the test when anything but loopback is reached."""
-    monkeypatch.setenv("LANGSMITH_GATEWAY", "https://gateway.invalid")
-    monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
-    fake_gemini.play(["ok"])
-    assert (await bench(fake_gemini.env).ask("hi")).text == "ok"
-
-
-def test_tracing_is_off_whatever_the_environment_says() -> None:
-    """In a process of its own: the tracing library reads its variables once."""
-    code = (
-        "from interlock.services.models.gemini import GeminiProvider\n"
-        "from langsmith.utils import tracing_is_enabled\n"
-        "before = tracing_is_enabled()\n"
-        "GeminiProvider('gemini-2.5-pro', 'k', 'http://127.0.0.1:9')\n"
-        "print(before, tracing_is_enabled())"
-    )
-    env = {**os.environ, "LANGSMITH_TRACING": "true", "LANGSMITH_API_KEY": "x"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("True False\n", "")
