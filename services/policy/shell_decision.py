@@ -38,8 +38,8 @@ def decide_line(check: LineCheck) -> tuple[Outcome, list[PartOutcome]]:
 
 
 def _bare(line: ShellLine) -> ShellCommand:
-    """Stands for a line without a command of its own, such as `> file`."""
-    return ShellCommand(line.text, (), opaque=line.opaque or "it has no command that a rule could allow")
+    """Stands for a line without a command that needs leave, such as `> file`: only rules for all commands meet it."""
+    return ShellCommand(line.text, (), opaque=line.opaque)
 
 
 def _part(check: LineCheck, command: ShellCommand) -> Outcome:

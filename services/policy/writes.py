@@ -1,4 +1,4 @@
-"""writes: where the redirections of a shell line write to."""
+"""writes: redirections of a shell line that leave what tools may write."""
 
 import posixpath
 
@@ -7,12 +7,18 @@ from interlock.state.calls import CallView
 from interlock.state.tooling import PathRefused, Workspace
 
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_NETWORK = ("/dev/tcp/", "/dev/udp/")
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")
 
 
 def escape(call: CallView, line: ShellLine, workspace: Workspace) -> str | None:
-    """Which redirection writes where tools may not, as a clause; null: none does."""
+    """Which redirection writes where tools may not, or opens a connection, as a clause; null: none does."""
+    net = next(
+        (r.target.text for r in line.redirects if r.target and r.target.lead.startswith(_NETWORK)), None
+    )
+    if net is not None:
+        return f"opens a network connection ({net})"
     targets = [r.target for r in line.redirects if r.kind == "write" and r.target is not None]
     if not targets:
         return None

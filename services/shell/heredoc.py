@@ -23,6 +23,8 @@ def heredoc_problem(text: str, node: "Node") -> str | None:
     word = read_word(text, start.start_byte, start.end_byte, {})
     if word is None or not word.literal:
         return "a here-document whose end can't be read"
+    if text[start.end_byte : start.end_byte + 1] not in ("", *" \t\n;|&<>()"):
+        return "a here-document whose end isn't read in full"
     strip = "<<-" in parts
     if _end_of(text, start.end_byte, word.text, strip) != end.start_byte + _tabs(text, end.start_byte):
         return "a here-document that ends elsewhere"

@@ -34,11 +34,13 @@ def _file(walk: "Walker", node: "Node") -> list[Word]:
     operator = ""
     at = end = node.start_byte
     for child in node.children:
-        walk.gap(at, child.start_byte)
+        walk.gap(at, child.start_byte, command=True)
         at = child.end_byte
         if not child.is_named:
             operator = child.type
-        elif child.type != "file_descriptor":
+        elif child.type == "file_descriptor":
+            _check_descriptor(walk, child)
+        else:
             if words and child.start_byte == end:
                 walk.doubt("words that touch")
             words.append(walk.word(child))
@@ -50,6 +52,13 @@ def _file(walk: "Walker", node: "Node") -> list[Word]:
         walk.doubt("a redirection that bash expands twice")
     walk.found.redirects.append(Redirect(_kind(operator, target), target))
     return words[1:]
+
+
+def _check_descriptor(walk: "Walker", node: "Node") -> None:
+    """In `a-2>f` and `a2>f` the number belongs to the word before it."""
+    before = walk.text[: node.start_byte][-1:]
+    if not walk.source(node).isdigit() or before not in ("", *" \t\n;|&(){}<>`"):
+        walk.doubt("a descriptor that may be part of a word")
 
 
 def _expanded_twice(target: Word) -> bool:

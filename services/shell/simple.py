@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from interlock.services.shell.danger import danger_of
-from interlock.services.shell.found import Found
+from interlock.services.shell.found import Found, TooMuch
 from interlock.services.shell.model import ShellCommand, Word
 from interlock.services.shell.names import names
 from interlock.services.shell.variables import sensitive
@@ -28,6 +28,8 @@ _BLIND = {
         "runs another command",
     ),
 }
+_DEEPEST = 20
+"""`env env env …`"""
 _SHOWN = 60
 
 
@@ -36,8 +38,12 @@ def program_of(word: Word) -> str:
     return word.text.rsplit("/", 1)[-1]
 
 
-def add_command(found: Found, words: Sequence[Word], text: str, assigns: Sequence[str]) -> None:
-    """Add a simple command, and what it runs."""
+def add_command(
+    found: Found, words: Sequence[Word], text: str, assigns: Sequence[str], level: int = 0
+) -> None:
+    """Add a simple command, and what it runs. `level`: wrappers around it."""
+    if level > _DEEPEST:
+        raise TooMuch("wrappers in wrappers, too deep")
     if not words:
         return
     name = words[0]
@@ -56,7 +62,7 @@ def add_command(found: Found, words: Sequence[Word], text: str, assigns: Sequenc
     if inner.script is not None:
         found.deeper(inner.script)
     for run in inner.runs:
-        add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns])
+        add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], level + 1)
 
 
 def _command(words: Sequence[Word], text: str, assigns: Sequence[str], opaque: str) -> ShellCommand:

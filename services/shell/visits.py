@@ -29,17 +29,16 @@ def command(walk: "Walker", node: "Node", more: Sequence[Word] = ()) -> None:
     """`more`: words behind a redirection, which the grammar takes for further targets."""
     words: list[Word] = []
     assigns: list[str] = []
-    at = touching = node.start_byte
+    at = node.start_byte
     for child in node.children:
-        walk.gap(at, child.start_byte)
+        walk.gap(at, child.start_byte, command=True)
+        if child.type not in REDIRECTS and child.start_byte == at != node.start_byte:
+            walk.doubt("words that touch")
         at = child.end_byte
         if child.type == "variable_assignment":
             assigns.append(assignment(walk, child))
         elif child.type in WORDS:
-            if words and child.start_byte == touching:
-                walk.doubt("words that touch")
             words.append(walk.word(child))
-            touching = child.end_byte
         else:
             if not child.is_named:
                 walk.doubt(f"{child.type!r} in a command")
@@ -53,7 +52,7 @@ def redirected_statement(walk: "Walker", node: "Node") -> None:
     body: Node | None = None
     at = node.start_byte
     for child in node.children:
-        walk.gap(at, child.start_byte)
+        walk.gap(at, child.start_byte, command=True)
         at = child.end_byte
         if child.type in REDIRECTS:
             more += redirected_words(walk, child)
@@ -91,7 +90,9 @@ def declaration(walk: "Walker", node: "Node") -> None:
     words = [literal(walk.source(node.children[0]))]
     at = node.children[0].end_byte
     for child in node.children[1:]:
-        walk.gap(at, child.start_byte)
+        walk.gap(at, child.start_byte, command=True)
+        if child.start_byte == at:
+            walk.doubt("words that touch")
         at = child.end_byte
         if child.type == "variable_assignment":
             walk.found.assigns.append(assignment(walk, child))

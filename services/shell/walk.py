@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _DEEPEST = 60
 """Nested nodes; beyond, Python's own stack is at risk."""
+_BLANK_IN_COMMAND = re.compile(r"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BLANK = re.compile(r"(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
 """A line continuation alone separates nothing."""
 _STRUCTURE = frozenset(
@@ -67,14 +68,17 @@ class Walk:
         self._level -= 1
 
     def children(self, node: "Node") -> None:
-        at = node.start_byte
+        at, named = node.start_byte, False
         for child in node.children:
             self.gap(at, child.start_byte)
-            at = child.end_byte
+            if named and child.is_named and child.start_byte == at:
+                self.doubt("parts that touch")
+            at, named = child.end_byte, child.is_named
             self.visit(child)
 
-    def gap(self, start: int, end: int) -> None:
-        if start != end and _BLANK.fullmatch(self.text, start, end) is None:
+    def gap(self, start: int, end: int, *, command: bool = False) -> None:
+        blank = _BLANK_IN_COMMAND if command else _BLANK
+        if start != end and blank.fullmatch(self.text, start, end) is None:
             self.doubt("a part that the parser left out")
 
     def doubt(self, why: str) -> None:

@@ -21,8 +21,8 @@ class Walker(Protocol):
         """Visit all, and see that nothing but blanks lies between."""
         ...
 
-    def gap(self, start: int, end: int) -> None:
-        """See that nothing but blanks lies there."""
+    def gap(self, start: int, end: int, *, command: bool = False) -> None:
+        """See that nothing but blanks lies there; `command`: within a command, which a newline would end."""
         ...
 
     def doubt(self, why: str) -> None:
