@@ -75,8 +75,7 @@ create table if not exists approvals (
 create table if not exists steps (
     run text not null,
     namespace text not null,          -- '' for the root
-    checkpoint text not null,         -- checkpoint that the node ran in
-    task text not null,
+    task text not null,               -- first eight digits of its id, as in `namespace`
     workflow text not null,
     node text not null,
     started real not null,
@@ -84,6 +83,7 @@ create table if not exists steps (
     keys text not null,               -- changed keys, comma-separated
     route text,                       -- label its router returned
     root_step integer not null,       -- number of the root step around it
+    superstep text not null,          -- end of the checkpoint id that the node ran in: the same for what ran side by side
     seq integer not null,
     primary key (run, seq)
 ) without rowid;

@@ -1,9 +1,14 @@
 """steps: what each node did and how long it took; kept when its checkpoints are dropped (`engine.md` 3)."""
 
+import re
 import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+
+_ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""LangGraph's ids; their first eight digits tell the tasks of a run's step apart."""
 
 
 @dataclass
@@ -58,13 +63,12 @@ class StepLog:
         ms = note.ms if note and note.ms is not None else (now - started) * 1000
         self._seq += 1
         conn.execute(
-            "insert into steps (run, namespace, checkpoint, task, workflow, node, started, ms, keys, route, "
-            "root_step, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, root_step, superstep, "
+            "seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run,
-                namespace,
-                checkpoint,
-                task,
+                _ID.sub(r"\1", namespace),
+                _ID.sub(r"\1", task),
                 note.workflow if note else "",
                 node,
                 started,
@@ -72,6 +76,7 @@ class StepLog:
                 ",".join(note.keys) if note else "",
                 note.route if note else None,
                 self.root_step,
+                checkpoint[-12:],
                 self._seq,
             ),
         )

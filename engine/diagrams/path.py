@@ -13,7 +13,7 @@ Place = tuple[str, ...]
 
 
 class Row(Protocol):
-    """A row of `steps`, a dict or a `sqlite3.Row`: namespace, checkpoint, task, node, root_step, seq."""
+    """A row of `steps`, a dict or a `sqlite3.Row`: namespace, superstep, task, node, root_step, seq."""
 
     def __getitem__(self, key: str, /) -> Any: ...
 
@@ -106,7 +106,7 @@ def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
             continue
         seen.add((row["namespace"], row["task"]))
         found = steps.setdefault(row["namespace"], {})
-        found.setdefault(row["checkpoint"], Step(Counter(), row["root_step"])).nodes[row["node"]] += 1
+        found.setdefault(row["superstep"], Step(Counter(), row["root_step"])).nodes[row["node"]] += 1
     return steps
 
 

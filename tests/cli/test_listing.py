@@ -187,7 +187,7 @@ def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None
         )  # fmt: skip
     for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
         made.execute(
-            "insert into steps values ('aa11', ?, 'c', ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', ?, ?)",
+            "insert into steps values ('aa11', ?, ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', ?, 'c', ?)",
             namespace, f"t{seq}", node, seq, seq,
         )  # fmt: skip
     taken = steps(place, "aa11")
