@@ -1,5 +1,6 @@
 """test_prompt_files: prompts load, say what is wrong with them, and leave slot values as they are."""
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from interlock.prompts import Prompt, load, names, parse, render
 from interlock.state.errors import SetupError
+from interlock.tools import TOOLS
 
 ROOT = Path(__file__).parents[2]
 HEAD = '+++\npurpose = "p"\ninputs = ["a"]\n+++\n'
@@ -87,6 +89,13 @@ def test_every_shipped_prompt_loads(name: str) -> None:
     assert prompt.purpose.endswith(".")
     assert prompt.user
     assert "{{" not in prompt.text(**dict.fromkeys(prompt.inputs, "x"))
+
+
+def test_prompts_name_no_tool_or_argument_that_is_not_there() -> None:
+    known = set(TOOLS) | {field for tool in TOOLS.values() for field in tool.args.model_fields}
+    for name in names():
+        words = re.findall(r"`([a-z]+(?:_[a-z]+)+)`", load(name).user)
+        assert set(words) <= known, name
 
 
 def test_every_folder_of_prompts_is_shipped() -> None:

@@ -101,7 +101,7 @@ def test_the_context_names_day_system_and_directories(opening: Open, work: Path,
     (tmp_path / "lib/x.py").touch()
     text = opening(included=(tmp_path / "lib",))[1].text
     assert "Date: 2026-06-09, Tuesday\n" in text
-    assert f"- {work}\n- {tmp_path}/lib\n" in text
+    assert f"working directory):\n- {work}\n- {tmp_path}/lib\n" in text
     assert f"{tmp_path}/lib/\nx.py" in text
 
 
@@ -160,9 +160,13 @@ def test_a_system_file_that_is_not_there_is_a_configuration_error(opening: Open,
         opening(env={"GEMINI_SYSTEM_MD": value})
 
 
-def test_names_that_utf8_can_not_hold_do_not_reach_the_chain(opening: Open, work: Path) -> None:
+def test_names_that_utf8_can_not_hold_do_not_reach_the_chain(
+    opening: Open, work: Path, tmp_path: Path
+) -> None:
     Path(os.fsdecode(os.fsencode(work) + b"/caf\xe9.txt")).touch()
-    opening()[1].text.encode()
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
+    folder.mkdir()
+    assert "caf\ufffd\n" in opening(included=(folder,))[1].text.encode().decode()
 
 
 def test_the_repository_is_shown(opening: Open, work: Path) -> None:
@@ -253,6 +257,22 @@ def test_a_repository_can_not_have_its_programs_run(work: Path) -> None:
     git(work, "config", "log.showSignature", "true")
     (work / ".git/hooks/post-index-change").symlink_to(program)
     os.utime(work / "a.txt", (1, 1))
+    assert "(no changes)" in summary(work)
+    assert not mark.exists()
+
+
+def test_a_submodule_can_not_have_its_programs_run(work: Path, tmp_path: Path) -> None:
+    program, mark = trap(work)
+    git(tmp_path / "inner", "init")
+    (tmp_path / "inner/.gitattributes").write_text("* filter=evil\n")
+    (tmp_path / "inner/a.txt").write_text("1")
+    git(tmp_path / "inner", "add", ".")
+    git(tmp_path / "inner", "commit", "-m", "one")
+    git(work, "init")
+    git(work, "-c", "protocol.file.allow=always", "submodule", "add", str(tmp_path / "inner"), "sub")
+    git(work, "commit", "-m", "with a submodule")
+    git(work / "sub", "config", "filter.evil.clean", program)
+    (work / "sub/a.txt").write_text("2")
     assert "(no changes)" in summary(work)
     assert not mark.exists()
 

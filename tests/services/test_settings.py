@@ -100,11 +100,11 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
     assert loaded.settings.tools.shell.model_extra == {"pager": "cat"}
 
 
-def test_both_spellings_of_a_key_are_one_key(load: Load) -> None:
-    files = {
-        "home/.gemini": {"model": {"max_session_turns": 3}},
-        "work/.gemini": {"model": {"maxSessionTurns": 4}},
-    }
+@pytest.mark.parametrize(
+    ("low", "high"), [("max_session_turns", "maxSessionTurns"), ("maxSessionTurns", "max_session_turns")]
+)
+def test_both_spellings_of_a_key_are_one_key(load: Load, low: str, high: str) -> None:
+    files = {"home/.gemini": {"model": {low: 3}}, "work/.gemini": {"model": {high: 4}}}
     assert load(files).settings.model.max_session_turns == 4
 
 

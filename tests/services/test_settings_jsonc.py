@@ -49,6 +49,18 @@ def test_comments_and_trailing_commas_change_nothing(value: Any, data: st.DataOb
     assert parse(spoiled(value, data.draw)) == value
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (r'{"a": "\" // no", /* yes */ "b\\": 1, // yes' + "\n}", {"a": '" // no', "b\\": 1}),
+        (r'["/* no */", "a,]", "\\", /* yes " */]', ["/* no */", "a,]", "\\"]),
+        ("[1 /*,*/ , // ]\n]", [1]),
+    ],
+)
+def test_strings_are_no_comments_and_comments_no_strings(text: str, value: Any) -> None:
+    assert parse(text) == value
+
+
 @given(VALUES)
 def test_plain_json_is_read_as_it_is(value: Any) -> None:
     for text in (json.dumps(value), json.dumps(value, indent=2, ensure_ascii=False)):
