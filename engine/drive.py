@@ -21,6 +21,7 @@ from interlock.engine.signals import stop_on_signals
 from interlock.engine.steps import StepLog
 from interlock.engine.store import Store
 from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.services.models import turn_tracing_off
 from interlock.services.sqlite import explained
 from interlock.state.deps import RunInfo, Token
 
@@ -52,6 +53,7 @@ class Drive:
             workspace=prepared.workspace.root,
             interactive=prepared.options.interactive,
         )
+        turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
         self.composed: Composed = compose(prepared, info, store, lease.epoch, normal, full, self.token, steps)
         self.app: Compiled = pipeline.build().compile(Saver(own, steps))
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}

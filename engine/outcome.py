@@ -44,8 +44,8 @@ def conclude(
         result = DOORS[pipeline.name].leave(snapshot.values, out)
         output = result.model_dump(mode="json", exclude_none=True)
         status = output.get("status", "done")
-        code = EXIT_CODES.get(status, 0 if status in ("ok", "calls", "done") else 1)
         told = output.get("error") or told
+        code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
     return Outcome(
         run=run,
         workflow=pipeline.name,

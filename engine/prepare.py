@@ -78,7 +78,7 @@ def prepare(options: Options) -> Prepared:
     mode = options.approval_mode or settings.general.default_approval_mode
     if mode == "plan":
         raise UserError("Plan mode isn't built yet; choose --approval-mode default, auto_edit or yolo.")
-    model = options.model or settings.model.name
+    model = settings.model.name
     if options.fake is None:
         check_credentials(settings, dotenv.values, options.model)
     warnings = [*loaded.warnings, *dotenv.warnings]
@@ -144,6 +144,9 @@ def _policy_files(options: Options, root: Path, trusted: bool) -> list[tuple[Pat
 
 def _overrides(options: Options) -> dict[str, Any]:
     overrides: dict[str, Any] = dict(options.overrides)
+    if options.model:
+        model: dict[str, Any] = dict(overrides.get("model", {}))
+        overrides["model"] = {**model, "name": options.model}
     if options.include_directories:
         context: dict[str, Any] = dict(overrides.get("context", {}))
         overrides["context"] = {

@@ -100,6 +100,9 @@ class ModelAuthError(ModelError):
 
 EXIT_CODES = {
     "done": 0,
+    "ok": 0,
+    "calls": 0,
+    "credentials": 41,
     "failed": 1,
     "context_overflow": 1,
     "invalid_stream": 1,
@@ -115,4 +118,4 @@ EXIT_CODES = {
     "timeout": 124,
     "cancelled": 130,
 }
-"""How a run ended → exit code (`cli.md`, Exit codes)."""
+"""How a run ended, or the type of its error → exit code (`cli.md`, Exit codes)."""

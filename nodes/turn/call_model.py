@@ -38,7 +38,7 @@ async def call_model(state: CallModelIn, runtime: Runtime[Deps]) -> CallModelOut
     try:
         reply = await _ask(state, runtime, model)
     except ModelError as error:
-        return {"candidate": "", "error": {"type": "model", "message": str(error)}}
+        return {"candidate": "", "error": {"type": error.kind, "message": str(error)}}
     if reply is None:
         return {"candidate": "", "stream_problem": "cancelled", "sticky_model": model}
     runtime.stream_writer(
