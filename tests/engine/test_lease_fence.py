@@ -143,7 +143,9 @@ def test_the_fence_costs_microseconds_a_row(conn: sqlite3.Connection, plain: sql
         began = time.perf_counter()
         with transaction(on):
             for seq in range(first, first + 5000):
-                on.execute("insert into chain (id, parent, run, body) values (?, '', 'r', '')", (f"{seq:08}",))
+                on.execute(
+                    "insert into chain (id, parent, run, body) values (?, '', 'r', '')", (f"{seq:08}",)
+                )
         return (time.perf_counter() - began) / 5000 * 1e6
 
     without = min(per_row(plain, n * 5000) for n in range(3))
