@@ -13,8 +13,7 @@ from interlock.services.policy.load import shipped_rules
 from interlock.services.policy.narrowing import server_rule, shell_rule, target_rule
 from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.rule import Rule, Scope, server_of
-from interlock.services.policy.rulebook import RuleBook
-from interlock.services.policy.sentences import rule_name
+from interlock.services.policy.rulebook import RuleBook, first
 from interlock.services.policy.session import covers, liftable, target
 from interlock.services.policy.shell_decision import LineCheck, decide_line
 from interlock.services.policy.writes import escape
@@ -24,6 +23,7 @@ from interlock.state.settings import Settings
 from interlock.state.tooling import Workspace
 
 _NO_RULES: tuple[SessionRule, ...] = ()
+_ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
 _MODE_NAMES = {"autoEdit": "auto_edit"}
 
 
@@ -70,11 +70,10 @@ class RulePolicy:
 
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
         """An always-choice is offered where it would be narrow, and would spare the next question."""
-        always: list[Choice] = []
-        if verdict.decision == "ask" and self._lifts(verdict):
-            offered: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server")
-            always = [c for c in offered if self.narrow(call, risk, c, "default") is not None]
-        return ("proceed_once", *always, "modify", "reject", "cancel")
+        if verdict.decision != "ask":
+            return _ONCE
+        offered: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server")
+        return (_ONCE[0], *(c for c in offered if self._spares(call, risk, c)), *_ONCE[1:])
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The session rule of an always-choice; null where it would be a blanket one."""
@@ -87,9 +86,9 @@ class RulePolicy:
             return shell_rule(call, _line(call), mode)
         return None if risk == "execute" else target_rule(call, risk, self._workspace, mode)
 
-    def _lifts(self, verdict: Verdict) -> bool:
-        by = next((r for r in self._book.rules if rule_name(r) == verdict.rule), None)
-        return liftable(by)
+    def _spares(self, call: CallView, risk: Risk, choice: Choice) -> bool:
+        rule = self.narrow(call, risk, choice, "default")
+        return rule is not None and self.check(call, risk, "default", [rule]).decision == "allow"
 
     def _is_shell(self, call: CallView) -> bool:
         return not SHELL_TOOLS.isdisjoint(self._book.names(call.name))
@@ -106,7 +105,7 @@ class RulePolicy:
         rules = self._book.about(call.name, risk, mode, annotations)
         if self._is_shell(call):
             return self._decide_line(call, risk, mode, session, rules)
-        rule = next((r for r in rules if meets(r, call.args)), None)
+        rule = first(rules, lambda r: meets(r, call.args))
         outcome = Outcome(rule.decision, "rule", rule) if rule else Outcome("ask", "none")
         if outcome.decision == "ask" and liftable(rule):
             lifted = self._covering(call, risk, mode, session)

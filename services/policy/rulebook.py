@@ -1,6 +1,6 @@
 """rulebook: all rules by rank, and those that are about a tool, a risk and a mode."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from pydantic import JsonValue
 
@@ -52,6 +52,18 @@ def _counts(rule: Rule, risk: Risk, mode: str) -> bool:
         return True
     # Plan mode changes nothing, whatever an extension, a workspace or a user says; an admin must name it.
     return rule.tier == _SHIPPED or (rule.tier == ADMIN and "plan" in rule.modes)
+
+
+def first(rules: Iterable[Rule], met: Callable[[Rule], bool]) -> Rule | None:
+    """The deciding rule. One that can't be used makes an allow below it an ask, and weakens no deny."""
+    broken: Rule | None = None
+    for rule in rules:
+        if not met(rule):
+            continue
+        if rule.broken is None:
+            return broken if broken is not None and rule.decision == "allow" else rule
+        broken = broken or rule
+    return broken
 
 
 def harmless(risk: Risk) -> bool:

@@ -31,7 +31,14 @@ def covering(
     if not liftable(asked_by) or not set(command.assigns) <= HARMLESS_VARIABLES:
         return None
     usable = (r for r in session if in_mode(r, mode) and (r.redirection or not line.redirects))
-    return next((r for r in usable if any(begins(command, shlex.split(p)) for p in r.command_prefixes)), None)
+    return next((r for r in usable if any(begins(command, _words(p)) for p in r.command_prefixes)), None)
+
+
+def _words(prefix: str) -> list[str]:
+    try:
+        return shlex.split(prefix) or [prefix]
+    except ValueError:
+        return [prefix]
 
 
 def in_mode(rule: SessionRule, mode: str) -> bool:

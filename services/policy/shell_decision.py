@@ -57,18 +57,19 @@ def _part(check: LineCheck, command: ShellCommand) -> Outcome:
 
 
 def _by_rules(check: LineCheck, command: ShellCommand) -> Outcome:
-    hidden: Rule | None = None
+    lowered: Outcome | None = None
     for rule in check.rules:
         if rule.decision == "allow":
-            if not allows(rule, command, check.call.args):
-                continue
-            return Outcome("ask", "hidden", hidden) if hidden else Outcome("allow", "rule", rule)
+            if allows(rule, command, check.call.args):
+                return lowered or Outcome("allow", "rule", rule)
+            continue
         match = restricts(rule, command, check.call.args)
-        if match is Match.YES:
+        if match is Match.YES and rule.broken is None:
             return Outcome(rule.decision, "rule", rule)
-        if match is Match.MAYBE:
-            hidden = hidden or rule
-    return Outcome("ask", "hidden", hidden) if hidden else Outcome("ask", "none")
+        # A rule that can't be used, or may be about this, makes an allow below it an ask, and weakens no deny.
+        if match is not Match.NO:
+            lowered = lowered or Outcome("ask", "rule" if rule.broken else "hidden", rule)
+    return lowered or Outcome("ask", "none")
 
 
 def _refused(check: LineCheck) -> list[PartOutcome]:

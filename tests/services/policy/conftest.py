@@ -1,0 +1,47 @@
+"""Fixtures of the policy's tests: a workspace, policies from rule text, calls."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interlock.services.policy import Problem, RulePolicy, Scope, load_rules
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallView
+from interlock.state.settings import Settings
+
+Make = Callable[..., tuple[RulePolicy, list[Problem]]]
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> FolderWorkspace:
+    (tmp_path / "work" / "src").mkdir(parents=True)
+    return FolderWorkspace(tmp_path / "work")
+
+
+@pytest.fixture
+def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
+    """`make(user="…", admin="…", settings={…})` → the policy and what is wrong with its files."""
+    tiers = {"extension": 2, "workspace": 3, "user": 4, "admin": 5}
+
+    def build(*, settings: dict | None = None, scope: Scope | None = None, **texts: str) -> tuple:
+        files = []
+        for name, text in texts.items():
+            path = tmp_path / f"{name}.toml"
+            path.write_text(text)
+            files.append((path, tiers[name]))
+        rules, problems = load_rules(files)
+        policy = RulePolicy(rules, Settings.model_validate(settings or {}), workspace, scope=scope)
+        return policy, [*problems, *policy.problems]
+
+    return build
+
+
+@pytest.fixture
+def call() -> Callable[..., CallView]:
+    return lambda name, **args: CallView(id="1", name=name, args=args)
+
+
+@pytest.fixture
+def shell() -> Callable[[str], CallView]:
+    return lambda line: CallView(id="1", name="run_shell_command", args={"command": line})

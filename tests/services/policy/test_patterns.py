@@ -1,0 +1,40 @@
+"""Patterns of rule files: linear time, a plain refusal of what RE2 doesn't know, a lead that is true."""
+
+import time
+
+import pytest
+
+from interlock.services.policy.patterns import PatternError, compile_pattern
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)", "(a)\\1", "(?<!a)b", "a{2000}", "x" * 2001, "*"])
+def test_a_pattern_that_cannot_be_used_is_refused(pattern: str) -> None:
+    with pytest.raises(PatternError):
+        compile_pattern(pattern)
+
+
+def test_a_pattern_that_holds_pythons_engine_for_ages_answers_at_once() -> None:
+    pattern = compile_pattern("(a+)+$|(a|a)*b|(.*)*c")
+    started = time.process_time()
+    assert not pattern.starts("a" * 50_000 + "!")
+    assert time.process_time() - started < 5
+
+
+@pytest.mark.parametrize(
+    ("pattern", "lead"),
+    [
+        ("git push", "git push"),
+        ("^git push", "git push"),
+        ("git pu(sh|ll)", ""),
+        ("git push.*", "git push"),
+        ("git pushx?", "git push"),
+        ("gits* push", "git"),
+        ("a{2}", ""),
+        ("(?i)git", ""),
+        ("git|svn", ""),
+        ("[ab]c", ""),
+        ("a+", "a"),
+    ],
+)
+def test_the_lead_is_what_every_match_begins_with(pattern: str, lead: str) -> None:
+    assert compile_pattern(pattern).lead == lead

@@ -1,0 +1,207 @@
+"""What holds for every rule file, every tool, every mode and every way to write a command."""
+
+import json
+import shlex
+from pathlib import Path
+from typing import get_args
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interlock.services.policy import RulePolicy, load_rules
+from interlock.services.shell import parse
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import ApprovalMode, CallView, Risk, SessionRule
+from interlock.state.settings import Settings
+
+RISKS = get_args(Risk)
+MODES = get_args(ApprovalMode)
+HARM = ("write", "execute", "network")
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+TOOLS = st.sampled_from(
+    ["run_shell_command", "write_file", "web_fetch", "mcp_s_t", "*", "mcp_*", "read_file", "x*", ""]
+)
+RULES = st.fixed_dictionaries(
+    {"toolName": TOOLS, "decision": st.sampled_from(["allow", "ask", "deny", "no"])},
+    optional={
+        "priority": st.integers(-1, 1000),
+        "modes": st.lists(st.sampled_from([*MODES, "autoEdit", "other"]), max_size=3),
+        "commandPrefix": st.sampled_from(["ls", "git status", "", "'"]),
+        "argsPattern": st.sampled_from([".*", "a", "("]),
+        "interactive": st.booleans(),
+        "allowRedirection": st.booleans(),
+        "mcpName": st.just("s"),
+        "odd": st.just(1),
+    },
+)
+CALLS = st.one_of(
+    st.builds(
+        lambda c: ("run_shell_command", {"command": c}),
+        st.sampled_from(["ls", "git status", "rm -rf x", "$x"]),
+    ),
+    st.just(("write_file", {"file_path": "a.py", "content": "x"})),
+    st.just(("web_fetch", {"prompt": "http://a/"})),
+    st.just(("mcp_s_t", {})),
+)
+SESSIONS = st.lists(
+    st.builds(
+        SessionRule,
+        tool=st.sampled_from(["run_shell_command", "write_file", "web_fetch", "mcp_s_t"]),
+        command_prefixes=st.sampled_from([(), ("ls",), ("git",)]),
+        path=st.sampled_from([None, "a.py", "a"]),
+        server=st.sampled_from([None, "s"]),
+        redirection=st.booleans(),
+    ),
+    max_size=2,
+)
+
+
+def toml(rules: list[dict]) -> str:
+    return "".join(
+        "[[rule]]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rule.items())
+        for rule in rules
+    )
+
+
+def policy_of(folder: Path, rules: list[dict], tier: int) -> RulePolicy:
+    path = folder / "rules.toml"
+    path.write_text(toml(rules))
+    return RulePolicy(load_rules([(path, tier)])[0], Settings.model_validate({}), FolderWorkspace(folder))
+
+
+@QUICK
+@given(
+    rules=st.lists(RULES, max_size=4),
+    tier=st.integers(2, 4),
+    call=CALLS,
+    session=SESSIONS,
+    risk=st.sampled_from(HARM),
+)
+def test_plan_mode_allows_no_harm_under_any_rules_below_admin(
+    tmp_path, rules, tier, call, session, risk
+) -> None:
+    policy = policy_of(tmp_path, rules, tier)
+    name, args = call
+    verdict = policy.check(CallView(id="1", name=name, args=args), risk, "plan", session)
+    assert verdict.decision == "deny"
+
+
+@QUICK
+@given(rules=st.lists(RULES, max_size=4), call=CALLS, risk=st.sampled_from(HARM))
+def test_an_admin_must_name_plan_mode_to_open_it(tmp_path, rules, call, risk) -> None:
+    unnamed = [r for r in rules if "plan" not in r.get("modes", [])]
+    name, args = call
+    view = CallView(id="1", name=name, args=args)
+    assert policy_of(tmp_path, unnamed, 5).check(view, risk, "plan", []).decision != "allow"
+
+
+@QUICK
+@given(rules=st.lists(RULES, max_size=4), tier=st.integers(2, 5), call=CALLS, mode=st.sampled_from(MODES))
+def test_taking_the_allows_out_of_a_file_never_allows_more(tmp_path, rules, tier, call, mode) -> None:
+    name, args = call
+    view = CallView(id="1", name=name, args=args)
+    strict = policy_of(tmp_path, [r for r in rules if r["decision"] != "allow"], tier)
+    if policy_of(tmp_path, rules, tier).check(view, "execute", mode, []).decision != "allow":
+        return
+    sound = all(load_rules([(tmp_path / "rules.toml", tier)])[1] == [] for _ in (1,))
+    if strict.check(view, "execute", mode, []).decision == "allow":
+        return
+    assert sound or tier == 2, "an allow of a file that is wrong took effect"
+
+
+@QUICK
+@given(rules=st.lists(RULES, max_size=4), tier=st.integers(2, 5), call=CALLS, mode=st.sampled_from(MODES))
+def test_a_file_with_an_error_allows_nothing_that_the_shipped_rules_do_not(
+    tmp_path, rules, tier, call, mode
+) -> None:
+    name, args = call
+    view = CallView(id="1", name=name, args=args)
+    policy = policy_of(tmp_path, [*rules, {"toolName": 5}], tier)
+    bare = RulePolicy([], Settings.model_validate({}), FolderWorkspace(tmp_path))
+    if policy.check(view, "execute", mode, []).decision == "allow":
+        assert bare.check(view, "execute", mode, []).decision == "allow"
+
+
+@QUICK
+@given(
+    line=st.one_of(st.text(), st.text("ls ;|&<>()$`'\"\\{}[]#!=\n\t*~-xEOF", max_size=60)),
+    mode=st.sampled_from(MODES),
+    risk=st.sampled_from(RISKS),
+)
+def test_no_line_makes_it_raise_and_every_verdict_has_a_reason(tmp_path, line, mode, risk) -> None:
+    policy = RulePolicy([], Settings.model_validate({}), FolderWorkspace(tmp_path))
+    call = CallView(id="1", name="run_shell_command", args={"command": line})
+    verdict = policy.check(call, risk, mode, [])
+    assert verdict.reason and verdict.rule
+    assert policy.choices(call, risk, verdict)
+    policy.narrow(call, risk, "proceed_always", mode)
+    assert policy.explain(call, risk, mode, []).verdict == verdict
+
+
+WORD = st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126), max_size=8)
+
+
+def spell(draw, word: str) -> str:
+    """The same word for bash, written in another way."""
+    pieces: list[str] = []
+    for char in word:
+        ways = [shlex.quote(char), f"'{char}'" if char != "'" else "\\'", f"$'\\x{ord(char):02x}'"]
+        if char not in '$`"\\!':
+            ways.append(f'"{char}"')
+        if char.isalnum():
+            ways.append(f"{char}\\\n")
+            ways.append(char)
+        else:
+            ways.append(f"\\{char}")
+        pieces.append(draw(st.sampled_from(ways)))
+    text = "".join(pieces).removesuffix("\\\n")
+    return text or "''"
+
+
+@st.composite
+def denied_lines(draw) -> str:
+    """A line that runs `git push`, however it is written."""
+    command = " ".join(
+        [spell(draw, "git"), spell(draw, "push"), *(spell(draw, w) for w in draw(st.lists(WORD, max_size=2)))]
+    )
+    for _ in range(draw(st.integers(0, 3))):
+        command = draw(
+            st.sampled_from(
+                [
+                    f"ls; {command}",
+                    f"ls && {command} | cat",
+                    f"# x\n{command}",
+                    f"ls # it's \\\n{command}",
+                    f"({command})",
+                    f"{{ {command}\n}}",
+                    f"if true; then {command}\nfi",
+                    f"for a in 1 2; do {command}\ndone",
+                    f"bash -c {shlex.quote(command)}",
+                    f"eval {shlex.quote(command)}",
+                    f"env A=1 bash -c {shlex.quote(command)}",
+                    f'echo "$({command})"',
+                    f"cat <({command})",
+                    f"cat <<E\n$({command})\nE",
+                    f"ls\n\n  {command} &",
+                    f"! {command}",
+                    f"f() {{ {command}\n}}; f",
+                ]
+            )
+        )
+    return command
+
+
+@settings(QUICK, max_examples=300)
+@given(line=denied_lines(), mode=st.sampled_from(MODES))
+def test_a_denied_command_is_never_allowed_however_it_is_written(tmp_path, line: str, mode: str) -> None:
+    rules = [
+        {"toolName": "run_shell_command", "decision": "allow", "priority": 1},
+        {"toolName": "run_shell_command", "decision": "deny", "priority": 2, "commandPrefix": "git push"},
+    ]
+    call = CallView(id="1", name="run_shell_command", args={"command": line})
+    verdict = policy_of(tmp_path, rules, 4).check(call, "execute", mode, [])
+    assert verdict.decision == "deny" or (verdict.decision == "ask" and parse(line).opaque), (
+        verdict,
+        parse(line),
+    )
