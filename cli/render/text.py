@@ -69,6 +69,8 @@ class TextView:
             elif outcome.error:
                 kind, message = outcome.error.get("type", "error"), outcome.error.get("message", "")
                 self._line(self._paint(f"interlock: {one_line(message)} ({kind})", "red"))
+            elif outcome.exit_code:
+                self._line(f"interlock: the run stopped: {outcome.status.replace('_', ' ')}")
             if outcome.status != "waiting" and outcome.resume_command:
                 self._line(f"Go on with: {outcome.resume_command}")
 

@@ -193,6 +193,13 @@ def test_text_of_an_error_says_what_and_how_to_go_on(capsys: pytest.CaptureFixtu
     assert err.endswith("interlock: 3 turns were used. (turn_limit)\nGo on with: interlock resume aa11bb22\n")
 
 
+def test_a_run_that_was_stopped_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    stopped = Outcome("aa11", "main", "cancelled", 130, resume_command="interlock resume aa11")
+    TextView().finish(stopped)
+    expected = "interlock: the run stopped: cancelled\nGo on with: interlock resume aa11\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_a_run_that_waits_shows_what_why_and_every_command(
     golden: Golden, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -130,13 +130,15 @@ def test_stream_json_tells_everything_in_order(run: Run, tmp_path: Path) -> None
 
 def test_a_batch_answers_every_line_in_order_and_a_bad_one_makes_42(run: Run, tmp_path: Path) -> None:
     good = json.dumps({"calls": [{"name": "list_directory", "args": {"dir_path": "."}}]})
-    Path("in.jsonl").write_text(f'{good}\n{{"calls": []}}\nnot json\n{good}\n')
+    parks = json.dumps({"calls": [{"name": "write_file", "args": {"file_path": "a", "content": "b"}}]})
+    Path("in.jsonl").write_text(f'{good}\n{parks}\n{{"calls": []}}\nnot json\n{good}\n')
     done = run("run", "tools", "--batch", "in.jsonl", *_model(tmp_path))
     lines = [json.loads(line) for line in done.out.splitlines()]
     assert done.code == 42, done.err
-    assert [list(line) for line in lines] == [["responses"], ["error"], ["error"], ["responses"]]
-    assert lines[1]["error"]["field"] == "calls"
-    assert "line 1, column 1" in lines[2]["error"]["message"]
+    assert [next(iter(line)) for line in lines] == ["responses", "session_id", "error", "error", "responses"]
+    assert lines[1]["status"] == "waiting"
+    assert lines[2]["error"]["field"] == "calls"
+    assert "line 1, column 1" in lines[3]["error"]["message"]
     assert lines[0]["responses"][0]["status"] == "success"
 
 
