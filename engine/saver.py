@@ -109,11 +109,13 @@ class Saver(SqliteSaver):
         )
 
     def _note_waiting(self, thread: str, interrupts: Any) -> None:
-        for item in (i for i in interrupts if isinstance(i, Interrupt)):
-            self.conn.execute(
-                "update approvals set interrupt = ? where run = ? and key = ? and interrupt is not ?",
-                (item.id, thread, item.value, item.id),
-            )
+        for item in interrupts:
+            if isinstance(item, Interrupt):
+                key: object = item.value  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
+                self.conn.execute(
+                    "update approvals set interrupt = ? where run = ? and key = ? and interrupt is not ?",
+                    (item.id, thread, key, item.id),
+                )
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         return self.get_tuple(config)

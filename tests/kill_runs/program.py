@@ -111,7 +111,9 @@ def undisturbed(folder: Path) -> tuple[Ending, float]:
     to_the_end(scene, lambda _: (lambda: None, None))
     found = ending(scene)
     if found.effects != EFFECTS or found.status != "done":
-        raise SystemExit(json.dumps({"differ": [f"the undisturbed run ended as {found.status}, {found.effects}"]}))
+        raise SystemExit(
+            json.dumps({"differ": [f"the undisturbed run ended as {found.status}, {found.effects}"]})
+        )
     return found, time.monotonic() - started
 
 
@@ -139,22 +141,18 @@ def random_kills(folder: Path, count: int, seed: int) -> dict[str, Any]:
 def every_moment(folder: Path, first: int, stride: int) -> dict[str, Any]:
     """A kill before and after every commit and every effect, one at a time."""
     expected, _ = undisturbed(folder)
-    scene = fresh(folder)
-    counts: list[int] = []
-    to_the_end(scene, lambda attempt: (Moments(scene.folder / f"count{attempt}").count, None))
-    for attempt in range(20):
-        file = scene.folder / f"count{attempt}"
-        if file.exists():
-            counts.append(int(file.read_text()))
+    counts = _counted(folder)
     differ: list[str] = []
     kills = asked = 0
     places = [(process, n) for process, total in enumerate(counts) for n in range(1, total + 1)]
     for process, moment in places[first::stride]:
-        scene = fresh(folder)
+        # The processes before this one were undisturbed: what they left is taken from a copy.
+        shutil.rmtree(folder)
+        shutil.copytree(_before(folder, process), folder, symlinks=True)
+        scene = Scene(folder)
 
-        def disturb(attempt: int, process: int = process, moment: int = moment, scene: Scene = scene) -> Any:
-            kill = attempt == process
-            return (Moments(scene.folder / "moment").kill_at(moment) if kill else lambda: None), None
+        def disturb(attempt: int, moment: int = moment, scene: Scene = scene) -> Any:
+            return (lambda: None) if attempt else Moments(scene.folder / "moment").kill_at(moment), None
 
         made = to_the_end(scene, disturb)
         kills += made
@@ -167,6 +165,24 @@ def every_moment(folder: Path, first: int, stride: int) -> dict[str, Any]:
             f"process {process}, moment {moment} ({where}): {line}" for line in found.differences(expected)
         ]
     return {"moments": len(places), "kills": kills, "asked": asked, "differ": differ}
+
+
+def _before(folder: Path, process: int) -> Path:
+    return folder.with_name(f"before-{process}")
+
+
+def _counted(folder: Path) -> list[int]:
+    """The moments in each process of an undisturbed run; the scene before each process is kept."""
+    scene = fresh(folder)
+    counts: list[int] = []
+    while not counts or scene.outcome()["status"] == "waiting":
+        shutil.copytree(folder, _before(folder, len(counts)), symlinks=True)
+        status = wait(child(scene, Moments(folder / "count").count))
+        if status:
+            raise SystemExit(json.dumps({"differ": [f"counting failed with {status}"]}))
+        counts.append(int((folder / "count").read_text()))
+        (folder / "count").unlink()
+    return counts
 
 
 def main() -> None:
