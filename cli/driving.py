@@ -1,6 +1,7 @@
 """driving: starts or resumes a run through the engine's door, with the view that was asked for."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -59,6 +60,8 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View") -> int:
         failure = error
         _quietly(lambda: view.failed(failure))
         raise
+    if not outcome.drained:
+        os._exit(outcome.exit_code)  # its thread holds a lock that an ordinary exit would wait for
     _quietly(lambda: view.finish(outcome))
     return outcome.exit_code
 

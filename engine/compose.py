@@ -56,46 +56,52 @@ def compose(
     steps: StepLog,
 ) -> Composed:
     """Wire the services of one drive; nothing is connected to or started yet."""
-    options, settings, clock = prepared.options, prepared.settings, SystemClock()
     transcript = ChainTranscript(normal, store.outputs, info.run)
     journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch)
     outputs = OutputFiles(store.home)
     processes = SupervisedProcesses(outputs=outputs, cancel=token, env=tool_environment(prepared.env))
-    models = ChatModels(
-        settings=settings,
-        log=SqlModelLog(normal, transcript, info.run),
-        cancel=token,
-        clock=clock,
-        env=prepared.env,
-        agent=info.agent,
-        record_to=options.record_to,
-        fake=options.fake,
-    )
-    context = WorkspaceContext(
-        info=info,
-        settings=settings,
-        clock=clock,
-        env=prepared.env,
-        workspace_roots=prepared.workspace.roots,
-        ignored=prepared.workspace.ignored,
-        system_prompt=options.system_prompt,
-        append_system_prompt=options.append_system_prompt,
-        home=options.user_home,
-    )
+    models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token)
     deps = Deps(
         info=info,
-        settings=settings,
-        clock=clock,
+        settings=prepared.settings,
+        clock=SystemClock(),
         cancel=token,
         transcript=transcript,
         models=models,
         toolset=BuiltinToolset(
-            workspace=prepared.workspace, processes=processes, outputs=outputs, settings=settings
+            workspace=prepared.workspace, processes=processes, outputs=outputs, settings=prepared.settings
         ),
         policy=prepared.policy,
         journal=journal,
         approvals=SqlApprovals(normal, info.run),
-        context=context,
+        context=_context(prepared, info),
         steps=steps,
     )
     return Composed(deps, transcript, journal, models, processes)
+
+
+def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, token: Token) -> ChatModels:
+    return ChatModels(
+        settings=prepared.settings,
+        log=log,
+        cancel=token,
+        clock=SystemClock(),
+        env=prepared.env,
+        agent=info.agent,
+        record_to=prepared.options.record_to,
+        fake=prepared.options.fake,
+    )
+
+
+def _context(prepared: Prepared, info: RunInfo) -> WorkspaceContext:
+    return WorkspaceContext(
+        info=info,
+        settings=prepared.settings,
+        clock=SystemClock(),
+        env=prepared.env,
+        workspace_roots=prepared.workspace.roots,
+        ignored=prepared.workspace.ignored,
+        system_prompt=prepared.options.system_prompt,
+        append_system_prompt=prepared.options.append_system_prompt,
+        home=prepared.options.user_home,
+    )

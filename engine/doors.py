@@ -11,11 +11,12 @@ from pydantic import JsonValue, ValidationError
 
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallView
-from interlock.state.deps import Journal, Usage
 from interlock.state.errors import InputError
+from interlock.state.journal import Journal
 from interlock.state.main import MainInput, MainOutput
 from interlock.state.messages import Message
-from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.models import Usage
+from interlock.state.run import ErrorInfo, HistoryMessage, Limits, WorkflowInput, WorkflowOutput
 from interlock.state.text import clean_json
 from interlock.state.tools import ToolsInput, ToolsOutput
 from interlock.state.turn import TurnInput, TurnOutput
@@ -29,6 +30,7 @@ class Outside:
     journal: Journal
     model: str
     approval_mode: str
+    limits: Limits
     stats: Callable[[], dict[str, Any]]
     usage: Callable[[str], Usage]
     """Chain record of a reply → its tokens."""
@@ -65,21 +67,21 @@ def read_history(transcript: ChainTranscript, head: str) -> list[dict[str, Any]]
 def enter_main(given: MainInput, out: Outside) -> dict[str, Any]:
     prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
     return {
-        **follow_up(prompt, given.limits.max_turns, given.limits.max_session_turns, out),
+        **follow_up(prompt, out),
         "head": append_history(out.transcript, given.history),
         "session_turns": 0,
         "last_prompt_tokens": 0,
     }
 
 
-def follow_up(prompt: Message | None, max_turns: int, max_session_turns: int, out: Outside) -> dict[str, Any]:
+def follow_up(prompt: Message | None, out: Outside) -> dict[str, Any]:
     """State that starts a further prompt of `main`; without one the conversation goes on where it ended."""
     return {
         "prompt": out.transcript.append("", [prompt]) if prompt else "",
         "approval_mode": out.approval_mode,
         "model": out.model,
-        "max_turns": max_turns,
-        "max_session_turns": max_session_turns,
+        "max_turns": out.limits.max_turns,
+        "max_session_turns": out.limits.max_session_turns,
     }
 
 
@@ -101,8 +103,8 @@ def enter_turn(given: TurnInput, out: Outside) -> dict[str, Any]:
     return {
         "head": out.transcript.append(head, [request]),
         "model": out.model,
-        "max_turns": given.limits.max_turns,
-        "max_session_turns": given.limits.max_session_turns,
+        "max_turns": out.limits.max_turns,
+        "max_session_turns": out.limits.max_session_turns,
         "turn_no": given.turn_no - 1,
         "session_turns": given.session_turns,
         "sticky_model": given.sticky_model or "",

@@ -10,8 +10,9 @@ from typing import Any
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import INLINE_BYTES, store_file
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
-from interlock.state.deps import JournalRow, Transcript
+from interlock.state.deps import Transcript
 from interlock.state.errors import RunError
+from interlock.state.journal import JournalRow
 
 
 def args_hash(call: CallView) -> str:

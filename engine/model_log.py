@@ -6,8 +6,16 @@ from typing import Any
 
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
-from interlock.state.deps import ModelCall, Reply, Usage
 from interlock.state.messages import Message
+from interlock.state.models import ModelCall, Reply, Usage
+
+_COLUMNS = (
+    "run, agent, role, ordinal, task, request_hash, record, model, finish_reason, problem, input_tokens, "
+    "output_tokens, cached_tokens, thought_tokens, duration_ms, at"
+)
+_INSERT = (
+    f"insert into model_calls ({_COLUMNS}) values ({', '.join(':' + c.strip() for c in _COLUMNS.split(','))})"
+)
 
 
 class SqlModelLog:
@@ -59,31 +67,26 @@ class SqlModelLog:
         duration_ms: int,
         request_hash: str,
     ) -> Reply:
+        values = {
+            "run": self._run,
+            "agent": agent,
+            "role": call.role,
+            "ordinal": ordinal,
+            "task": call.task,
+            "request_hash": request_hash,
+            "model": model,
+            "finish_reason": finish_reason,
+            "problem": problem,
+            "input_tokens": usage.input,
+            "output_tokens": usage.output,
+            "cached_tokens": usage.cached,
+            "thought_tokens": usage.thoughts,
+            "duration_ms": duration_ms,
+            "at": time.time(),
+        }
         with transaction(self._conn) as conn:
             record = self._transcript.append(call.head, [message])
-            conn.execute(
-                "insert into model_calls (run, agent, role, ordinal, task, request_hash, record, model, "
-                "finish_reason, problem, input_tokens, output_tokens, cached_tokens, thought_tokens, duration_ms, "
-                "at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    self._run,
-                    agent,
-                    call.role,
-                    ordinal,
-                    call.task,
-                    request_hash,
-                    record,
-                    model,
-                    finish_reason,
-                    problem,
-                    usage.input,
-                    usage.output,
-                    usage.cached,
-                    usage.thoughts,
-                    duration_ms,
-                    time.time(),
-                ),
-            )
+            conn.execute(_INSERT, {**values, "record": record})
         return Reply(
             record=record,
             message=message,

@@ -75,3 +75,5 @@ class Outcome:
     pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     resume_command: str | None = None
     warnings: list[str] = field(default_factory=list[str])
+    drained: bool = True
+    """False: a renderer still blocks on its reader, and a normal exit of the process would wait for it."""

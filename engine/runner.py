@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from langgraph.types import StateSnapshot
@@ -131,8 +132,11 @@ async def _driven(
     finally:
         lease.release()
     hub(result_event(outcome))
-    await hub.close()
-    return outcome
+    drained = await hub.close()
+    warnings = [*outcome.warnings, *hub.failures]
+    if not drained:
+        warnings.append("A renderer still blocks on its reader.")
+    return replace(outcome, warnings=warnings, drained=drained)
 
 
 async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _First) -> Outcome:

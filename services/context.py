@@ -11,8 +11,9 @@ from interlock.services.git_summary import git_summary
 from interlock.services.memory import MemoryFile, git_root, load_memory
 from interlock.services.system_prompt import generated, replacement
 from interlock.services.tree import ENTRIES, tree
-from interlock.state.deps import Clock, RunInfo, ToolDeclaration
+from interlock.state.deps import Clock, RunInfo
 from interlock.state.messages import Message
+from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, JsonValue
 
 from interlock.services.files import now, remove_leftover, sha256, write_atomically
 from interlock.state.calls import CallKey, CallView, FileState, Planned, Preview, ToolResult, failure
-from interlock.state.deps import ToolRun
 from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
+from interlock.state.toolset import ToolRun
 
 
 class FileCalls:

@@ -1,7 +1,7 @@
 """sqlite: transactions, and SQLite's errors as one line each."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,7 +11,7 @@ BUSY_TIMEOUT_S = 10.0
 
 
 @contextmanager
-def transaction(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+def transaction(conn: sqlite3.Connection) -> Generator[sqlite3.Connection]:
     """One write transaction, or a part of the one that is open. Holds no `await`: others would wait for it."""
     if conn.in_transaction:
         yield conn
@@ -27,7 +27,7 @@ def transaction(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def explained(path: Path) -> Generator[None]:
     """SQLite's errors as one line that says what to do."""
     try:
         yield

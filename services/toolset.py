@@ -10,11 +10,12 @@ from interlock.services.file_calls import FileCalls
 from interlock.services.files import now
 from interlock.services.tool_schema import WAIT, describe, parameters
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
-from interlock.state.deps import Emit, ToolDeclaration, ToolInfo, ToolRun
-from interlock.state.events import Event, ToolOutput
+from interlock.state.events import Emit, Event, ToolOutput
+from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import Outputs, PathRefused, Processes, Tool, ToolContext, Workspace
+from interlock.state.toolset import ToolInfo, ToolRun
 from interlock.tools import TOOLS
 
 _NEAREST = 3

@@ -113,7 +113,7 @@ class ChainTranscript:
                     f"Record {record!r} is missing. Check the run with: interlock show RUN --verify"
                 )
             parent, body = row
-            message = Message.model_validate_json(body) if parent else None
+            message = Message.model_validate_json(body) if parent and body is not None else None
             self._cache[record] = (parent, message)
         return self._cache[record]
 

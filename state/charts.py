@@ -1,18 +1,20 @@
 """charts: the statecharts that runs, approval modes and tool calls obey. State stays plain data; `step` moves it."""
 
 from functools import cache
-from typing import ClassVar
+from typing import Any
 
 from statemachine import State, StateChart
 
 from interlock.state.errors import RunError
 
+Chart = StateChart[Any]
 
-class RunChart(StateChart):
+
+class RunChart(StateChart[Any]):
     """A run: `running` isn't stored, it follows from the lease."""
 
-    catch_errors_as_events: ClassVar[bool] = False
-    allow_event_without_transition: ClassVar[bool] = False
+    catch_errors_as_events = False
+    allow_event_without_transition = False
 
     created = State(initial=True)
     running = State()
@@ -37,11 +39,11 @@ class RunChart(StateChart):
     cancel = running.to(cancelled)
 
 
-class ToolCallChart(StateChart):
+class ToolCallChart(StateChart[Any]):
     """One tool call's life (`pipelines.md` §4)."""
 
-    catch_errors_as_events: ClassVar[bool] = False
-    allow_event_without_transition: ClassVar[bool] = False
+    catch_errors_as_events = False
+    allow_event_without_transition = False
 
     validating = State(initial=True)
     awaiting_approval = State()
@@ -66,11 +68,11 @@ class ToolCallChart(StateChart):
     )
 
 
-CHARTS: dict[str, type[StateChart]] = {"run": RunChart, "tool-call": ToolCallChart}
+CHARTS: dict[str, type[Chart]] = {"run": RunChart, "tool-call": ToolCallChart}
 
 
 @cache
-def _table(chart: type[StateChart]) -> dict[tuple[str, str], str]:
+def _table(chart: type[Chart]) -> dict[tuple[str, str], str]:
     """(state, event) → state, read off the chart, so that the declaration is the only specification."""
     return {
         (state.id, event.id): transition.target.id
@@ -81,7 +83,7 @@ def _table(chart: type[StateChart]) -> dict[tuple[str, str], str]:
     }
 
 
-def step(chart: type[StateChart], state: str, event: str) -> str:
+def step(chart: type[Chart], state: str, event: str) -> str:
     """The state after `event`. Raises `RunError` for an event that is illegal in `state`."""
     try:
         return _table(chart)[state, event]

@@ -3,7 +3,7 @@
 Names and fields are those of `stream-json`; a renderer adds the timestamp.
 """
 
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel, JsonValue
 
@@ -156,3 +156,9 @@ class Result(Event, frozen=True):
     output: dict[str, Any] | None = None
     """The workflow's Output object, for workflows other than `main`."""
     exit_code: int = 0
+
+
+class Emit(Protocol):
+    """Hands an event to every renderer; never blocks, never fails."""
+
+    def __call__(self, event: Event, /) -> None: ...

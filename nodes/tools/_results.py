@@ -2,9 +2,10 @@
 
 from interlock.nodes.tools._verdicts import attempt_of
 from interlock.state.calls import CallKey, CallView, ToolResult
-from interlock.state.deps import Deps, Journal
+from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolResultEvent
+from interlock.state.journal import Journal
 
 
 def recorded(journal: Journal, key: CallKey) -> ToolResult:

@@ -7,8 +7,9 @@ from interlock.nodes.tools._requests import put_request
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Preview, Risk, Verdict, failure
 from interlock.state.charts import ToolCallChart, step
-from interlock.state.deps import Deps, ToolInfo
+from interlock.state.deps import Deps
 from interlock.state.errors import RunError
+from interlock.state.toolset import ToolInfo
 
 
 class CheckPolicyIn(TypedDict, total=False):

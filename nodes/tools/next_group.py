@@ -6,9 +6,10 @@ from typing_extensions import TypedDict
 from interlock.nodes.tools._verdicts import attempt_of, is_cancel, is_ready, verdict
 from interlock.prompts import load
 from interlock.state.calls import CallKey, cancelled
-from interlock.state.deps import Deps, ToolInfo
+from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.tools import Verdicts
+from interlock.state.toolset import ToolInfo
 
 
 class NextGroupIn(TypedDict, total=False):

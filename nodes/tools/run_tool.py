@@ -11,8 +11,10 @@ from interlock.nodes.tools._requests import answered
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult, cancelled, failure
 from interlock.state.charts import ToolCallChart, step
-from interlock.state.deps import Deps, JournalRow, ToolInfo, ToolRun
+from interlock.state.deps import Deps
 from interlock.state.errors import RunError
+from interlock.state.journal import JournalRow
+from interlock.state.toolset import ToolInfo, ToolRun
 
 
 class RunToolIn(TypedDict, total=False):

@@ -4,10 +4,11 @@ from langgraph.runtime import ExecutionInfo, Runtime
 from typing_extensions import TypedDict
 
 from interlock.prompts import load
-from interlock.state.deps import Deps, ModelCall, Reply, TextDelta
+from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import Finished, MessageEvent, ModelInfo, Retry, Thought
 from interlock.state.messages import Message, curated, open_calls
+from interlock.state.models import ModelCall, Reply, TextDelta
 
 
 class CallModelIn(TypedDict, total=False):

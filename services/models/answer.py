@@ -3,9 +3,9 @@
 import re
 
 from interlock.services.models.request import CallPiece, Chunk
-from interlock.state.deps import ModelItem, TextDelta, ThoughtDelta, Usage
 from interlock.state.errors import ModelError
 from interlock.state.messages import Message, ToolCall
+from interlock.state.models import ModelItem, TextDelta, ThoughtDelta, Usage
 from interlock.state.text import clean, clean_json
 
 OWN_ID = re.compile(r"\d+\.\d+(\.\d+)?")

@@ -16,10 +16,11 @@ from interlock.services.models.names import limit, resolve, role_model
 from interlock.services.models.race import raced
 from interlock.services.models.record import ReplyRecorder
 from interlock.services.models.request import Request
-from interlock.state.deps import Cancel, Clock, Emit, ModelCall, ModelItem, Reply
+from interlock.state.deps import Cancel, Clock
 from interlock.state.errors import ModelError
-from interlock.state.events import Retry
+from interlock.state.events import Emit, Retry
 from interlock.state.messages import Message
+from interlock.state.models import ModelCall, ModelItem, Reply
 from interlock.state.settings import Settings
 
 STALL_S = 300.0

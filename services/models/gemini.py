@@ -18,7 +18,7 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from interlock.services.models.gemini_body import GeminiBody
 from interlock.services.models.request import CallPiece, Chunk, Request
 from interlock.services.models.tracing import quiet_clients, turn_tracing_off
-from interlock.state.deps import Usage
+from interlock.state.models import Usage
 
 FIXED_SAMPLING = frozenset({"gemini-3.5-flash-lite", "gemini-3.6-flash"})
 """Models that refuse a temperature (the client's own list)."""

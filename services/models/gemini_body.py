@@ -8,8 +8,8 @@ from typing import Any
 from interlock.services.models.answer import OWN_ID
 from interlock.services.models.memo import PerMessage
 from interlock.services.models.request import Request
-from interlock.state.deps import ToolDeclaration
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
+from interlock.state.models import ToolDeclaration
 
 Json = dict[str, Any]
 NO_SIGNATURE = "skip_thought_signature_validator"

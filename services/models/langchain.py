@@ -14,8 +14,8 @@ from interlock.services.models.names import provider_of
 from interlock.services.models.providers import ProviderSpec, provider_spec
 from interlock.services.models.request import CallPiece, Chunk, Request
 from interlock.services.models.tracing import quiet_clients, turn_tracing_off
-from interlock.state.deps import Usage
 from interlock.state.errors import UserError
+from interlock.state.models import Usage
 
 _FINISH = {
     "end_turn": "stop",

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from interlock.state.deps import ModelCall, Reply, Usage
 from interlock.state.messages import Message
+from interlock.state.models import ModelCall, Reply, Usage
 
 
 class ModelLog(Protocol):

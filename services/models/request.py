@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from pydantic import JsonValue
 
-from interlock.state.deps import ToolDeclaration, Usage
 from interlock.state.messages import Message
+from interlock.state.models import ToolDeclaration, Usage
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from pathlib import Path
 from interlock.services.models.memo import PerMessage
 from interlock.services.models.request import CallPiece, Chunk, Request
 from interlock.services.models.script_file import Scripted, ScriptedError, read_script
-from interlock.state.deps import Usage
 from interlock.state.errors import ModelAuthError, ModelError, RunError
 from interlock.state.messages import Message, estimate_message
+from interlock.state.models import Usage
 from interlock.state.text import estimate_tokens
 
 _SHOWN = 600

@@ -7,9 +7,9 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
-from interlock.state.deps import Usage
 from interlock.state.errors import UserError
 from interlock.state.messages import Frozen
+from interlock.state.models import Usage
 
 
 class ScriptedCall(Frozen):

@@ -15,9 +15,10 @@ from interlock.services.git_summary import git_summary
 from interlock.services.system_prompt import SECTIONS
 from interlock.services.tree import tree
 from interlock.services.workspace import FolderWorkspace
-from interlock.state.deps import RunInfo, ToolDeclaration
+from interlock.state.deps import RunInfo
 from interlock.state.errors import ConfigError
 from interlock.state.messages import Message
+from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 
 TOOLS = [

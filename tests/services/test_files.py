@@ -47,6 +47,15 @@ def test_the_mode_of_a_file_survives(tmp_path: Path, mode: int) -> None:
     assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", mode)
 
 
+def test_who_reads_meanwhile_sees_the_old_file_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"old")
+    with path.open("rb") as reader:
+        write_atomically(path, b"new", KEY)
+        assert reader.read() == b"old"
+    assert path.read_bytes() == b"new"
+
+
 def test_nothing_is_left_and_a_leftover_is_taken_away(tmp_path: Path) -> None:
     path = tmp_path / "a"
     temporary(path, KEY).write_bytes(b"half")

@@ -15,10 +15,10 @@ from interlock.services.tool_schema import parameters
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, CallView, ToolResult
-from interlock.state.deps import ToolRun, Toolset
 from interlock.state.events import Event, ToolOutput
 from interlock.state.settings import Settings
 from interlock.state.tooling import PathRefused, Processes, Tool, ToolContext
+from interlock.state.toolset import ToolRun, Toolset
 from interlock.tools import TOOLS
 
 KEY = CallKey(message="m", index=0)

@@ -13,9 +13,9 @@ from interlock.services.outputs import OutputFiles
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
-from interlock.state.deps import ToolRun
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes
+from interlock.state.toolset import ToolRun
 
 KEY = CallKey(message="m", index=0)
 
@@ -128,6 +128,14 @@ def test_a_file_that_changed_after_the_plan_is_not_written(root: Path) -> None:
     assert (root / "a").read_text() == "one\ntwo\nthree\n"
 
 
+def test_what_would_be_written_now_must_be_what_was_planned(root: Path) -> None:
+    """An upgrade between a crash and the resume may compute another change from the same file."""
+    call = replace("two", "2")
+    other = planned(fresh(root), call).model_copy(update={"after": "0" * 64})
+    assert kind(run(fresh(root), call, other)) == "external_change"
+    assert (root / "a").read_text() == "one\ntwo\n"
+
+
 def test_a_link_put_there_after_the_plan_is_not_followed(root: Path) -> None:
     (root.parent / "outside").write_text("one\ntwo\n")
     toolset = fresh(root)
@@ -152,8 +160,9 @@ def test_writing_the_same_content_is_a_success_without_a_write(root: Path) -> No
     toolset = fresh(root)
     call = write("a", "one\ntwo\n")
     stamp = identity(root / "a")
-    result = run(toolset, call, planned(toolset, call))
-    assert (result.status, identity(root / "a")) == ("success", stamp)
+    for plan in (planned(toolset, call), None):
+        result = run(toolset, call, plan)
+        assert (result.status, identity(root / "a")) == ("success", stamp)
 
 
 def test_a_write_that_fails_says_so_and_leaves_the_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,6 +172,14 @@ def test_broken_lines_are_skipped_as_git_skips_them(repo: Path) -> None:
     assert walked(tree(repo, {"a.log": "", "b.tmp": "", "c": ""})) == [".gitignore", "c"]
 
 
+def test_no_pattern_of_a_project_can_hold_us_up_in_deep_directories(repo: Path) -> None:
+    name = "/".join("a" * 60)
+    workspace = tree(repo, {".gitignore": "**/a/" * 12 + "x\n", name: ""})
+    started = time.monotonic()
+    assert walked(workspace) == [".gitignore", name]
+    assert time.monotonic() - started < 5
+
+
 def test_no_pattern_of_a_project_can_hold_us_up(repo: Path) -> None:
     stars = "*a" * 40 + "b"
     workspace = tree(repo, {".gitignore": f"{stars}\n" + "**/a/" * 30 + "x\n", "a" * 200: ""})
@@ -192,6 +200,7 @@ PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 
 
 @example(lines=["a/", "!a/**/"], paths=["a/a"])
+@example(lines=["*", "!dir/"], paths=["dir/a.x"])
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     lines=st.lists(PATTERN, min_size=1, max_size=5),

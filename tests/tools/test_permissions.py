@@ -12,7 +12,7 @@ SCRIPT = """
     from interlock.services.toolset import BuiltinToolset
     from interlock.services.workspace import FolderWorkspace
     from interlock.state.calls import CallKey, CallView, ToolResult
-    from interlock.state.deps import ToolRun
+    from interlock.state.toolset import ToolRun
     from interlock.state.settings import Settings
     import langgraph.errors, difflib
 

@@ -41,6 +41,18 @@ def test_the_expected_number_of_matches_is_replaced(call: Call, folder: Path) ->
     assert (folder / "a").read_text() == "zz  zz  zz\n"
 
 
+def test_all_replaced_places_are_shown_until_there_are_too_many(call: Call, folder: Path) -> None:
+    lines = [f"{i}\n" for i in range(1, 101)]
+    (folder / "a").write_text("".join([*lines[:20], "x\n", *lines[20:40], "x\n", *lines[40:]]))
+    few = call("replace", file_path="a", old_string="x\n", new_string="one\ntwo\n", expected_replacements=2)
+    assert "Lines 16-49 are now:" in few.content
+    assert few.content.endswith("one\ntwo\n41\n42\n43\n44\n45")
+    (folder / "a").write_text("".join(["x\n", *lines, "x\n"]))
+    many = call("replace", file_path="a", old_string="x\n", new_string="y\n", expected_replacements=2)
+    assert "Lines 1-60 are now:" in many.content
+    assert many.content.endswith("\n… (up to line 102)")
+
+
 @pytest.mark.parametrize("expected", [1, 3])
 def test_another_number_of_matches_is_refused_with_their_lines(
     plan: Plan, folder: Path, expected: int

@@ -16,9 +16,10 @@ from interlock.engine.model_log import SqlModelLog
 from interlock.engine.store import Store
 from interlock.services.models import ChatModels
 from interlock.services.transcript import ChainTranscript
-from interlock.state.deps import ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta, Token
+from interlock.state.deps import Token
 from interlock.state.events import Event, Retry
 from interlock.state.messages import Message
+from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta
 from interlock.state.settings import Settings
 
 

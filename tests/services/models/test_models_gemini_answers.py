@@ -9,7 +9,7 @@ import pytest
 from fake_gemini.fake import FakeGemini
 
 from interlock.services.models.gemini import FIXED_SAMPLING
-from interlock.state.deps import TextDelta, Usage
+from interlock.state.models import TextDelta, Usage
 
 pytestmark = pytest.mark.anyio
 

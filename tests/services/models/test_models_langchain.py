@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from interlock.services.models.providers import PROVIDERS
-from interlock.state.deps import ToolDeclaration, Usage
 from interlock.state.errors import ModelAuthError, ModelError, UserError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
+from interlock.state.models import ToolDeclaration, Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -12,8 +12,8 @@ import pytest
 from fake_gemini.fake import FakeGemini
 
 from interlock.services.models.backoff import Backoff
-from interlock.state.deps import Reply, TextDelta
 from interlock.state.errors import ModelAuthError, ModelError
+from interlock.state.models import Reply, TextDelta
 
 pytestmark = pytest.mark.anyio
 

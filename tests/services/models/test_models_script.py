@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from interlock.services.models import ScriptError
-from interlock.state.deps import TextDelta, Usage
 from interlock.state.errors import ModelAuthError, ModelError
 from interlock.state.messages import Message
+from interlock.state.models import TextDelta, Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from interlock.services.models.script_file import (
     read_script,
     write_entry,
 )
-from interlock.state.deps import Usage
 from interlock.state.errors import UserError
+from interlock.state.models import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,94 @@
+"""toolset: what nodes ask of tools and of policy."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from interlock.state.calls import (
+    CallKey,
+    CallView,
+    Choice,
+    Planned,
+    Preview,
+    Risk,
+    SessionRule,
+    ToolResult,
+    Verdict,
+)
+from interlock.state.events import Emit
+from interlock.state.models import ToolDeclaration
+
+
+@dataclass(frozen=True)
+class ToolInfo:
+    """What scheduling must know of a tool."""
+
+    name: str
+    risk: Risk
+    alone: bool
+    """Runs by itself, in order (it writes, executes, or asks)."""
+    effect: Literal["none", "file", "other"]
+    """`file`: proves itself by its hashes after a crash; `other`: when the outcome is unknown, a person is asked."""
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """One execution: what a tool may use while it runs."""
+
+    key: CallKey
+    call: CallView
+    emit: Emit
+    planned: Planned | None = None
+    """For `effect == "file"`: what the intent row holds. With it a run after a crash gives the same result."""
+
+
+class Toolset(Protocol):
+    """Built-in (later also MCP and discovered) tools, by name."""
+
+    def declarations(self) -> list[ToolDeclaration]: ...
+
+    def info(self, name: str) -> ToolInfo | None:
+        """None: no such tool."""
+        ...
+
+    def nearest(self, name: str) -> list[str]:
+        """Up to three tool names, nearest first."""
+        ...
+
+    def invalid(self, call: CallView) -> str | None:
+        """Why the arguments can't be used, naming the field; None: they can. Paths are checked here too."""
+        ...
+
+    def summary(self, call: CallView) -> str:
+        """One line for people."""
+        ...
+
+    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
+        """What the call would do, after the `earlier` calls of its batch were done."""
+        ...
+
+    async def plan(self, call: CallView) -> Planned | ToolResult:
+        """For `effect == "file"`: what would be written now; a result when it can't be done."""
+        ...
+
+    async def run(self, run: ToolRun) -> ToolResult:
+        """Do it. Never raises for what a tool can meet: errors are results."""
+        ...
+
+    def now(self, planned_path: str) -> str | None:
+        """sha256 of a file's bytes as it is now; None: no file."""
+        ...
+
+
+class Policy(Protocol):
+    """Decides what may run."""
+
+    def check(self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]) -> Verdict: ...
+
+    def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
+        """What a person may answer."""
+        ...
+
+    def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
+        """The rule that an always-choice stands for; None when it can't be narrowed."""
+        ...
