@@ -77,10 +77,7 @@ class SqlModelLog:
             "model": model,
             "finish_reason": finish_reason,
             "problem": problem,
-            "input_tokens": usage.input,
-            "output_tokens": usage.output,
-            "cached_tokens": usage.cached,
-            "thought_tokens": usage.thoughts,
+            **_tokens(usage),
             "duration_ms": duration_ms,
             "at": time.time(),
         }
@@ -96,6 +93,15 @@ class SqlModelLog:
             usage=usage,
             duration_ms=duration_ms,
         )
+
+
+def _tokens(usage: Usage) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+        "cached_tokens": usage.cached,
+        "thought_tokens": usage.thoughts,
+    }
 
 
 def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
