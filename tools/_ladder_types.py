@@ -42,8 +42,9 @@ class Miscount:
     """Windows were found, but not as many as were expected, or which of them is meant can't be known."""
 
     strategy: Strategy
+    count: int
     places: tuple[int, ...]
-    """Offsets."""
+    """Offsets of the first of them."""
     overlapping: bool = False
     """The windows overlap, so that replacing them from the top or from the bottom gives different texts."""
 

@@ -46,12 +46,12 @@ class TextFile:
         plain = text.replace("\r\n", "\n")
         return plain.replace("\n", self.newline) if self.newline != "\n" else plain
 
-    def splice(self, spans: Sequence[tuple[int, int]], new: str) -> str:
-        """`raw` with each span of `text` replaced by `new`; everything outside the spans stays, byte for byte."""
+    def splice(self, spans: Sequence[tuple[int, int, str]]) -> str:
+        """`raw` with spans (start, end, new) of `text` replaced; everything outside them stays, byte for byte."""
         at = self._raw_offsets()
         pieces: list[str] = []
         done = 0
-        for start, end in spans:
+        for start, end, new in spans:
             pieces += [self.raw[done : at(start)], self.endings(new)]
             done = at(end)
         return "".join([*pieces, self.raw[done:]])

@@ -1,14 +1,14 @@
 """replace: change an exact piece of a file's text."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import FileChange, Tool, ToolContext
-from interlock.tools._matching import nearest_text, occurrences, with_final_newline
-from interlock.tools._omissions import omission, omission_message
+from interlock.tools._edit_text import Placed, Problem, placed_or_repaired, raw_after, unusable
+from interlock.tools._ladder import Span
 from interlock.tools._opening import checked
 from interlock.tools._target import Target, open_target
 from interlock.tools._text import TextFile, line_at, lines_of
@@ -16,7 +16,6 @@ from interlock.tools._text import TextFile, line_at, lines_of
 _AROUND = 5
 """Lines shown around a change (gemini-cli: 5)."""
 _MOST_SHOWN = 60
-_MOST_NAMED = 20
 
 
 class ReplaceArgs(BaseModel):
@@ -55,8 +54,8 @@ def _plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes])
     if isinstance(target, ToolResult):
         return target
     old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")
-    if line := omission(new, allowed=old):
-        return failure("omission_placeholder", omission_message(line))
+    if problem := unusable(old, new):
+        return failure(problem.code, problem.message)
     if target.file is None:
         return _create(target, old, new)
     if not old:
@@ -84,40 +83,32 @@ def _edit(
     target: Target, file: TextFile, old: str, new: str, expected: int | None
 ) -> FileChange | ToolResult:
     text = file.text
-    if old == new:
-        return failure("no_change", "old_string and new_string are the same; nothing would change.")
-    places = occurrences(text, old)
-    if not places:
-        return failure(
-            "no_occurrence", f"old_string isn't in {target.shown!r}. {nearest_text(text, old, new)}"
-        )
-    if expected is not None and len(places) != expected:
-        return failure("occurrence_mismatch", _mismatch(target, text, places, expected))
-    raw = with_final_newline(file, file.splice([(place, place + len(old)) for place in places], new))
+    found = placed_or_repaired(target.shown, text, old, new, expected)
+    if isinstance(found, Problem):
+        return failure(found.code, found.message)
+    raw = raw_after(file, found.spans)
     after = target.encode(raw)
     if isinstance(after, ToolResult):
         return after
     if after == target.before:
-        return failure(
-            "no_change", f"{target.shown!r} would be the same as before; its final newline is always kept."
-        )
-    count = len(places)
-    head = f"Edited {target.shown!r}: {count} {'replacement' if count == 1 else 'replacements'}."
-    last = places[-1] + (len(new) - len(old)) * (count - 1)
-    return target.change(after, head + _now_there(raw.replace("\r\n", "\n"), places[0], last + len(new)))
+        return failure("no_change", _same(target.shown, text, found))
+    count = len(found.spans)
+    head = f"Edited {target.shown!r}: {count} {'replacement' if count == 1 else 'replacements'}"
+    head += f" (old_string was found {found.how})." if found.how else "."
+    return target.change(after, head + _now_there(raw.replace("\r\n", "\n"), found.spans))
 
 
-def _mismatch(target: Target, text: str, places: list[int], expected: int) -> str:
-    lines = ", ".join(str(line_at(text, place)) for place in places[:_MOST_NAMED])
-    more = ", …" if len(places) > _MOST_NAMED else ""
-    return (
-        f"old_string stands {len(places)} times in {target.shown!r} (lines {lines}{more}), expected {expected}."
-        " Add surrounding lines to old_string, or set expected_replacements."
-    )
+def _same(shown: str, text: str, found: Placed) -> str:
+    if found.how:
+        line = line_at(text, found.spans[0].start)
+        return f"{shown!r} has the change already: what the edit would give stands at line {line}."
+    return f"{shown!r} would be the same as before; its final newline is always kept."
 
 
-def _now_there(text: str, start: int, end: int) -> str:
-    """The lines from offset `start` to `end` and some around, for the model to see what it did."""
+def _now_there(text: str, spans: Sequence[Span]) -> str:
+    """The lines from the first to the last replacement and some around, for the model to see what it did."""
+    start = spans[0].start
+    end = spans[-1].end + sum(len(span.new) - span.end + span.start for span in spans)
     lines = lines_of(text)
     first = max(1, line_at(text, start) - _AROUND)
     last = min(len(lines), line_at(text, max(start, end - 1)) + _AROUND)

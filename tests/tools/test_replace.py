@@ -68,7 +68,7 @@ def test_another_number_of_matches_is_refused_with_their_lines(
 def test_no_match_names_the_nearest_text(plan: Plan, folder: Path) -> None:
     (folder / "a.py").write_text("import os\n\ndef total(items):\n    return sum(items)\n")
     text = failed(
-        plan("replace", file_path="a.py", old_string="def total(item):", new_string="x"), "no_occurrence"
+        plan("replace", file_path="a.py", old_string="def sum_of(values):", new_string="x"), "no_occurrence"
     )
     assert "line 3:\ndef total(items):" in text
     none = plan("replace", file_path="a.py", old_string="x y z", new_string="y", expected_replacements=None)

@@ -32,7 +32,7 @@ def test_text_outside_the_replaced_window_never_changes(
     start = data.draw(st.integers(0, len(file.text)))
     end = data.draw(st.integers(start, len(file.text)))
     new = data.draw(st.text(st.characters(codec="utf-8", exclude_characters="\0\r")))
-    raw = file.splice([(start, end)], new)
+    raw = file.splice([(start, end, new)])
     after = file.encode(raw)
     head, tail = raw_prefix(file, start), raw_prefix(file, len(file.text))[len(raw_prefix(file, end)) :]
     assert after == mark + (head + file.endings(new) + tail).encode(encoding)

@@ -1,0 +1,1 @@
+"""edit: nodes of edit correction."""

@@ -1,0 +1,145 @@
+"""ladder_merge: what comes in a window's place: the model's change, made to what the file really has.
+
+`old` isn't quite what stands in the file. Lines that the model leaves alone therefore stay as the file has them; the
+others are `new`'s, with the file's indentation and typography (a three-way merge with `old` as its base).
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+
+from interlock.tools._ladder_folding import fold, plainer
+from interlock.tools._ladder_indent import Indenter, indent, indenter
+from interlock.tools._ladder_types import Window
+
+_PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
+_MOST_PIECES = 2_000
+"""Pieces of lines that are merged word by word; the comparison takes the square of it."""
+
+Op = tuple[str, int, int, int, int]
+
+
+def merged(text: str, window: Window, old: str, new: str) -> str:
+    """The replacement of one window."""
+    ours = text[window.start : window.end]
+    plain = plainer(old, ours)
+    if window.pairs is None:
+        return _whole(text, window, old, plain(new))
+    tail = old.endswith("\n")
+    both = tail and new.endswith("\n")
+    if not new:
+        return ""
+    base = old.removesuffix("\n" if tail else "").split("\n")
+    theirs = new.removesuffix("\n" if both else "").split("\n")
+    mine = ours.removesuffix("\n" if tail else "").split("\n")
+    merge = _Merge(mine, base, [plain(line) for line in theirs], window.pairs)
+    ended = "\n" if both and ours.endswith("\n") else ""
+    return "\n".join(merge.lines()) + ended
+
+
+def _whole(text: str, window: Window, old: str, new: str) -> str:
+    """`new` as it is, moved to where the window begins."""
+    begin = text.rfind("\n", 0, window.start) + 1
+    before = text[begin : window.start]
+    if before.strip():
+        return new
+    moved = indenter(old.split("\n")[:1], [before + "x"], [0], new.split("\n"))
+    lines = [moved(line, 0) for line in new.split("\n")]
+    return "\n".join([lines[0].lstrip(" \t"), *lines[1:]])
+
+
+@dataclass
+class _Merge:
+    """Three lists of lines; `pairs`: line of `base` → line of `ours`."""
+
+    ours: Sequence[str]
+    base: Sequence[str]
+    theirs: Sequence[str]
+    pairs: Sequence[int | None]
+
+    def lines(self) -> list[str]:
+        move = indenter(self.base, self.ours, self.pairs, self.theirs)
+        out: list[str] = []
+        done = 0
+        for tag, i1, i2, j1, j2 in self._changes(move):
+            first, stop = self._reach(i1, i2, done)
+            gap = list(self.ours[done:first])
+            if tag == "equal":
+                out += _joined(out, gap) + list(self.ours[first:stop])
+            else:
+                new = self._new(move, i1, i2, j1, j2, first, stop)
+                out += [] if tag == "delete" else _joined(new, gap, before=True)
+                out += new
+            done = stop
+        return out + _joined(out, list(self.ours[done:]))
+
+    def _changes(self, move: Indenter) -> list[Op]:
+        """How `theirs` differs from `base`; trailing blanks don't count."""
+        base = [line.rstrip() for line in self.base]
+        if move.as_in_file:
+            base = [self._depth(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)]
+        theirs = [line.rstrip() for line in self.theirs]
+        return list(SequenceMatcher(None, base, theirs, autojunk=False).get_opcodes())
+
+    def _depth(self, at: int) -> str:
+        number = self.pairs[at]
+        return indent(self.base[at] if number is None else self.ours[number])
+
+    def _reach(self, i1: int, i2: int, done: int) -> tuple[int, int]:
+        """The lines of `ours` that lines `i1` to `i2` of `base` stand for."""
+        numbers = [n for n in self.pairs[i1:i2] if n is not None]
+        if numbers:
+            return numbers[0], numbers[-1] + 1
+        following = next((n for n in self.pairs[i2:] if n is not None), len(self.ours))
+        # An insertion comes after the blank lines that the file has and `old` lacks.
+        return (following, following) if i1 == i2 else (done, done)
+
+    def _new(self, move: Indenter, i1: int, i2: int, j1: int, j2: int, first: int, stop: int) -> list[str]:
+        theirs = [move(line, i1) for line in self.theirs[j1:j2]]
+        ours = self.ours[first:stop]
+        base = [
+            line
+            if move.as_in_file and self.pairs[i1 + n] is None
+            else self._depth(i1 + n) + line.lstrip(" \t")
+            for n, line in enumerate(self.base[i1:i2])
+        ]
+        if not theirs or not base or [fold(b).split() for b in base] == [fold(o).split() for o in ours]:
+            return self._typography(base, ours, theirs)
+        return _words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
+
+    def _typography(self, base: Sequence[str], ours: Sequence[str], theirs: list[str]) -> list[str]:
+        """The file's own quotes and dashes in lines that differ from `old` by nothing else."""
+        if base and theirs and any(b != o and fold(o) == fold(b) for b, o in zip(base, ours, strict=False)):
+            return _words("\n".join(ours), "\n".join(base), "\n".join(theirs)).split("\n")
+        return theirs
+
+
+def _joined(other: Sequence[str], gap: list[str], *, before: bool = False) -> list[str]:
+    """The gap's blank lines but for those that `other` has next to it already."""
+    near = other if before else other[::-1]
+    count = 0
+    while count < min(len(near), len(gap)) and not near[count].strip():
+        count += 1
+    return gap[count:]
+
+
+def _words(ours: str, base: str, theirs: str) -> str:
+    """Word by word; where both changed the same words, `theirs` as it is."""
+    pieces = [_PIECE.findall(text) for text in (base, ours, theirs)]
+    if max(map(len, pieces)) > _MOST_PIECES:
+        return theirs
+    changes = sorted(set(_replacements(pieces[0], pieces[1])) | set(_replacements(pieces[0], pieces[2])))
+    out: list[str] = []
+    done, last = 0, (-1, -1)
+    for start, stop, new in changes:
+        if start < done or (start, stop) == last:
+            return theirs
+        out += [*pieces[0][done:start], *new]
+        done, last = stop, (start, stop)
+    return "".join([*out, *pieces[0][done:]])
+
+
+def _replacements(base: list[str], other: list[str]) -> list[tuple[int, int, tuple[str, ...]]]:
+    ops = SequenceMatcher(None, base, other, autojunk=False).get_opcodes()
+    return [(i1, i2, tuple(other[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
