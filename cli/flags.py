@@ -153,7 +153,7 @@ def options_from(
         allowed_tools=tuple(tool_rules(args.allowed_tools)),
         policy_files=tuple(_file(p, "--policy") for p in args.policy),
         limits={key: vars(args)[flag] for flag, key in names.items() if vars(args)[flag] is not None},
-        record_to=args.record_responses,
+        record_to=Path(args.record_responses).absolute() if args.record_responses else None,
         fake=_file(args.fake_responses, "--fake-responses") if args.fake_responses else None,
         system_prompt=args.system_prompt,
         append_system_prompt=args.append_system_prompt,

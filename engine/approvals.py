@@ -73,24 +73,25 @@ class SqlApprovals:
 def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) -> None:
     """Write a person's answer, power-safe, before anything moves. An answered request is never answered again."""
     with transaction(conn):
-        row = conn.execute(
-            "select request, answer from approvals where run = ? and id = ?", (run, approval)
-        ).fetchone()
-        if row is None:
-            raise UserError(f"No request {approval!r} in run {run!r}. See: interlock approvals {run}")
-        if row[1] is not None:
-            past = json.loads(row[1])
-            raise UserError(
-                f"Request {approval!r} was already answered ({past['choice']} by {past['by'] or 'somebody'}). "
-                f"See: interlock show {run}"
-            )
-        choices = json.loads(row[0])["choices"]
-        if answer.choice not in choices:
-            raise UserError(f"Request {approval!r} takes {', '.join(choices)}; got {answer.choice!r}.")
-        conn.execute(
-            "update approvals set answer = ?, answered_at = ?, answered_by = ? where run = ? and id = ?",
+        written = conn.execute(
+            "update approvals set answer = ?, answered_at = ?, answered_by = ? "
+            "where run = ? and id = ? and answer is null",
             (answer.model_dump_json(), answer.at, answer.by, run, approval),
         )
+        if written.rowcount != 1:
+            raise not_waiting(conn, run, approval)
+
+
+def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
+    """Why a request can't be answered: there is none, or somebody was first."""
+    row = conn.execute("select answer from approvals where run = ? and id = ?", (run, approval)).fetchone()
+    if row is None or row[0] is None:
+        return UserError(f"No request {approval!r} waits in run {run!r}. See: interlock approvals {run}")
+    past = json.loads(row[0])
+    return UserError(
+        f"Request {approval!r} was already answered ({past['choice']} by {past['by'] or 'somebody'}). "
+        f"See: interlock show {run}"
+    )
 
 
 def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
-from interlock.engine.approvals import decide
+from interlock.engine.approvals import decide, not_waiting
 from interlock.engine.listing import Request, waiting_requests
 from interlock.engine.options import Decision
 from interlock.engine.store import Store
@@ -28,22 +28,22 @@ def record_decisions(store: Store, run: str, decisions: Sequence[Decision]) -> N
     if not decisions:
         return
     waiting = {request.id: request for request in waiting_requests(store.home, run)}
-    chosen = [(name, _answer(waiting, name, d)) for d in decisions for name in _named(waiting, run, d)]
     with explained(store.path):
         conn = store.connect("FULL")
         try:
+            for decision in decisions:
+                if decision.approval != "all" and decision.approval not in waiting:
+                    raise not_waiting(conn, run, decision.approval)
+            chosen = [(name, _answer(waiting, name, d)) for d in decisions for name in _named(waiting, d)]
             for name, answer in chosen:
                 decide(conn, run, name, answer)
         finally:
             conn.close()
 
 
-def _named(waiting: dict[str, Request], run: str, decision: Decision) -> list[str]:
+def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
     """`all` means every permission that waits; questions and unknown outcomes are answered one by one."""
     if decision.approval != "all":
-        if decision.approval not in waiting:
-            known = ", ".join(waiting) or "nothing"
-            raise UserError(f"No request {decision.approval!r} waits in run {run!r}; what waits: {known}.")
         return [decision.approval]
     return [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
 

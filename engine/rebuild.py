@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.drive import pending
+from interlock.engine.listing import list_runs
 from interlock.engine.saver import Saver, status_of
 from interlock.engine.store import Store
 from interlock.graphs import PIPELINES, pipeline
@@ -37,12 +38,14 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
     with explained(store.path):
         conn = store.connect("FULL")
         try:
+            driven = {row.run for row in list_runs(home, "running")}  # those rows are their driver's
             runs = conn.execute(
                 "select run, workflow, status, outcome, step from runs order by created"
             ).fetchall()
             found: list[str] = []
             for run, workflow, *row in runs:
-                truth = await _truth(conn, run, workflow) if workflow in PIPELINES else None
+                known = workflow in PIPELINES and run not in driven
+                truth = await _truth(conn, run, workflow) if known else None
                 if truth is not None:
                     found += _differing(conn, run, tuple(row), truth)
                     if mend:

@@ -31,9 +31,11 @@ class StepLog:
 
     def resume(self, conn: sqlite3.Connection, run: str) -> None:
         """Go on counting where the run's rows end."""
-        row = conn.execute("select max(seq), max(root_step) from steps where run = ?", (run,)).fetchone()
-        self._seq = -1 if row[0] is None else row[0]
-        self.root_step = row[1] or 0
+        (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
+        self._seq = -1 if seq is None else seq
+        # Not the steps' own maximum: a kill may have come between a root checkpoint and the first step after it.
+        row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
+        self.root_step = row[0] if row else 0
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
         now = time.time()

@@ -33,7 +33,11 @@ def parser() -> Parser:
         "[--store] [--json]",
         "Check this machine, the settings that count here, and the store. Exit 1 when something is broken.",
     )
-    made.add_argument("--store", action="store_true", help="read the whole store: every page, every record")
+    made.add_argument(
+        "--store",
+        action="store_true",
+        help="read the whole store, every page and record, and mend what lists show",
+    )
     made.add_argument("--json", action="store_true", help="for programs")
     return made
 
@@ -125,6 +129,7 @@ def _state(home: Path) -> Iterator[Finding]:
 
 
 def _records(home: Path) -> Iterator[Finding]:
+    from interlock.engine.rebuild import rebuild
     from interlock.engine.snapshot import damage
 
     try:
@@ -133,6 +138,7 @@ def _records(home: Path) -> Iterator[Finding]:
                 return
             for row in conn.execute("pragma integrity_check"):
                 yield Finding("ok" if row[0] == "ok" else "problem", "pages", row[0])
+        yield from (Finding("note", "mended", line) for line in rebuild(home))
         for run in list_runs(home):
             yield from (
                 Finding("problem", "records", f"run {run.run}: {line}") for line in damage(home, run.run)

@@ -35,21 +35,22 @@ async def next_group(state: NextGroupIn, runtime: Runtime[Deps]) -> NextGroupOut
         return {"group": [], "questions": [], "decided": undone, "stop": "cancelled by the user"}
     group: list[int] = []
     for index in open_calls:
-        info = _info(runtime.context, state["message"], index, decided[str(index)])
-        if info.alone and group:
+        info, waits = _info(runtime.context, state["message"], index, decided[str(index)])
+        if (info.alone or waits) and group:
             break
         group.append(index)
-        if info.alone:
+        if info.alone or waits:
             return {"group": group, "questions": group if info.risk == "question" else []}
     return {"group": group, "questions": []}
 
 
-def _info(deps: Deps, message: str, index: int, ready: str) -> ToolInfo:
+def _info(deps: Deps, message: str, index: int, ready: str) -> tuple[ToolInfo, bool]:
+    """The tool, and whether the call asked to wait for those before it."""
     call = deps.journal.call(CallKey(message=message, index=index, attempt=attempt_of(ready)))
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(f"Tool {call.name!r} is gone since its call was decided. Resume when it is back.")
-    return info
+    return info, call.args.get("wait_for_previous") is True
 
 
 def _cancel(deps: Deps, state: NextGroupIn, indices: list[int]) -> dict[str, str]:

@@ -1,0 +1,47 @@
+"""`doctor --store` makes the lists agree with the checkpoints again."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from kill_runs.scene import Scene
+
+from interlock.engine import Decision, resume_sync, run_sync
+from interlock.engine.listing import list_runs, waiting_requests
+from interlock.engine.rebuild import differences, rebuild
+
+
+@pytest.fixture
+def parked(tmp_path: Path) -> Scene:
+    scene = Scene(tmp_path / "scene")
+    scene.prepare()
+    outcome = run_sync("main", {"prompt": "Do it."}, options=scene.options, run_id="r")
+    assert outcome.status == "waiting"
+    return scene
+
+
+def test_rows_that_were_changed_are_found_and_mended(parked: Scene) -> None:
+    home = parked.options.home
+    assert differences(home) == []
+    waiting = [r.id for r in waiting_requests(home)]
+    conn = sqlite3.connect(parked.store)
+    conn.execute("update runs set status = 'done', outcome = 'done', step = 77")
+    conn.execute("update approvals set interrupt = null")
+    conn.commit()
+    conn.close()
+    assert len(differences(home)) == 2
+    assert list_runs(home)[0].status == "done"
+    assert len(rebuild(home)) == 2
+    assert differences(home) == []
+    assert list_runs(home)[0].status == "waiting"
+    assert [r.id for r in waiting_requests(home)] == waiting
+
+
+def test_an_answered_request_waits_no_more(parked: Scene) -> None:
+    home = parked.options.home
+    for _ in range(2):
+        decisions = [Decision(r.id, "proceed_once") for r in waiting_requests(home)]
+        outcome = resume_sync("r", decisions=decisions, options=parked.options)
+        assert differences(home) == []
+    assert outcome.status == "done"
+    assert (list_runs(home)[0].status, waiting_requests(home)) == ("done", [])

@@ -1,0 +1,186 @@
+"""Going on with a run: in another process, at the same moment, after a crash, after Ctrl-C, after a time-out."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Decision, Options, resume_sync, run_sync
+from interlock.engine.decisions import record_decisions
+from interlock.engine.store import Store
+from interlock.state.errors import UserError
+
+ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
+
+
+class Place:
+    """A workspace, a script and a store; runs are driven in this process or by the command line."""
+
+    def __init__(self, folder: Path, replies: list[dict[str, Any]]) -> None:
+        self.folder, self.work, self.home = folder, folder / "work", folder / "home"
+        self.work.mkdir(parents=True)
+        self.script = folder / "script.json"
+        self.script.write_text(json.dumps(replies))
+        self.env = {"PATH": os.environ["PATH"], "HOME": str(folder), "INTERLOCK_HOME": str(self.home)}
+
+    @property
+    def options(self) -> Options:
+        model = f"script:{self.script}"
+        return Options(home=self.home, user_home=self.folder, workspace=self.work, model=model, env=self.env)
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [*ENTRY, *arguments],
+            cwd=self.work,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def model(self) -> tuple[str, str]:
+        return "-m", f"script:{self.script}"
+
+    def log(self) -> list[str]:
+        file = self.folder / "log"
+        return file.read_text().split() if file.exists() else []
+
+    def until(self, holds: Callable[[], object], seconds: float = 30) -> None:
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, "it never came"
+            time.sleep(0.02)
+
+
+def shell(command: str) -> dict[str, Any]:
+    return {"name": "run_shell_command", "args": {"command": command}}
+
+
+def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, str]:
+    place = Place(folder, [{"tool_calls": [shell(command)]}, {"text": "done"}])
+    outcome = run_sync("main", {"prompt": "go"}, options=place.options)
+    assert outcome.status == "waiting"
+    return place, outcome.run
+
+
+def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
+    place, run = parked(tmp_path / "p", "sleep 1; echo ran >> ../log")
+    both = [place.start("resume", run, "--approve", "all") for _ in range(2)]
+    ended = [(p.communicate(timeout=60), p.returncode) for p in both]
+    assert place.log() == ["ran"], ended
+    assert any(code == 0 and out == "done\n" for (out, _), code in ended), ended
+    refused = [err for (out, err), _ in ended if out != "done\n"]
+    for error in refused:
+        assert "already" in error or "drives" in error or "is done" in error, error
+
+
+def test_an_accepted_decision_survives_a_crash_right_after_it(tmp_path: Path) -> None:
+    place, run = parked(tmp_path / "p")
+    store = Store(place.home)
+    (request,) = _waiting(place)
+    record_decisions(store, run, [Decision(request, "proceed_once")])
+    # The process that accepted it is gone; another goes on without being told again.
+    outcome = resume_sync(run, options=place.options)
+    assert (outcome.status, place.log()) == ("done", ["ran"])
+
+
+def test_a_decision_is_never_taken_back_by_a_second_one(tmp_path: Path) -> None:
+    place, run = parked(tmp_path / "p")
+    store = Store(place.home)
+    (request,) = _waiting(place)
+    record_decisions(store, run, [Decision(request, "reject")])
+    with pytest.raises(UserError, match="already answered"):
+        record_decisions(store, run, [Decision(request, "proceed_once")])
+    assert resume_sync(run, options=place.options).status == "done"
+    assert place.log() == []
+
+
+def _waiting(place: Place) -> list[str]:
+    conn = sqlite3.connect(place.home / "interlock.db")
+    try:
+        return [name for (name,) in conn.execute("select id from approvals where answer is null")]
+    finally:
+        conn.close()
+
+
+def test_resuming_without_a_decision_waits_on_and_runs_nothing(tmp_path: Path) -> None:
+    place, run = parked(tmp_path / "p")
+    outcome = resume_sync(run, options=place.options)
+    assert (outcome.status, outcome.exit_code, len(outcome.pending)) == ("waiting", 75, 1)
+    assert place.log() == []
+
+
+def test_ctrl_c_ends_the_command_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    place = Place(
+        tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "later"}]
+    )
+    process = place.start("-y", *place.model(), "-p", "go")
+    place.until(lambda: place.log() == ["began"])
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130, error
+    resumed = place.start("resume", "latest", "-o", "json")
+    out, error = resumed.communicate(timeout=60)
+    assert resumed.returncode == 0, error
+    assert json.loads(out)["response"] == "later"
+    assert place.log() == ["began"], "the command that was stopped isn't run again"
+
+
+def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path) -> None:
+    place = Place(tmp_path / "p", [{"text": "slow", "delay_s": 2}])
+    process = place.start(*place.model(), "-p", "go", "-o", "stream-json")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if '"node": "call_model"' in line or '"node":"call_model"' in line:
+            break
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    outcome = resume_sync("latest", options=place.options)
+    assert (outcome.status, outcome.output["response"]) == ("done", "slow")
+
+
+def test_a_run_over_its_time_is_stopped_with_124_and_goes_on_later(tmp_path: Path) -> None:
+    place = Place(tmp_path / "p", [{"tool_calls": [shell("sleep 60")]}, {"text": "done"}])
+    process = place.start("-y", *place.model(), "-p", "go", "--timeout", "3")
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 124, error
+    assert resume_sync("latest", options=place.options).status == "done"
+
+
+def test_a_killed_driver_is_replaced_at_once_and_the_outcome_is_asked(tmp_path: Path) -> None:
+    place = Place(
+        tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
+    )
+    process = place.start("-y", *place.model(), "-p", "go")
+    place.until(lambda: place.log() == ["began"])
+    process.kill()
+    process.communicate()
+    outcome = resume_sync("latest", options=place.options)
+    assert outcome.status == "waiting"
+    assert [p["kind"] for p in outcome.pending] == ["outcome"]
+    outcome = resume_sync(
+        "latest", decisions=[Decision(outcome.pending[0]["id"], "reject", text="skip")], options=place.options
+    )
+    assert (outcome.status, place.log()) == ("done", ["began"])
+
+
+def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
+    place = Place(tmp_path / "p", [{"text": ""}] * 4)
+    fast = {"model": {"streamRetryDelay": 0}}
+    options = Options(**{**vars(place.options), "overrides": fast})
+    outcome = run_sync("main", {"prompt": "go"}, options=options)
+    assert (outcome.status, outcome.exit_code) == ("invalid_stream", 1)
+    assert outcome.resume_command
+    place.script.write_text(json.dumps([{"text": ""}] * 4 + [{"text": "at last"}]))
+    outcome = resume_sync("latest", options=options)
+    assert (outcome.status, outcome.output["response"]) == ("done", "at last")
