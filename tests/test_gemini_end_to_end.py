@@ -1,0 +1,145 @@
+"""`interlock -p` in a git repository, with a server that speaks Gemini's protocol: it reads, edits, tests, answers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+
+ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
+TEST = (
+    "import unittest\nfrom calc import add\n\n\nclass T(unittest.TestCase):\n"
+    "    def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n"
+)
+FIX: list[dict[str, Any]] = [
+    {
+        "thought": "I should look first.",
+        "text": "I read both files.",
+        "calls": [
+            {"name": "read_file", "args": {"file_path": "calc.py"}},
+            {"name": "read_file", "args": {"file_path": "test_calc.py"}},
+        ],
+    },
+    {
+        "calls": [
+            {
+                "name": "replace",
+                "args": {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"},
+            }
+        ]
+    },
+    {"calls": [{"name": "run_shell_command", "args": {"command": f"{sys.executable} -m unittest"}}]},
+    {"text": "It was a minus. The test passes now.", "chunks": 3},
+]
+STRICT = {"strict": True, "require_signatures": True, "default": {"text": "USER"}}
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "repository"
+    folder.mkdir()
+    (folder / "calc.py").write_text("def add(a, b):\n    return a - b\n")
+    (folder / "test_calc.py").write_text(TEST)
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "start"]):
+        subprocess.run(["git", *command], cwd=folder, check=True)
+    return folder
+
+
+def interlock(
+    folder: Path, server: FakeGemini, *arguments: str, **env: str
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*ENTRY, *arguments],
+        cwd=folder,
+        env={**os.environ, **server.env, **env},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def test_it_reads_edits_tests_and_answers(repository: Path, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play({**STRICT, "replies": FIX})
+    done = interlock(repository, fake_gemini, "-y", "-m", "gemini-2.5-pro", "-p", "Fix the failing test.")
+    assert (done.returncode, done.stdout) == (0, "It was a minus. The test passes now.\n"), done.stderr
+    assert (repository / "calc.py").read_text() == "def add(a, b):\n    return a + b\n"
+    assert (
+        subprocess.run([sys.executable, "-m", "unittest", "-q"], cwd=repository, check=False).returncode == 0
+    )
+    first = fake_gemini.requests[0]
+    assert first.model == "gemini-2.5-pro"
+    assert "Fix the failing test." in json.dumps(first.contents[-1])
+    assert first.body["systemInstruction"]["parts"][0]["text"]
+    declared = {d["name"] for d in first.body["tools"][0]["functionDeclarations"]}
+    assert {"read_file", "replace", "run_shell_command"} <= declared
+    assert "OK" in json.dumps(fake_gemini.requests[3].contents[-1])
+
+
+def test_json_and_stream_json_tell_the_same(repository: Path, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play({**STRICT, "replies": FIX})
+    done = interlock(repository, fake_gemini, "-y", "-m", "gemini-2.5-pro", "-o", "json", "-p", "Fix it.")
+    told = json.loads(done.stdout)
+    assert (done.returncode, told["response"]) == (0, "It was a minus. The test passes now.")
+    assert told["stats"]["total_tokens"] > 0
+    assert told["stats"]["tool_calls"] == 4
+    subprocess.run(["git", "checkout", "-q", "."], cwd=repository, check=True)
+    fake_gemini.play({**STRICT, "replies": FIX})
+    done = interlock(
+        repository, fake_gemini, "-y", "-m", "gemini-2.5-pro", "-o", "stream-json", "-p", "Fix it."
+    )
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert done.returncode == 0
+    assert all(event["timestamp"] for event in events)
+    kinds = [event["type"] for event in events]
+    assert (kinds[0], kinds[-1]) == ("init", "result")
+    assert {"message", "thought", "tool_use", "tool_result", "node_start", "node_end", "finished"} <= set(
+        kinds
+    )
+    deltas = [e["content"] for e in events if e["type"] == "message" and e.get("delta")]
+    assert "".join(deltas).endswith("It was a minus. The test passes now.")
+    assert events[-1]["stats"]["tool_calls"] == 4
+
+
+def test_an_edit_parks_and_is_approved_in_another_process(repository: Path, fake_gemini: FakeGemini) -> None:
+    fake_gemini.play({**STRICT, "replies": [FIX[0], FIX[1], FIX[3]]})
+    parked = interlock(repository, fake_gemini, "-m", "gemini-2.5-pro", "-o", "json", "-p", "Fix it.")
+    told = json.loads(parked.stdout)
+    assert (parked.returncode, told["status"]) == (75, "waiting")
+    (request,) = told["pending_approvals"]
+    assert "-    return a - b\n+    return a + b" in request["preview"]
+    done = interlock(repository, fake_gemini, "resume", told["session_id"], "--approve", request["id"])
+    assert done.returncode == 0, done.stderr
+    assert "a + b" in (repository / "calc.py").read_text()
+
+
+def test_no_key_is_41_and_a_refused_key_too(repository: Path, fake_gemini: FakeGemini) -> None:
+    none = interlock(repository, fake_gemini, "-p", "x", GEMINI_API_KEY="")
+    assert none.returncode == 41
+    assert all(way in none.stderr for way in ("GEMINI_API_KEY", "provider:model", "script:FILE"))
+    assert len(none.stderr.splitlines()) == 1
+    fake_gemini.play([{"error": {"code": 401, "message": "API key not valid"}}])
+    refused = interlock(repository, fake_gemini, "-m", "gemini-2.5-pro", "-p", "x")
+    assert refused.returncode == 41, refused.stderr
+
+
+def test_what_was_recorded_plays_back_the_same(
+    repository: Path, fake_gemini: FakeGemini, tmp_path: Path
+) -> None:
+    record = tmp_path / "recorded.yaml"
+    fake_gemini.play({**STRICT, "replies": FIX})
+    first = interlock(
+        repository, fake_gemini, "-y", "-m", "gemini-2.5-pro", "-p", "Fix.", "--record-responses", str(record)
+    )
+    assert first.returncode == 0, first.stderr
+    subprocess.run(["git", "checkout", "-q", "."], cwd=repository, check=True)
+    fake_gemini.play([])
+    again = interlock(repository, fake_gemini, "-y", "-p", "Fix.", "--fake-responses", str(record))
+    assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
+    assert "a + b" in (repository / "calc.py").read_text()
+    assert fake_gemini.requests == []
