@@ -56,6 +56,13 @@ class SqlApprovals:
         ).fetchone()
         return Answer.model_validate_json(row[0]) if row and row[0] else None
 
+    def open_requests(self) -> list[ApprovalRequest]:
+        rows = self._conn.execute(
+            "select request from approvals where run = ? and answer is null and not superseded order by rowid",
+            (self._run,),
+        )
+        return [ApprovalRequest.model_validate_json(request) for (request,) in rows]
+
     def session_rules(self) -> list[SessionRule]:
         rows = self._conn.execute(
             "select rule from approvals where run = ? and rule is not null order by rowid", (self._run,)

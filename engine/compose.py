@@ -75,6 +75,7 @@ def compose(
         journal=journal,
         approvals=SqlApprovals(normal, info.run),
         context=_context(prepared, info),
+        outputs=outputs,
         steps=steps,
     )
     return Composed(deps, transcript, journal, models, processes)

@@ -62,7 +62,7 @@ def with_input(options: Options, given: WorkflowInput) -> Options:
     )
 
 
-def prepare(options: Options) -> Prepared:
+def prepare(options: Options, needs_model: bool) -> Prepared:
     """Raises what stops a run before it begins: configuration, credentials, a workspace that isn't there."""
     root = Path(options.workspace or Path.cwd()).expanduser().resolve()
     trusted = options.skip_trust or is_trusted(root, options.user_home)
@@ -79,14 +79,14 @@ def prepare(options: Options) -> Prepared:
     if mode == "plan":
         raise UserError("Plan mode isn't built yet; choose --approval-mode default, auto_edit or yolo.")
     model = settings.model.name
-    if options.fake is None:
+    if needs_model and options.fake is None:
         check_credentials(settings, dotenv.values, options.model)
     warnings = [*loaded.warnings, *dotenv.warnings]
     for path in [*loaded.ignored, *dotenv.ignored]:
         warnings.append(
             f"{path} was ignored: this folder isn't trusted. Use --skip-trust to count it for one run."
         )
-    workspace = open_workspace(root, settings)
+    workspace = open_workspace(root, settings, options.home / "outputs")
     rules, problems = load_rules(_policy_files(options, root, trusted))
     policy = RulePolicy(rules, settings, workspace)
     warnings += [str(problem) for problem in [*problems, *policy.problems]]

@@ -44,7 +44,7 @@ async def run(
     """
     chosen = pipeline(workflow)
     given = validated(chosen.input, input)
-    prepared = prepare(with_input(options, given))
+    prepared = prepare(with_input(options, given), chosen.needs_model)
     store = Store(options.home)
     store.open()
     title = clean(str(getattr(given, chosen.prompt_field or "", "") or workflow))[:200]
@@ -71,7 +71,7 @@ async def resume(
     store.open()
     row = find_run(store.home, run)
     chosen = pipeline(row.workflow)
-    prepared = prepare(restored(options, _options(store, row.run), row.workspace))
+    prepared = prepare(restored(options, _options(store, row.run), row.workspace), chosen.needs_model)
     record_decisions(store, row.run, decisions)
 
     async def go_on(drive: Drive, out: Outside) -> Any:

@@ -1,6 +1,7 @@
 """snapshot: a run's state at one of its root checkpoints, its conversation there, and whether it is undamaged."""
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from typing import Any
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from interlock.engine.store_file import reading
-from interlock.services.transcript import ChainTranscript, record_id
+from interlock.services.transcript import ChainTranscript, continued_by, record_id
 from interlock.state.errors import UserError
 from interlock.state.messages import Message
 
@@ -43,6 +44,27 @@ def messages_at(home: Path, run: str, head: str) -> list[Message]:
         return ChainTranscript(conn, home / "outputs", run).read(head)
 
 
+def dropped(home: Path, run: str) -> list[list[Message]]:
+    """What each compression or masking of the conversation took out of it, word for word, oldest first."""
+    head = str(state_at(home, run).get("head") or "")
+    found: list[list[Message]] = []
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        chain = ChainTranscript(conn, home / "outputs", run)
+        while head and (old := chain.continued(head)):
+            kept = Counter(m.model_dump_json() for m in chain.read(head))
+            gone: list[Message] = []
+            for message in chain.read(old):
+                text = message.model_dump_json()
+                kept[text] -= 1
+                if kept[text] < 0:
+                    gone.append(message)
+            found.append(gone)
+            head = old
+    return found[::-1]
+
+
 def damage(home: Path, run: str) -> Iterator[str]:
     """One line for each record that is missing or whose bytes were changed."""
     with reading(home) as conn:
@@ -59,6 +81,8 @@ def damage(home: Path, run: str) -> Iterator[str]:
                 body = file.read_bytes() if file.exists() else None
             if not isinstance(body, bytes) or record_id(row["parent"], body) != row["id"]:
                 yield f"record {row['id'][:12]}… was changed, or its file is missing"
+            elif not row["parent"] and (old := continued_by(body)) and old not in known:
+                yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
             if row["parent"] and row["parent"] not in known:
                 yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"
         head = str(state_at(home, run).get("head") or "")

@@ -129,3 +129,5 @@ class Pipeline:
     output: type[WorkflowOutput]
     prompt_field: str | None = None
     """The input field that the positional PROMPT fills (★)."""
+    needs_model: bool = False
+    """It can't do its work without a model: refused before it starts when there is no key. Others do what they can."""

@@ -28,4 +28,4 @@ def build() -> Graph:
     return g
 
 
-PIPELINE = Pipeline("main", build, MainInput, MainOutput, prompt_field="prompt")
+PIPELINE = Pipeline("main", build, MainInput, MainOutput, prompt_field="prompt", needs_model=True)

@@ -29,4 +29,4 @@ def build() -> Graph:
     return g
 
 
-PIPELINE = Pipeline("turn", build, TurnInput, TurnOutput, prompt_field="request")
+PIPELINE = Pipeline("turn", build, TurnInput, TurnOutput, prompt_field="request", needs_model=True)
