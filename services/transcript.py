@@ -26,6 +26,11 @@ def encode(message: Message) -> bytes:
     return message.model_dump_json(exclude_defaults=True).encode()
 
 
+def continued_by(root: bytes) -> str:
+    """The head that a root record continues; empty: none."""
+    return json.loads(root)["root"]["continues"] or ""
+
+
 class ChainTranscript:
     """Implements `Transcript` over one connection of the run's driver."""
 
@@ -35,15 +40,16 @@ class ChainTranscript:
         self._conn = conn
         self._outputs = outputs
         self._run = run
-        self._root = json.dumps({"root": {"run": run, "agent": agent, "continues": continues}}).encode()
+        self._agent = agent
+        self._continues = continues
         self._cache: dict[str, tuple[str, Message | None]] = {}
         self._last: tuple[str, list[Message]] = ("", [])
 
-    def append(self, head: str, messages: Sequence[Message]) -> str:
-        """Add records after `head` (`""`: after a new root record); the new head."""
+    def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
+        """Add records after `head` (`""`: after a new root record, which names what it continues); the new head."""
         with transaction(self._conn):
             if not head:
-                head = self._write("", self._root, None)
+                head = self._write("", self._root(continues or self._continues), None)
             for message in messages:
                 head = self._write(head, encode(message), message)
         return head
@@ -72,6 +78,13 @@ class ChainTranscript:
             head = parent
         return found[::-1]
 
+    def continued(self, head: str) -> str:
+        """As `Transcript.continued`."""
+        while parent := self._record(head)[0]:
+            head = parent
+        row = self._row(head)
+        return continued_by(row[1]) if row and row[1] else ""
+
     def message(self, record: str) -> Message:
         _, message = self._record(record)
         if message is None:
@@ -79,7 +92,7 @@ class ChainTranscript:
         return message
 
     def verify(self, head: str) -> Iterator[str]:
-        """One line for each record up to `head` that is missing or whose bytes were changed."""
+        """One line for each record up to `head`, and of the chains it continues, that is missing or was changed."""
         while head:
             row = self._row(head)
             if row is None:
@@ -88,7 +101,12 @@ class ChainTranscript:
             parent, body = row
             if body is None or record_id(parent, body) != head:
                 yield f"record {head} was changed, or its file is missing"
-            head = parent
+                if not parent:
+                    return
+            head = parent or continued_by(body or b"")
+
+    def _root(self, continues: str | None) -> bytes:
+        return json.dumps({"root": {"run": self._run, "agent": self._agent, "continues": continues}}).encode()
 
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)

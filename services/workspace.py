@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
+from interlock.services.output_paths import kept_output
 from interlock.services.private_paths import is_private, private_part
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
@@ -30,7 +31,9 @@ class FolderWorkspace:
         git_ignore: bool = True,
         agent_ignore: bool = True,
         custom_ignore: Sequence[Path] = (),
+        outputs: Path | None = None,
     ) -> None:
+        self._outputs = outputs  # whole tool outputs are kept there; those can be read, too
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
         custom = [self.root / path for path in custom_ignore]
         self._rules = {
@@ -48,7 +51,7 @@ class FolderWorkspace:
 
     def readable(self, path: str) -> Path:
         """As `Workspace.readable`; files that ignore rules leave alone are refused too, directories aren't."""
-        real = self._allowed(path)
+        real = kept_output(self._outputs, path) or self._allowed(path)
         if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises for names that are too long
             return real
         if self.ignored(real, git=False):
@@ -177,7 +180,7 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
         return []
 
 
-def open_workspace(root: Path, settings: Settings) -> FolderWorkspace:
+def open_workspace(root: Path, settings: Settings, outputs: Path | None = None) -> FolderWorkspace:
     """The workspace that settings describe. Raises `UserError` or `ConfigError` naming a directory that isn't there."""
     if not root.is_dir():
         raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
@@ -192,4 +195,5 @@ def open_workspace(root: Path, settings: Settings) -> FolderWorkspace:
         git_ignore=filtering.get("respectGitIgnore", True),
         agent_ignore=filtering.get("respectGeminiIgnore", True),
         custom_ignore=[Path(name) for name in filtering.get("customIgnoreFilePaths", ())],
+        outputs=outputs,
     )

@@ -10,6 +10,7 @@ from interlock.state.journal import Approvals, Journal
 from interlock.state.messages import Message
 from interlock.state.models import Models, ToolDeclaration
 from interlock.state.settings import Settings
+from interlock.state.tooling import Outputs
 from interlock.state.toolset import Policy, Toolset
 
 
@@ -56,8 +57,15 @@ class Cancel(Protocol):
 class Transcript(Protocol):
     """The chain: immutable records, each named by the hash of its bytes and its parent."""
 
-    def append(self, head: str, messages: Sequence[Message]) -> str:
-        """Add records after `head`; the new head. Appending twice gives the same head. `""` starts a new chain."""
+    def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
+        """Add records after `head`; the new head. Appending twice gives the same head. `""` starts a new chain.
+
+        `continues` is the head that a new chain stands for from now on (compression, masking).
+        """
+        ...
+
+    def continued(self, head: str) -> str:
+        """The head that the chain of `head` continues; empty: none."""
         ...
 
     def read(self, head: str) -> list[Message]:
@@ -106,6 +114,7 @@ class Deps:
     journal: Journal
     approvals: Approvals
     context: ContextSource
+    outputs: Outputs
     steps: Steps
 
 

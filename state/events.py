@@ -101,10 +101,44 @@ class ModelInfo(Event, frozen=True):
     model: str
 
 
+class RouteEvent(Event, frozen=True):
+    """Which model answers, and why."""
+
+    type: Literal["route"] = "route"
+    model: str
+    strategy: str
+    reason: str
+
+
+class LoopDetected(Event, frozen=True):
+    """`count` is 1 for the first in a prompt, which the model is told of; the second ends the run."""
+
+    type: Literal["loop_detected"] = "loop_detected"
+    kind: Literal["tool_call", "content", "model"]
+    detail: str
+    count: int
+
+
+class HelperFailed(Event, frozen=True):
+    """A helper model gave no usable answer; the run goes on without it."""
+
+    type: Literal["helper_failed"] = "helper_failed"
+    role: str
+    reason: str
+
+
 class ContextOverflow(Event, frozen=True):
     type: Literal["context_overflow"] = "context_overflow"
     estimated: int
     remaining: int
+
+
+class ChatCompressed(Event, frozen=True):
+    """The conversation was replaced by a snapshot and its newest part; estimated tokens."""
+
+    type: Literal["chat_compressed"] = "chat_compressed"
+    before: int
+    after: int
 
 
 class MaxSessionTurns(Event, frozen=True):

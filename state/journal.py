@@ -56,6 +56,10 @@ class Approvals(Protocol):
         """The answer to the request with this key, once there is one."""
         ...
 
+    def open_requests(self) -> list[ApprovalRequest]:
+        """Requests that nobody has answered yet, oldest first."""
+        ...
+
     def session_rules(self) -> list[SessionRule]:
         """What always-choices of this run stand for."""
         ...

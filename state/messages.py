@@ -5,7 +5,8 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 Role = Literal["system", "user", "assistant", "tool"]
-Origin = Literal["person", "context", "hook", "nudge", "continue", "agent"]
+Origin = Literal["person", "context", "hook", "nudge", "continue", "agent", "snapshot"]
+"""Who wrote a user message; `snapshot`: `compress`, in place of what it dropped."""
 ToolStatus = Literal["success", "error", "cancelled"]
 
 

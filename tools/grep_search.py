@@ -75,7 +75,8 @@ async def run(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
 
 
 def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
-    root = max((r for r in workspace.roots if start.is_relative_to(r)), key=lambda r: len(r.parts))
+    inside = (r for r in workspace.roots if start.is_relative_to(r))
+    root = max(inside, key=lambda r: len(r.parts), default=start.parent)  # the last: an output that was kept
     # One more than is shown tells that there is more; what is excluded afterwards can't be counted before.
     most = 0 if args.exclude_pattern else min(args.max_matches_per_file or 10**9, args.total_max_matches + 1)
     around = args.context or 0

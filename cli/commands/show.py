@@ -5,7 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
@@ -16,6 +16,9 @@ from interlock.engine import listing_run as detail
 from interlock.engine.listing import RunRow, find_run, waiting_requests
 from interlock.engine.store_file import state_home
 
+if TYPE_CHECKING:
+    from interlock.state.messages import Message
+
 _CALLS = 30
 _MARKS = {"success": "✓", "error": "✗", "cancelled": "–"}
 
@@ -23,7 +26,7 @@ _MARKS = {"success": "✓", "error": "✗", "cancelled": "–"}
 def parser() -> Parser:
     made = Parser(
         "show",
-        "RUN [--at STEP] [--verify] [--json]",
+        "RUN [--at STEP] [--dropped] [--verify] [--json]",
         "What a run did, what it used, and what it waits for.",
         [
             ("interlock show latest", ""),
@@ -32,6 +35,9 @@ def parser() -> Parser:
     )
     made.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
     made.add_argument("--at", type=number(int, -1), metavar="STEP", help="a step of: interlock history RUN")
+    made.add_argument(
+        "--dropped", action="store_true", help="what compression and masking took out of the conversation"
+    )
     made.add_argument("--verify", action="store_true", help="check that no record was lost or changed")
     made.add_argument("--json", action="store_true", help="for programs")
     return made
@@ -43,6 +49,9 @@ def execute(arguments: list[str]) -> int:
     run = find_run(home, args.run)
     if args.verify:
         return _verify(home, run.run)
+    if args.dropped:
+        _show_dropped(home, run.run, args.json)
+        return 0
     if args.at is not None:
         _show_state(home, run.run, args.at, args.json)
         return 0
@@ -147,10 +156,31 @@ def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
     tables.show([(key, one_line(str(value), 100)) for key, value in state.items()])
     print()
     for message in messages:
-        text = harmless(message.text.strip())
-        print(f"{message.role}: {text[:2000]}" + (f" … ({len(text)} characters)" if len(text) > 2000 else ""))
-        for call in message.tool_calls:
-            print(f"  calls {call.name} {one_line(str(call.args), 100)}")
+        _show_message(message, 2000)
+
+
+def _show_dropped(home: Path, run: str, as_json: bool) -> None:
+    from interlock.engine.snapshot import dropped
+
+    parts = dropped(home, run)
+    if as_json:
+        messages = [[m.model_dump(mode="json", exclude_defaults=True) for m in part] for part in parts]
+        tables.show_json({"run": run, "dropped": messages})
+        return
+    if not parts:
+        print(f"Run {run}: nothing was taken out of the conversation.")
+    for number_, part in enumerate(parts, 1):
+        print(f"— taken out, {number_} of {len(parts)}: {len(part)} messages —")
+        for message in part:
+            _show_message(message, None)
+
+
+def _show_message(message: "Message", limit: int | None) -> None:
+    text = harmless(message.text.strip())
+    cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
+    print(f"{message.role}: {text[:limit]}{cut_off}")
+    for call in message.tool_calls:
+        print(f"  calls {call.name} {one_line(str(call.args), 100)}")
 
 
 def _verify(home: Path, run: str) -> int:

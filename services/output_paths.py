@@ -1,0 +1,16 @@
+"""output_paths: the files in `outputs/` that results name, which tools may read although they lie outside."""
+
+import os
+from pathlib import Path
+
+_SUFFIX = ".txt"
+"""Of tool outputs that were kept whole; what else lies in `outputs/` is the run's own record."""
+
+
+def kept_output(outputs: Path | None, path: str) -> Path | None:
+    """The real path, if `path` names a tool output that was kept whole; never a directory, never a link elsewhere."""
+    if outputs is None or not path.endswith(_SUFFIX) or "\0" in path:
+        return None
+    real = Path(os.path.realpath(path))
+    inside = real.parent == Path(os.path.realpath(outputs)) and real.suffix == _SUFFIX
+    return real if inside and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
