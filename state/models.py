@@ -1,6 +1,6 @@
 """models: what nodes ask of chat models, and what comes back."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -39,6 +39,9 @@ class ModelCall:
     timeout_s: float | None = None
     attempts: int | None = None
     """Connection attempts; default 10."""
+    watch: Callable[[str], str | None] | None = None
+    """Sees each piece of text before it is handed out. What it returns is why the answer is abandoned there: the
+    piece isn't handed out, and the reply has the finish reason `abandoned`, this problem, and no calls."""
 
 
 class ThoughtDelta(BaseModel):
@@ -88,7 +91,7 @@ ModelItem = ThoughtDelta | TextDelta | Reply
 class Models(Protocol):
     """Chat models by role, alias or name, with retries, finish reasons, records and play-back."""
 
-    def stream(self, call: ModelCall, emit: Emit) -> AsyncIterator[ModelItem]:
+    def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Ask; thoughts and text as they come, the `Reply` last. Raises `ModelError` after the last attempt.
 
         Retries connection errors (never after the first shown chunk), emits `retry`, and races the cancel token:

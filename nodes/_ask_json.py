@@ -1,0 +1,97 @@
+"""_ask_json: ask a helper model for JSON. Whatever goes wrong is an event, and no answer; the turn goes on."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from langgraph.runtime import Runtime
+from pydantic import BaseModel, ValidationError
+
+from interlock.state.deps import Deps
+from interlock.state.errors import ModelError, RunError, UserError
+from interlock.state.events import HelperFailed
+from interlock.state.messages import Message
+from interlock.state.models import ModelCall, Reply
+
+T = TypeVar("T", bound=BaseModel)
+_FENCE, _FENCE_END = "```json", "```"
+
+
+@dataclass(frozen=True)
+class Question(Generic[T]):
+    """What a helper is asked. The answer is JSON of the shape `kind`."""
+
+    role: str
+    """classifier, next_speaker, …; maps to an alias in settings."""
+    kind: type[T]
+    messages: Sequence[Message]
+    """System message first; the last one asks."""
+    head: str
+    """Chain head that the reply is recorded after."""
+    timeout_s: float
+    """For everything: all attempts, and the waits between them."""
+    attempts: int = 2
+    """Connections of one request, and requests while the answer isn't of the shape."""
+
+
+class Answered(NamedTuple, Generic[T]):
+    """A helper's answer, and the chain record that holds it."""
+
+    record: str
+    answer: T
+
+
+async def ask_json(question: Question[T], runtime: Runtime[Deps]) -> Answered[T] | None:
+    """The answer; None when there is none, for any reason but a broken script. A cancelled run has none either."""
+    if runtime.execution_info is None:
+        raise RunError(f"{question.role} was asked outside a graph.")
+    task = runtime.execution_info.task_id
+    problem = "no attempt was allowed"
+    try:
+        async with asyncio.timeout(question.timeout_s):
+            for attempt in range(question.attempts):
+                # A reply is recorded by task: each request of this node gets a name of its own.
+                name = f"{task}#{attempt}" if attempt else task
+                reply = await _reply(question, name, runtime)
+                if reply is None:
+                    return None
+                if reply.problem is None and (answer := parsed(reply.message.text, question.kind)):
+                    return Answered(reply.record, answer)
+                problem = reply.problem or f"the answer is no {question.kind.__name__}"
+    except TimeoutError:
+        problem = f"no answer within {question.timeout_s:g} s"
+    except (ModelError, UserError) as error:  # UserError: no key for the role's model, or none of its package
+        problem = str(error)
+    runtime.stream_writer(HelperFailed(role=question.role, reason=problem))
+    return None
+
+
+def parsed(text: str, kind: type[T]) -> T | None:
+    """The JSON object in `text`, alone or as a whole fenced block; None when it isn't of the shape `kind`."""
+    text = text.strip()
+    if text.startswith(_FENCE) and text.endswith(_FENCE_END) and len(text) > len(_FENCE):
+        text = text.removeprefix(_FENCE).removesuffix(_FENCE_END)
+    try:
+        value: Any = json.loads(text)
+        return kind.model_validate(value) if isinstance(value, dict) else None
+    except (ValueError, RecursionError, ValidationError):
+        return None
+
+
+async def _reply(question: Question[T], task: str, runtime: Runtime[Deps]) -> Reply | None:
+    call = ModelCall(
+        task=task,
+        role=question.role,
+        head=question.head,
+        messages=question.messages,
+        schema=question.kind.model_json_schema(),
+        attempts=question.attempts,
+    )
+    async with aclosing(runtime.context.models.stream(call, runtime.stream_writer)) as items:
+        async for item in items:
+            if isinstance(item, Reply):
+                return item
+    return None
