@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from interlock.state.calls import ApprovalMode
+from interlock.state.messages import Origin
 
 MAX_TURNS = 100
 """Turns per prompt (gemini-cli's MAX_TURNS)."""
@@ -46,6 +47,9 @@ class HistoryMessage(BaseModel):
     tool_call_id: str | None = None
     name: str | None = None
     status: Literal["success", "error", "cancelled"] | None = None
+    origin: Origin | None = None
+    thought: str | None = None
+    signature: str | None = None
 
 
 class WorkflowOutput(BaseModel):

@@ -1,6 +1,6 @@
 """settings: the typed part of settings files. Gemini's nested keys; unknown keys are kept and reported by `doctor`."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
@@ -9,6 +9,14 @@ from interlock.state.calls import ApprovalMode
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="allow", populate_by_name=True)
+
+
+class OutputRule(_Section):
+    """How a tool's long outputs are shortened."""
+
+    how: Literal["summarize", "truncate", "off"] = "summarize"
+    token_budget: int = Field(2000, alias="tokenBudget", gt=0)
+    """Estimated tokens up to which an output stays as it is, and that a summary may have."""
 
 
 class ModelSettings(_Section):
@@ -26,6 +34,12 @@ class ModelSettings(_Section):
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
     temperature: float | None = None
+    compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)
+    """Share of the model's window from which the conversation is compressed (gemini-cli: 0.5)."""
+    summarize_tool_output: dict[str, OutputRule] = Field(
+        default_factory=dict[str, OutputRule], alias="summarizeToolOutput"
+    )
+    """Tool → rule, over the defaults: shell and MCP output is summarised, reads and searches never are."""
     stream_retry_delay_s: float = Field(1.0, alias="streamRetryDelay", ge=0)
     """Seconds before the second try at an invalid stream; doubles with each further one."""
 

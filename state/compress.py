@@ -1,0 +1,78 @@
+"""compress: state, input and output of history compression."""
+
+from typing import Any, Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+
+KEPT_OUTPUT_TOKENS = 50_000
+"""Newest tool output that is kept whole (gemini-cli: the same, for compression and for masking)."""
+KEPT_LINES = 30
+"""Last lines of an older output that stay (`pipelines.md` §7)."""
+GROWTH = 1.1
+"""A failed attempt isn't repeated until the history has grown by a tenth (`pipelines.md` §7)."""
+
+CompressStatus = Literal["noop", "compressed", "truncated", "failed_empty", "failed_inflated"]
+
+
+class CompressInput(WorkflowInput):
+    """Input of `compress`."""
+
+    history: list[HistoryMessage] = Field(description="the conversation")
+    force: bool = Field(False, description="compress below the threshold, and after a failed attempt, too")
+    token_limit: int = Field(ge=1, description="the model's window, tokens")
+    last_prompt_tokens: int | None = Field(
+        None, ge=0, description="tokens of the last request; default: estimated from the history"
+    )
+    threshold: float = Field(0.5, gt=0, le=1, description="share of the limit from which it compresses")
+    preserve: float = Field(0.3, ge=0, lt=1, description="share of the characters that is kept word for word")
+    failed_at_tokens: int | None = Field(None, ge=0, description="tokens at the last failed attempt")
+
+
+class CompressOutput(WorkflowOutput):
+    """Output of `compress`. Token counts are estimates."""
+
+    status: CompressStatus
+    history: list[dict[str, Any]]
+    tokens_before: int
+    tokens_after: int
+    snapshot: str | None = None
+    failed_at_tokens: int | None = None
+
+
+class CompressState(TypedDict, total=False):
+    """What one compression knows. `turn` hands over the keys that it shares."""
+
+    head: str
+    model: str
+    sticky_model: str
+    last_prompt_tokens: int
+    """0: not known, or no longer true; the history is estimated."""
+    todos: str
+    """Chain record (detached) of the newest list of steps; empty: none."""
+    compress_failed_at: int
+    """Tokens at the last failed attempt; 0: none failed since the last success."""
+    force: bool
+    token_limit: int
+    """0: the model's own."""
+    threshold: float
+    preserve: float
+    tokens: int
+    """What the threshold is compared with."""
+    compress_status: str
+    label: str
+    """What the last node found; its router reads it."""
+    base: str
+    """Head of the chain with older outputs shortened; `head` where there were none."""
+    split: int
+    """Index in the history of the first message that is kept."""
+    draft: str
+    """Chain record of the model's snapshot; empty: there is none."""
+    checked: str
+    """Chain record of the snapshot after its check; empty: there is none."""
+    snapshot: str
+    """Chain record that holds the accepted snapshot."""
+    tokens_before: int
+    tokens_after: int

@@ -1,0 +1,57 @@
+"""summarize: state, input and output of shortening a tool's output."""
+
+from typing import Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+
+MAX_OUTPUT_TOKENS = 2000
+"""Estimated tokens up to which an output stays as it is (gemini-cli: the same number, of characters)."""
+HEAD_SHARE = 0.2
+"""Of what truncation keeps; the rest is the end, where a command says how it went."""
+
+SummarizeStatus = Literal["unchanged", "summarized", "truncated"]
+
+
+class SummarizeInput(WorkflowInput):
+    """Input of `summarize`."""
+
+    tool: str = Field(min_length=1, description="name of the tool that wrote the text")
+    text: str = Field(description="the output ★")
+    max_output_tokens: int = Field(
+        MAX_OUTPUT_TOKENS, ge=1, description="up to here it stays as it is; a summary is no longer than this"
+    )
+    history: list[HistoryMessage] = Field(
+        default_factory=list[HistoryMessage], description="the conversation that the output belongs to"
+    )
+
+
+class SummarizeOutput(WorkflowOutput):
+    """Output of `summarize`."""
+
+    text: str
+    status: SummarizeStatus
+    saved_to: str | None = None
+
+
+class SummarizeState(TypedDict, total=False):
+    """One output on its way. Texts are chain records and files; state holds their names."""
+
+    tool: str
+    source: str
+    """Chain record (detached) that holds the output."""
+    context: str
+    """Head of the conversation, or the record of the message that made the call; empty: none."""
+    max_output_tokens: int
+    """0: by the tool's settings."""
+    label: str
+    """What the last node found; its router reads it."""
+    saved_to: str
+    """File with every character of the output; empty: none was needed."""
+    summary: str
+    """Chain record of the model's summary; empty: there is none."""
+    shortened: str
+    """Chain record (detached) of what the model is sent instead; empty: the output itself."""
+    summarize_status: str
