@@ -42,20 +42,19 @@ class SqlJournal:
         row = self._row(key)
         if row is None:
             return None
-        tool, hashed, _, state, planned, result, file, epoch = row
+        tool, hashed, _, state, planned, _, _, epoch, _ = row
         if tool != call.name or hashed != args_hash(call):
             raise RunError(
                 f"The journal has another call under {str(key)!r}: {tool!r}, expected {call.name!r} "
                 "with the same arguments. Nothing was run; check with: interlock show RUN --verify"
             )
-        text = (self._outputs / file).read_text(encoding="utf-8") if file else result
         return JournalRow(
             key=key,
             state=state,
             tool=tool,
             args_hash=hashed,
             planned=Planned.model_validate_json(planned) if planned else None,
-            result=ToolResult.model_validate_json(text) if text else None,
+            result=self._result(row),
             epoch=epoch,
         )
 
@@ -94,9 +93,28 @@ class SqlJournal:
                 (None if file else text, file, time.time(), self._epoch, *self._where(key)),
             )
 
+    def settle(self, key: CallKey, record: str) -> None:
+        with transaction(self._normal) as conn:
+            conn.execute(
+                "update journal set record = ?, result = json_set(result, '$.content', '') "
+                "where run = ? and message = ? and idx = ? and attempt = ? and result is not null and record is null",
+                (record, *self._where(key)),
+            )
+
+    def _result(self, row: tuple[Any, ...]) -> ToolResult | None:
+        _, _, _, _, _, text, file, _, record = row
+        if file:
+            text = (self._outputs / file).read_text(encoding="utf-8")
+        if not text:
+            return None
+        result = ToolResult.model_validate_json(text)
+        if record and not file:
+            return result.model_copy(update={"content": self._transcript.message(record).text})
+        return result
+
     def _row(self, key: CallKey) -> tuple[Any, ...] | None:
         return self._normal.execute(
-            "select tool, args_hash, args, state, planned, result, result_file, epoch from journal "
+            "select tool, args_hash, args, state, planned, result, result_file, epoch, record from journal "
             "where run = ? and message = ? and idx = ? and attempt = ?",
             self._where(key),
         ).fetchone()

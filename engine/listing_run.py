@@ -114,8 +114,9 @@ def calls(home: Path, run: str) -> list[Call]:
         if conn is None:
             return []
         rows = conn.execute(
-            "select j.*, c.body as record, c.file as record_file from journal j left join chain c "
-            "on c.id = j.message where j.run = ? "
+            "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
+            "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
+            "where j.run = ? "
             "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
             (run,),
         ).fetchall()
@@ -124,8 +125,9 @@ def calls(home: Path, run: str) -> list[Call]:
 
 def _call(home: Path, row: sqlite3.Row) -> Call:
     result = _json(home, row["result"], row["result_file"])
-    record = _json(home, row["record"], row["record_file"])
-    asked: list[dict[str, Any]] = record.get("tool_calls", [])
+    # Once the answer is in the conversation, its text is there and not in the journal.
+    result = {**result, **_json(home, row["answer"], row["answer_file"])}
+    asked: list[dict[str, Any]] = _json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
     args = _json(home, row["args"], None)  # of an attempt with other arguments than the model's
     index: int = row["idx"]
     if not args and index < len(asked):

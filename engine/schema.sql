@@ -53,6 +53,7 @@ create table if not exists journal (
     planned text,                     -- JSON {path, before, after}
     result text,                      -- JSON ToolResult
     result_file text,                 -- name in outputs/ when the result is over 8 KB
+    record text,                      -- chain record that holds the result's text, once it is in the conversation
     epoch integer not null,
     intent_at real,
     done_at real,
@@ -82,6 +83,7 @@ create table if not exists steps (
     ms real not null,
     keys text not null,               -- changed keys, comma-separated
     route text,                       -- label its router returned
+    reason text,                      -- why it decided so, for people
     root_step integer not null,       -- number of the root step around it
     superstep text not null,          -- end of the checkpoint id that the node ran in: the same for what ran side by side
     seq integer not null,

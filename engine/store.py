@@ -15,14 +15,15 @@ _CHECKPOINT_TABLES = """
 create table if not exists checkpoints (
     thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
     parent_checkpoint_id text, type text, checkpoint blob, metadata blob,
-    primary key (thread_id, checkpoint_ns, checkpoint_id)) without rowid;
+    primary key (thread_id, checkpoint_ns, checkpoint_id));
 create table if not exists writes (
     thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
     task_id text not null, task_path text not null default '', idx integer not null,
     channel text not null, type text, value blob,
     primary key (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)) without rowid;
 """
-"""As langgraph-checkpoint-sqlite 3.1.2 makes them, but `without rowid`, which saves a copy of the long keys."""
+"""As langgraph-checkpoint-sqlite 3.1.2 makes them. `writes` is `without rowid`, which saves a copy of its long keys;
+`checkpoints` isn't: its rows of 1 KB would spill into pages of their own (measured: 2.8 MB for 0.7 MB)."""
 
 
 class Store:

@@ -68,10 +68,10 @@ class ChainTranscript:
         self._last = (head, found)
         return list(found)
 
-    def ids(self, head: str) -> list[str]:
-        """Ids of the message records up to `head`, oldest first."""
+    def ids(self, head: str, count: int | None = None) -> list[str]:
+        """Ids of the message records up to `head`, oldest first; with `count` the last so many."""
         found: list[str] = []
-        while head:
+        while head and len(found) != count:
             parent, message = self._record(head)
             if message is not None:
                 found.append(head)

@@ -76,8 +76,8 @@ class Transcript(Protocol):
         """One record's message."""
         ...
 
-    def ids(self, head: str) -> list[str]:
-        """Record ids up to `head`, oldest first."""
+    def ids(self, head: str, count: int | None = None) -> list[str]:
+        """Record ids up to `head`, oldest first; with `count` the last so many."""
         ...
 
 
@@ -97,6 +97,10 @@ class Steps(Protocol):
     def ended(self, task: str, ms: float, keys: Sequence[str]) -> None: ...
 
     def routed(self, task: str, label: str) -> None: ...
+
+    def reasoned(self, task: str, reason: str) -> None:
+        """Why the node decided as it did, for people."""
+        ...
 
 
 @dataclass(frozen=True)

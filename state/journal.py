@@ -42,6 +42,10 @@ class Journal(Protocol):
         """Commit the result."""
         ...
 
+    def settle(self, key: CallKey, record: str) -> None:
+        """The result's text is in the conversation now, as `record`: the journal needn't hold it twice."""
+        ...
+
 
 class Approvals(Protocol):
     """Requests to people, and their answers."""

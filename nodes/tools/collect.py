@@ -4,7 +4,8 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.nodes.tools._results import recorded_of
-from interlock.nodes.tools._verdicts import is_ready
+from interlock.nodes.tools._verdicts import attempt_of, is_ready
+from interlock.state.calls import CallKey
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.tools import Verdicts
@@ -45,4 +46,8 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
                 status=result.status,
             )
         )
-    return {"head": deps.transcript.append(state["head"], answers), "stop": stop}
+    head = deps.transcript.append(state["head"], answers)
+    for index, record in enumerate(deps.transcript.ids(head, len(answers))):
+        attempt = attempt_of(verdicts[str(index)])
+        deps.journal.settle(CallKey(message=state["message"], index=index, attempt=attempt), record)
+    return {"head": head, "stop": stop}

@@ -182,7 +182,7 @@ def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None
     result = json.dumps({"status": "error", "content": "x", "error": error, "meta": {"duration_ms": 7}})
     for message, args in (("m1", None), ("m2", '{"pattern": "later"}')):
         made.execute(
-            "insert into journal values ('aa11', ?, 0, 1, 'glob', 'h', ?, 'done', null, ?, null, 1, null, 5.0)",
+            "insert into journal values ('aa11', ?, 0, 1, 'glob', 'h', ?, 'done', null, ?, null, null, 1, null, 5.0)",
             message, args, result,
         )  # fmt: skip
     for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
