@@ -91,6 +91,7 @@ def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, token: Token) -
         agent=info.agent,
         record_to=prepared.options.record_to,
         fake=prepared.options.fake,
+        delay_scale=prepared.settings.model.retry_delay_scale,
     )
 
 

@@ -19,6 +19,7 @@ class _Note:
     ms: float | None = None
     keys: tuple[str, ...] = ()
     route: str | None = None
+    reason: str | None = None
 
 
 class StepLog:
@@ -53,6 +54,10 @@ class StepLog:
         if note := self._notes.get(task):
             note.route = label
 
+    def reasoned(self, task: str, reason: str) -> None:
+        if note := self._notes.get(task):
+            note.reason = reason
+
     def save(
         self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
@@ -64,8 +69,8 @@ class StepLog:
         ms = note.ms if note and note.ms is not None else (now - started) * 1000
         self._seq += 1
         conn.execute(
-            "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, root_step, superstep, "
-            "seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, reason, root_step, "
+            "superstep, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 run,
                 _ID.sub(r"\1", namespace),
@@ -76,6 +81,7 @@ class StepLog:
                 round(ms, 3),
                 ",".join(note.keys) if note else "",
                 note.route if note else None,
+                note.reason if note else None,
                 self.root_step,
                 checkpoint[-12:],
                 self._seq,

@@ -28,7 +28,7 @@ class ModelSettings(_Section):
             "flash-lite": "gemini-3.5-flash-lite",
         }
     )
-    """`auto` is not here: it means routed (until routing exists: `pro`)."""
+    """`auto` is not here: it means routed, per prompt."""
     roles: dict[str, str] = Field(default_factory=dict[str, str])
     """Role → alias, over the defaults of `services/models`."""
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
@@ -42,6 +42,16 @@ class ModelSettings(_Section):
     """Tool → rule, over the defaults: shell and MCP output is summarised, reads and searches never are."""
     stream_retry_delay_s: float = Field(1.0, alias="streamRetryDelay", ge=0)
     """Seconds before the second try at an invalid stream; doubles with each further one."""
+    retry_delay_scale: float = Field(1.0, alias="retryDelayScale", ge=0)
+    """Multiplies the wait before a request is made again, the server's own delay too."""
+    fallback: list[str] = Field(default_factory=lambda: ["pro", "flash", "flash-lite"])
+    """Models that stand in for one that is unavailable: the next in the list, else an earlier one."""
+    numerical_routing: list[str] = Field(default_factory=list[str], alias="numericalRouting")
+    """Beginnings of model names (families) that are routed by a score instead of a choice."""
+    classifier_threshold: int = Field(90, alias="classifierThreshold", ge=1, le=100)
+    """Score from which a request is routed to `pro` (gemini-cli: 90)."""
+    disable_loop_detection: bool = Field(False, alias="disableLoopDetection")
+    skip_next_speaker_check: bool = Field(False, alias="skipNextSpeakerCheck")
 
 
 class ShellSettings(_Section):

@@ -1,12 +1,13 @@
 """answer: puts the pieces of a stream together to one message."""
 
 import re
+from collections.abc import Sequence
 
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.errors import ModelError
-from interlock.state.messages import Message, ToolCall
+from interlock.state.messages import Message, ToolCall, estimate_message
 from interlock.state.models import ModelItem, TextDelta, ThoughtDelta, Usage
-from interlock.state.text import clean, clean_json
+from interlock.state.text import clean, clean_json, estimate_tokens
 
 OWN_ID = re.compile(r"\d+\.\d+(\.\d+)?")
 """Ids that we gave, which no provider is told."""
@@ -73,6 +74,14 @@ class Answer:
         self._calls.clear()
         self.finish_reason = None
         self.problem = f"The answer was cut off: {error}"
+
+    def abandon(self, why: str, request: Sequence[Message]) -> None:
+        """Whoever asked wants no more of it. The provider didn't get to say what it cost: estimated."""
+        self._calls.clear()
+        self.finish_reason, self.problem = "abandoned", why
+        if not self.usage.total:
+            spent = sum(map(estimate_message, request))
+            self.usage = Usage(input=spent, output=estimate_tokens(f"{self._thought}{self._text}"))
 
     def message(self, ordinal: int, taken: set[str]) -> Message:
         """The record. Calls get the provider's id, else `<ordinal>.<index>`; `taken` are the history's ids."""

@@ -20,7 +20,7 @@ from interlock.state.deps import Cancel, Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit, Retry
 from interlock.state.messages import Message
-from interlock.state.models import ModelCall, ModelItem, Reply
+from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta
 from interlock.state.settings import Settings
 
 STALL_S = 300.0
@@ -77,6 +77,9 @@ class ChatModels:
             try:
                 async with aclosing(self._attempt(request, call, answer)) as items:
                     async for item in items:
+                        if why := _watched(call, item):
+                            answer.abandon(why, call.messages)
+                            break
                         yield item
                 break
             except ModelError as error:
@@ -159,6 +162,11 @@ class ChatModels:
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             request_hash=self._hash(request),
         )
+
+
+def _watched(call: ModelCall, item: ModelItem) -> str | None:
+    """Why the answer is abandoned at this piece, if it is."""
+    return call.watch(item.text) if call.watch and isinstance(item, TextDelta) else None
 
 
 def _call_ids(messages: Sequence[Message]) -> set[str]:

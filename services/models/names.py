@@ -9,7 +9,7 @@ from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 
 ROUTED = "pro"
-"""What `auto` means until the routing pipeline decides it, per prompt, before a request reaches this service."""
+"""What `auto` counts as where no request was routed yet. Which model answers is decided by the pipeline `route`."""
 ROLES = {
     "main": "auto",
     "classifier": "flash-lite",

@@ -19,12 +19,17 @@ from interlock.state.messages import Message, estimate_message
 from interlock.state.models import Usage
 from interlock.state.text import estimate_tokens
 
+_CONVERSATION = "main"
+"""The role without which there is no run; all others are helpers."""
 _SHOWN = 600
 """Characters of a request that an error message quotes."""
 
 
 class ScriptError(RunError):
-    """A request that the script doesn't foresee. No `ModelError`: no node may take it for a model's failure."""
+    """A request that the script doesn't foresee. No `ModelError`: no node may take it for a model's failure.
+
+    A helper role that a script never names isn't foreseen on purpose: its request fails, and the run does without.
+    """
 
     kind = "script"
 
@@ -60,8 +65,10 @@ class ScriptProvider:
         """The next error before the reply of this ordinal that wasn't met yet, else the reply."""
         key = (request.agent, request.role, request.ordinal)
         groups = self._groups().get(key[:2], [])
+        who = f"role {request.role!r}" + (f" of agent {request.agent!r}" if request.agent else "")
+        if not groups and request.role != _CONVERSATION:
+            raise ModelError(f"Script {str(self._path)!r} has no replies for {who}.")
         if request.ordinal >= len(groups):
-            who = f"role {request.role!r}" + (f" of agent {request.agent!r}" if request.agent else "")
             raise ScriptError(
                 f"Script {str(self._path)!r} is used up: it has {len(groups)} replies for {who}, "
                 f"reply {request.ordinal} was asked for (counted from 0). Add one to the file."
