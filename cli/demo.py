@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
+from interlock.engine.listing import waiting_requests
+
 _CODE = '''def discount(price: float, percent: float) -> float:
     """The price after a discount of so many percent."""
     return price - price * percent / 10
@@ -51,9 +53,9 @@ def main() -> int:
         return _failed(f"the run should have parked with exit code {_WAITING}, it ended with {ended}")
     _say(
         f"Exit code {_WAITING}: the run is parked, and this process is gone. The edit waits for a person, who may",
-        "decide tomorrow, in another terminal. That person says yes:",
+        "decide tomorrow, in another terminal. That person says yes, with the command that stands there:",
     )
-    ended = _interlock(["resume", "latest", "--approve", "all"], repository, env)
+    ended = _interlock(_approval(folder), repository, env)
     if ended != 0:
         return _failed(f"the resumed run should have ended with 0, it ended with {ended}")
     passed = subprocess.run(
@@ -87,6 +89,12 @@ def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -
     print(f"\n$ interlock {shown}", flush=True)
     command = [sys.executable, "-P", "-c", _ENTRY, *arguments]
     return subprocess.run(command, cwd=folder, env=env, check=False).returncode
+
+
+def _approval(folder: Path) -> list[str]:
+    """The command that the parked run told: what the store says of the one request that waits."""
+    (request,) = waiting_requests(folder / "state")
+    return ["resume", request.run, "--approve", request.id]
 
 
 def _program() -> str:

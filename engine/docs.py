@@ -1,7 +1,7 @@
 """docs: the blocks of README and other pages that are generated from the code, so that they can't lie.
 
-A block stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help` or
-`diagram WORKFLOW`.
+A block stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
+`tour` (the demo's real output) `chart NAME` or `diagram WORKFLOW`.
 """
 
 import re
@@ -11,7 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from interlock.engine.diagrams import render
+from interlock.engine.diagrams.extract import extract_chart
+from interlock.engine.diagrams.mermaid import mermaid
+from interlock.engine.docs_tour import tour
 from interlock.graphs import PIPELINES
+from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 from interlock.tools import TOOLS
 
@@ -58,13 +62,20 @@ def _diagram(workflow: str) -> str:
     return f"```mermaid\n{render(workflow)!s}```\n"
 
 
-_BLOCKS: dict[str, Callable[[], str]] = {"pipelines": pipelines, "tools": tools, "help": help_text}
+_BLOCKS: dict[str, Callable[[], str]] = {
+    "pipelines": pipelines,
+    "tools": tools,
+    "help": help_text,
+    "tour": tour,
+}
 
 
 def _text(name: str) -> str:
     kind, _, workflow = name.partition(" ")
     if kind == "diagram" and workflow:
         return _diagram(workflow)
+    if kind == "chart" and workflow in CHARTS:
+        return f"```mermaid\n{mermaid(extract_chart(workflow, CHARTS[workflow]))}```\n"
     if name not in _BLOCKS:
         raise UserError(f"No generated block {name!r}; expected one of {[*_BLOCKS]} or 'diagram WORKFLOW'.")
     return _BLOCKS[name]()
