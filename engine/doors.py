@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import JsonValue, ValidationError
 
+from interlock.engine.edit_door import enter_edit, leave_edit
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallView
 from interlock.state.errors import InputError
@@ -170,6 +171,7 @@ DOORS: dict[str, Door] = {
     "main": Door(enter_main, leave_main),
     "turn": Door(enter_turn, leave_turn),
     "tools": Door(enter_tools, leave_tools),
+    "edit": Door(enter_edit, leave_edit),
 }
 
 

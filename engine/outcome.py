@@ -12,7 +12,7 @@ from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Outcome
 from interlock.engine.runs import note_error
 from interlock.graphs._pipeline import Pipeline
-from interlock.state.errors import EXIT_CODES, InterlockError
+from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError
 from interlock.state.events import Result
 
 _STOPPED = {"cancelled": "cancelled", "timeout": "timeout"}
@@ -44,7 +44,7 @@ def conclude(
         result = DOORS[pipeline.name].leave(snapshot.values, out)
         output = result.model_dump(mode="json", exclude_none=True)
         status = output.get("status", "done")
-        told = output.get("error") or told
+        told = _named(output.get("error")) or told
         code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
     return Outcome(
         run=run,
@@ -55,7 +55,7 @@ def conclude(
         error=told,
         stats=out.stats(),
         pending=waiting,
-        resume_command=f"interlock resume {run}" if status not in ("done", "ok", "calls") else None,
+        resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
         warnings=list(warnings),
     )
 
@@ -80,6 +80,16 @@ def _requests(drive: Drive, snapshot: StateSnapshot) -> list[dict[str, Any]]:
         {**request.fields, "checkpoint_id": checkpoint}
         for request in waiting_requests(drive.store.home, drive.lease.run)
     ]
+
+
+def _goes_on(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
+    """Whether a resume has something to do: an edit that was refused is over."""
+    return status not in ENDED_WELL and not (output and pipeline.name == "edit")
+
+
+def _named(error: dict[str, str] | None) -> dict[str, str] | None:
+    """A workflow's error as a run's: `edit` calls its type `code`."""
+    return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
 
 
 def _told(error: Exception | None) -> dict[str, str] | None:

@@ -19,6 +19,7 @@ from langgraph.types import Interrupt
 
 from interlock.engine.steps import StepLog
 from interlock.services.sqlite import transaction
+from interlock.state.errors import ENDED_WELL
 
 _SPECIAL = {"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"}
 
@@ -158,9 +159,12 @@ def status_of(values: dict[str, Any]) -> tuple[str, str]:
     if due:
         return "open", ""
     outcome = str(
-        values.get("status") or values.get("turn_status") or ("stopped" if values.get("stop") else "done")
+        values.get("status")
+        or values.get("turn_status")
+        or values.get("edit_status")
+        or ("stopped" if values.get("stop") else "done")
     )
-    if outcome in ("done", "ok", "calls"):
+    if outcome in ENDED_WELL:
         return "done", "done"
     return ("cancelled" if outcome == "cancelled" else "failed"), outcome
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 PIPELINES = {
     "main": "the main agent loop: turns and tools until the model has answered",
     "turn": "one model turn: limits, context check, the request, the check of its stream",
+    "edit": "one replacement in a text: matched tolerantly, corrected by a helper model if it must be, or refused",
     "tools": "one batch of tool calls: every call decided, then executed in groups",
 }
 """Name → what it does, in one line. The module is `graphs/<name>.py` with `-` as `_`."""

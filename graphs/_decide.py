@@ -1,10 +1,11 @@
 """_decide: one call, from its name to `ready`, or to an answer without execution.
 
-A person's edit goes back to `validate`, a request whose files changed back to `check_policy`.
+A person's edit and one that `edit` corrected go back to `validate`, a request whose files changed to `check_policy`.
 """
 
 from langgraph.graph import END, START
 
+from interlock.graphs import edit
 from interlock.graphs._pipeline import Graph
 from interlock.nodes.tools.apply_decision import apply_decision
 from interlock.nodes.tools.await_person import await_person
@@ -16,8 +17,10 @@ from interlock.nodes.tools.routes import (
     after_apply_decision,
     after_check_policy,
     after_resolve,
+    after_take_edit,
     after_validate,
 )
+from interlock.nodes.tools.take_edit import take_edit
 from interlock.nodes.tools.validate import validate
 from interlock.state.tools import DecideOut, DecideSend, DecideState
 
@@ -29,6 +32,8 @@ def build() -> Graph:
     g.node("check_policy", check_policy)
     g.node("await_approval", await_person)
     g.node("apply_decision", apply_decision)
+    g.part("edit", edit.build())
+    g.node("take_edit", take_edit)
     g.node("ready", ready)
     g.node("respond", respond_undone)
 
@@ -36,8 +41,12 @@ def build() -> Graph:
     g.route("resolve", after_resolve, {"known": "validate", "unknown": "respond"})
     g.route("validate", after_validate, {"valid": "check_policy", "invalid": "respond"})
     g.route(
-        "check_policy", after_check_policy, {"allow": "ready", "ask": "await_approval", "deny": "respond"}
+        "check_policy",
+        after_check_policy,
+        {"allow": "ready", "ask": "await_approval", "deny": "respond", "no match": "edit"},
     )
+    g.edge("edit", "take_edit")
+    g.route("take_edit", after_take_edit, {"corrected": "validate", "answered": "respond"})
     g.edge("await_approval", "apply_decision")
     g.route(
         "apply_decision",

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
@@ -10,7 +10,8 @@ from pydantic import BaseModel, JsonValue
 from interlock.services.files import now, remove_leftover, sha256, write_atomically
 from interlock.state.calls import CallKey, CallView, FileState, Planned, Preview, ToolResult, failure
 from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
-from interlock.state.toolset import ToolRun
+from interlock.state.toolset import FileNow, ToolRun
+from interlock.tools._target import open_target
 
 
 class FileCalls:
@@ -27,18 +28,22 @@ class FileCalls:
 
         What is on the disk is what the diff was made from, unless an earlier call comes first.
         """
-        files: dict[str, bytes] = {}
-        for other, other_args in earlier:
-            done = await _compute(other, other_args, context, files)
-            if isinstance(done, FileChange):
-                files[done.path] = done.after
+        files = await _left_by(earlier, context)
         change = await _compute(tool, args, context, files)
         if isinstance(change, ToolResult):
-            return Preview(text=change.content, problem=change.content)
+            code = change.error["type"] if change.error else ""
+            return Preview(text=change.content, problem=change.content, code=code)
         before = None if change.before is None else sha256(change.before)
         on_disk = await asyncio.to_thread(now, change.path) if change.path in files else before
         state = FileState(path=change.path, sha256=before, on_disk=on_disk)
         return Preview(text=change.diff or change.message, files=(state,))
+
+    async def file(
+        self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    ) -> FileNow | ToolResult:
+        """The text file at a path, to be read and written."""
+        files = await _left_by(earlier, context)
+        return await asyncio.to_thread(_file, file_path, files, context)
 
     async def plan(
         self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext
@@ -81,6 +86,27 @@ class FileCalls:
             reason = error.strerror or str(error)
             return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
         return _success(self._workspace, planned)
+
+
+async def _left_by(earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext) -> dict[str, bytes]:
+    """The files that calls change, as they will leave them."""
+    files: dict[str, bytes] = {}
+    for tool, args in earlier:
+        done = await _compute(tool, args, context, files)
+        if isinstance(done, FileChange):
+            files[done.path] = done.after
+    return files
+
+
+def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow | ToolResult:
+    target = open_target(file_path, context, files)
+    if isinstance(target, ToolResult):
+        return target
+    if target.before is None:
+        return FileNow(str(target.path), target.shown, None, 0)
+    context.workspace.readable(file_path)  # errors and helpers quote the file's text
+    on_disk = target.path.stat().st_mtime if target.path.exists() else 0
+    return FileNow(str(target.path), target.shown, target.before, on_disk)
 
 
 async def _compute(

@@ -15,7 +15,7 @@ from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import Outputs, PathRefused, Processes, Tool, ToolContext, Workspace
-from interlock.state.toolset import ToolInfo, ToolRun
+from interlock.state.toolset import FileNow, ToolInfo, ToolRun
 from interlock.tools import TOOLS
 
 _NEAREST = 3
@@ -109,6 +109,13 @@ class BuiltinToolset:
             result = unexpected(call.name, error)
             return Preview(text=self.summary(call), problem=result.content)
         return Preview(text=self.summary(call))
+
+    async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
+        context = self._context(CallKey(message="", index=0), call.id)
+        try:
+            return await self._files.file(str(call.args["file_path"]), self._plans(earlier), context)
+        except Exception as error:
+            return unexpected(call.name, error)
 
     async def plan(self, call: CallView) -> Planned | ToolResult:
         try:

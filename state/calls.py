@@ -105,7 +105,9 @@ class Preview(Frozen):
     files: tuple[FileState, ...] = ()
     """The files that the call touches, as they are when the preview is made; earlier edits of the batch applied."""
     problem: str | None = None
-    """Set when the call would fail as it stands; then nobody is asked, and the call fails by itself."""
+    """Set when the call would fail as it stands; then nobody is asked, and it isn't run."""
+    code: str = ""
+    """The problem's error type, where it has one."""
 
 
 class ApprovalRequest(Frozen):

@@ -98,10 +98,10 @@ class ModelAuthError(ModelError):
     kind = "credentials"
 
 
+ENDED_WELL = frozenset({"done", "ok", "calls", "applied", "created", "already_applied"})
+"""How a run ended when it did what it was for."""
 EXIT_CODES = {
-    "done": 0,
-    "ok": 0,
-    "calls": 0,
+    **dict.fromkeys(ENDED_WELL, 0),
     "credentials": 41,
     "failed": 1,
     "context_overflow": 1,

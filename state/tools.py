@@ -65,6 +65,13 @@ class DecideState(TypedDict, total=False):
     """A person wrote these arguments: deny still holds, ask does not come again."""
     approval: str
     """Key of the request that was approved; empty: nobody was asked."""
+    helper: str
+    """Set by `edit`: chain record of a helper model's answer that mends the call's strings."""
+    helper_role: str
+    edit_status: str
+    """Set by `edit`: what became of a call whose old string isn't in its file; empty: it wasn't needed."""
+    explanation: str
+    error: dict[str, str]
     decided: Verdicts
 
 

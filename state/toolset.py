@@ -42,6 +42,20 @@ class ToolRun:
     """For `effect == "file"`: what the intent row holds. With it a run after a crash gives the same result."""
 
 
+@dataclass(frozen=True)
+class FileNow:
+    """A file that a call wants to change, as it is when the call's turn comes."""
+
+    path: str
+    """Absolute real path."""
+    shown: str
+    """As people and models see it."""
+    data: bytes | None
+    """None: no file."""
+    modified_at: float
+    """Unix time of its last write, seconds; 0: there is none on the disk."""
+
+
 class Toolset(Protocol):
     """Built-in (later also MCP and discovered) tools, by name."""
 
@@ -65,6 +79,10 @@ class Toolset(Protocol):
 
     async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         """What the call would do, after the `earlier` calls of its batch were done."""
+        ...
+
+    async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
+        """The text file that the call names by `file_path`, after the `earlier` calls of its batch were done."""
         ...
 
     async def plan(self, call: CallView) -> Planned | ToolResult:

@@ -11,16 +11,6 @@ _SIMILAR = 0.6
 _MOST_SHOWN = 12
 
 
-def occurrences(text: str, piece: str) -> list[int]:
-    """Offsets of each place, none overlapping the one before."""
-    places: list[int] = []
-    place = text.find(piece)
-    while place >= 0:
-        places.append(place)
-        place = text.find(piece, place + len(piece))
-    return places
-
-
 def with_final_newline(file: TextFile, raw: str) -> str:
     """`raw` ending as the file did: with a line ending, or without."""
     if not raw or not file.raw:
@@ -43,7 +33,28 @@ def nearest_text(text: str, old: str, new: str) -> str:
         return "Nothing in it is similar; read the file again."
     start, why = found
     shown = lines[start : start + min(len(wanted), _MOST_SHOWN)]
-    return f"{why} at line {start + 1}:\n" + "\n".join(shown)
+    return f"{why} at line {start + 1}:\n" + "\n".join(map(_cut, shown))
+
+
+def excerpt(text: str, old: str, most: int) -> str:
+    """About `most` characters of a long text, whole lines, around those that are most like `old`."""
+    lines = lines_of(text)
+    found = _same_but_blanks(lines, lines_of(old)) or _similar(lines, lines_of(old))
+    first = last = found[0] if found else 0
+    room = most - len(lines[first])
+    while room > 0 and (first > 0 or last < len(lines) - 1):
+        if first > 0:
+            first -= 1
+            room -= len(lines[first]) + 1
+        if last < len(lines) - 1:
+            last += 1
+            room -= len(lines[last]) + 1
+    shown = "\n".join(lines[first : last + 1])
+    return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * most]}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MOST_COLUMNS else line[:_MOST_COLUMNS] + " …"
 
 
 def _same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:

@@ -8,8 +8,12 @@ from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Preview, Risk, Verdict, failure
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps
+from interlock.state.edit import EDIT_TOOL
 from interlock.state.errors import RunError
 from interlock.state.toolset import ToolInfo
+
+_STALE = "It was asked before; the files have changed since, so the preview is new."
+_CORRECTED = "What the edit looked for isn't in the file; a helper model corrected it, as the preview shows."
 
 
 class CheckPolicyIn(TypedDict, total=False):
@@ -19,6 +23,7 @@ class CheckPolicyIn(TypedDict, total=False):
     approval_mode: str
     asks: int
     by_person: bool
+    edit_status: str
     status: str
     label: str
 
@@ -42,15 +47,21 @@ async def check_policy(state: CheckPolicyIn, runtime: Runtime[Deps]) -> CheckPol
         deps.journal.finish(key, call, failure("policy_violation", text, rule=verdict.rule))
         return {"label": "deny", "status": step(ToolCallChart, state["status"], "fail")}
     # What a person wrote was approved by writing it.
-    if verdict.decision == "allow" or state["by_person"]:
+    allowed = verdict.decision == "allow" or state["by_person"]
+    if allowed and (info.name != EDIT_TOOL or state["by_person"]):
         return {"label": "allow"}
-    preview = await deps.toolset.preview(call, _earlier(deps, state))
+    earlier = _earlier(deps, state)
+    preview = await deps.toolset.preview(call, earlier)
+    foreseen = not any(_unforeseen(deps, other) for other in earlier)
+    if preview.code == "no_occurrence" and foreseen and not state.get("edit_status"):
+        return {"label": "no match"}
+    if allowed:
+        return {"label": "allow"}
     if preview.problem is not None:
-        return {"label": "allow"}  # it fails by itself; nobody should be asked about it
+        return _impossible(deps, state, call, preview, foreseen)
     asks = state["asks"] + 1
-    request = _request(
-        deps, f"{key}:approval:{asks}", call, info.risk, verdict, preview, stale=state["asks"] > 0
-    )
+    note = _STALE if state["asks"] else _CORRECTED if state.get("edit_status") else None
+    request = _request(deps, f"{key}:approval:{asks}", call, info.risk, verdict, preview, note)
     put_request(runtime, request)
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
     return {
@@ -59,6 +70,26 @@ async def check_policy(state: CheckPolicyIn, runtime: Runtime[Deps]) -> CheckPol
         "approval": request.key,
         "status": step(ToolCallChart, state["status"], event),
     }
+
+
+def _unforeseen(deps: Deps, call: CallView) -> bool:
+    """A command may change any file before a later call of its batch has its turn."""
+    info = deps.toolset.info(call.name)
+    return info is not None and info.effect == "other"
+
+
+def _impossible(
+    deps: Deps, state: CheckPolicyIn, call: CallView, preview: Preview, foreseen: bool
+) -> CheckPolicyOut:
+    """Nobody can be asked about what can't be shown, and what nobody was asked about isn't run, even if it could be
+
+    once earlier calls of the batch are done.
+    """
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    later = "" if foreseen else " " + load("run/call_too_early").text()
+    text = f"{preview.problem}{later}"
+    deps.journal.finish(key, call, failure(preview.code or "not_possible", text))
+    return {"label": "deny", "status": step(ToolCallChart, state["status"], "fail")}
 
 
 def _info(deps: Deps, call: CallView) -> ToolInfo:
@@ -78,9 +109,8 @@ def _earlier(deps: Deps, state: CheckPolicyIn) -> list[CallView]:
 
 
 def _request(
-    deps: Deps, key: str, call: CallView, risk: Risk, verdict: Verdict, preview: Preview, stale: bool
+    deps: Deps, key: str, call: CallView, risk: Risk, verdict: Verdict, preview: Preview, note: str | None
 ) -> ApprovalRequest:
-    note = "It was asked before; the files have changed since, so the preview is new." if stale else None
     return ApprovalRequest(
         key=key,
         kind="approval",

@@ -70,9 +70,15 @@ def after_validate(state: LabelIn) -> Literal["valid", "invalid"]:
     return "valid" if state["label"] == "valid" else "invalid"
 
 
-def after_check_policy(state: LabelIn) -> Literal["allow", "ask", "deny"]:
+def after_check_policy(state: LabelIn) -> Literal["allow", "ask", "deny", "no match"]:
     label = state["label"]
+    if label == "no match":
+        return "no match"
     return "allow" if label == "allow" else "ask" if label == "ask" else "deny"
+
+
+def after_take_edit(state: LabelIn) -> Literal["corrected", "answered"]:
+    return "corrected" if state["label"] == "corrected" else "answered"
 
 
 def after_apply_decision(state: LabelIn) -> Literal["proceed", "modify", "changed since", "reject or cancel"]:

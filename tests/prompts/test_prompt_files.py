@@ -88,7 +88,9 @@ def test_every_shipped_prompt_loads(name: str) -> None:
     prompt: Prompt = load(name)
     assert prompt.purpose.endswith(".")
     assert prompt.user
-    assert "{{" not in prompt.text(**dict.fromkeys(prompt.inputs, "x"))
+    values = dict.fromkeys(prompt.inputs, "x")
+    filled = prompt.text(**values) if prompt.system is None else "".join(prompt.parts(**values))
+    assert "{{" not in filled
 
 
 def test_prompts_name_no_tool_or_argument_that_is_not_there() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.tools._diff import unified_diff
-from interlock.tools._matching import nearest_text, occurrences
+from interlock.tools._matching import nearest_text
 from interlock.tools._text import TextFile, decode, lines_of
 
 MARKS = {"utf-8": b"", "utf-8-sig": b"\xef\xbb\xbf", "utf-16-le": b"\xff\xfe", "utf-16-be": b"\xfe\xff"}
@@ -83,11 +83,6 @@ def test_only_line_feeds_end_lines() -> None:
     assert lines_of("a\x0bb\u2028c\rd\ne\n") == ["a\x0bb\u2028c\rd", "e"]
     assert lines_of("") == []
     assert lines_of("\n\n") == ["", ""]
-
-
-@given(st.text("ab", max_size=12), st.text("ab", min_size=1, max_size=3))
-def test_occurrences_are_those_that_python_replaces(text: str, piece: str) -> None:
-    assert len(occurrences(text, piece)) == text.count(piece)
 
 
 def test_a_diff_shows_what_changes_and_nothing_for_nothing() -> None:

@@ -1,0 +1,112 @@
+"""_subject: the text that an edit is about, read anew by each node; a checkpoint holds no text."""
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from typing_extensions import TypedDict
+
+from interlock.state.calls import CallKey, CallView, ToolResult
+from interlock.state.deps import Deps
+from interlock.state.edit import FixAnswer, TargetAnswer
+from interlock.state.toolset import FileNow
+from interlock.tools._text import TextFile, decode
+
+Answer = TypeVar("Answer", bound=BaseModel)
+_MOST = 2_000
+"""Characters of an error that a checkpoint keeps."""
+
+
+class SubjectIn(TypedDict, total=False):
+    """What every node that needs the text reads."""
+
+    message: str
+    index: int
+    attempt: int
+    source: str
+    helper: str
+    helper_role: str
+
+
+@dataclass(frozen=True)
+class Strings:
+    """An edit as it is tried."""
+
+    old: str
+    new: str
+    expected: int | None
+
+
+@dataclass(frozen=True)
+class Subject:
+    """`file` is null where there is none."""
+
+    shown: str
+    path: str
+    file: TextFile | None
+    data: bytes
+    modified_at: float
+
+    @property
+    def text(self) -> str:
+        return self.file.text if self.file else ""
+
+
+def key_of(state: SubjectIn) -> CallKey:
+    return CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+
+
+async def subject(deps: Deps, state: SubjectIn) -> Subject | ToolResult:
+    """The file as it is now, or as the earlier calls of the batch will leave it; or the content that was given."""
+    call = deps.journal.call(key_of(state))
+    content = call.args.get("content")
+    if state.get("source") == "content":
+        text = str(content)
+        return Subject("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0)
+    found = await deps.toolset.file(call, [] if state.get("source") else _earlier(deps, state))
+    if isinstance(found, ToolResult):
+        return found
+    return _decoded(found)
+
+
+def _decoded(found: FileNow) -> Subject:
+    file = None if found.data is None else decode(found.data)
+    return Subject(found.shown, found.path, file, found.data or b"", found.modified_at)
+
+
+def _earlier(deps: Deps, state: SubjectIn) -> list[CallView]:
+    return [
+        deps.journal.call(CallKey(message=state["message"], index=index)) for index in range(state["index"])
+    ]
+
+
+def strings(deps: Deps, state: SubjectIn) -> Strings:
+    """The call's own, or the helper's."""
+    args = deps.journal.call(key_of(state)).args
+    expected = args.get("expected_replacements", 1)
+    old, new = str(args["old_string"]), str(args["new_string"])
+    if state.get("helper"):
+        text = deps.transcript.message(state["helper"]).text
+        if state["helper_role"] == "edit_target":
+            answer = answered(TargetAnswer, text)
+            old = answer.corrected_target_snippet if answer else old
+        elif fixed := answered(FixAnswer, text):
+            old, new = fixed.search, fixed.replace
+    count = expected if isinstance(expected, int) else None
+    return Strings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
+
+
+def answered(kind: type[Answer], text: str) -> Answer | None:
+    """A helper's JSON answer, also in a code fence; null: blank, cut off, or something else."""
+    bare = text.strip()
+    if bare.startswith("```"):
+        bare = bare.partition("\n")[2].rpartition("```")[0]
+    try:
+        return kind.model_validate_json(bare)
+    except ValidationError:
+        return None
+
+
+def problem(code: str, message: str) -> dict[str, str]:
+    """An error as state holds it."""
+    return {"code": code, "message": message if len(message) <= _MOST else message[: _MOST - 1] + "…"}

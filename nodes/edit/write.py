@@ -1,0 +1,72 @@
+"""write: put the new text on the disk, once."""
+
+from langgraph.runtime import Runtime
+from typing_extensions import TypedDict
+
+from interlock.nodes.edit._subject import SubjectIn, key_of, problem, strings
+from interlock.state.calls import CallKey, CallView, ToolResult, failure
+from interlock.state.deps import Deps
+from interlock.state.journal import JournalRow
+from interlock.state.toolset import ToolRun
+
+
+class WriteIn(SubjectIn, total=False):
+    seen: str
+
+
+class WriteOut(TypedDict, total=False):
+    edit_status: str
+    error: dict[str, str]
+
+
+async def write(state: WriteIn, runtime: Runtime[Deps]) -> WriteOut:
+    """The intent with its hashes first (`engine.md` 13); a file that isn't as `read` saw it is left alone."""
+    deps = runtime.context
+    key, call = _call(deps, state)
+    row = deps.journal.find(key, call)
+    result = row.result if row is not None and row.state == "done" else None
+    if result is None:
+        result = await _done(runtime, key, call, row, state["seen"])
+        deps.journal.finish(key, call, result)
+    if result.status == "success":
+        return {"edit_status": "applied" if state["seen"] else "created", "error": {}}
+    error = result.error or {"type": "io_error", "message": result.content}
+    return {"edit_status": "failed", "error": problem(error["type"], error["message"])}
+
+
+def _call(deps: Deps, state: WriteIn) -> tuple[CallKey, CallView]:
+    """With strings of a helper's it is a later attempt at the call."""
+    key = key_of(state)
+    call = deps.journal.call(key)
+    if not state.get("helper"):
+        return key, call
+    tried = strings(deps, state)
+    later = key.model_copy(update={"attempt": key.attempt + 1})
+    args = {**call.args, "old_string": tried.old, "new_string": tried.new}
+    amended = CallView(id=call.id, name=call.name, args=args)
+    deps.journal.amend(later, amended)
+    return later, amended
+
+
+async def _done(
+    runtime: Runtime[Deps], key: CallKey, call: CallView, row: JournalRow | None, seen: str
+) -> ToolResult:
+    deps = runtime.context
+    planned = row.planned if row is not None and row.state == "intent" else None
+    if planned is None:
+        computed = await deps.toolset.plan(call)
+        if isinstance(computed, ToolResult):
+            return computed
+        if (computed.before or "") != seen:
+            return _changed(call)
+        deps.journal.intend(key, call, computed)
+        planned = computed
+    return await deps.toolset.run(ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned))
+
+
+def _changed(call: CallView) -> ToolResult:
+    path = call.args["file_path"]
+    return failure(
+        "external_change",
+        f"{path!r} changed on disk while it was edited. Read it again; nothing was written.",
+    )

@@ -1,0 +1,115 @@
+"""edit: state, input and output of edit correction."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+from typing_extensions import TypedDict
+
+from interlock.state.run import WorkflowInput, WorkflowOutput
+
+FIXER_TIMEOUT_S = 40.0
+"""Seconds that a helper model has for one answer (gemini-cli: 40)."""
+GRACE_S = 2.0
+"""A file written longer than this after the last edit was written by somebody else (seed 000)."""
+
+EDIT_TOOL = "replace"
+"""The tool whose calls are edits."""
+
+EditStatus = Literal["applied", "created", "already_applied", "failed"]
+
+
+class EditInput(WorkflowInput):
+    """Input of `edit`: a file of the workspace, or plain content."""
+
+    file_path: str | None = Field(None, min_length=1, description="file to edit; relative to the workspace")
+    content: str | None = Field(
+        None, description="text to edit instead of a file; nothing on disk is touched"
+    )
+    old_string: str = Field(description="the text to be replaced; empty: create the file")
+    new_string: str = Field(description="the text to put there")
+    instruction: str = Field("", description="what the change is for, in one sentence")
+    expected_replacements: int | None = Field(
+        1, ge=1, description="how often old_string stands there; null: every match, at least one"
+    )
+    known_hash: str | None = Field(
+        None, description="sha256 of the file's bytes when it was last read or written"
+    )
+    last_edit_at: float | None = Field(None, description="Unix time of the last edit, in seconds")
+
+    @model_validator(mode="after")
+    def _one_subject(self) -> "EditInput":
+        if (self.file_path is None) == (self.content is None):
+            raise ValueError("give either file_path or content")
+        return self
+
+
+class EditError(BaseModel):
+    """Why an edit was not made."""
+
+    model_config = ConfigDict(extra="forbid")
+    code: str
+    message: str
+
+
+class EditOutput(WorkflowOutput):
+    """Output of `edit`. `old_string` and `new_string` are what was replaced by what, at the first place."""
+
+    status: EditStatus
+    strategy: str | None = None
+    occurrences: int = 0
+    new_content: str | None = None
+    diff: str = ""
+    old_string: str
+    new_string: str
+    explanation: str | None = None
+    error: EditError | None = None
+
+
+class EditState(TypedDict, total=False):
+    """What an edit knows besides the chain. The texts stay in the file and in the chain."""
+
+    message: str
+    """The assistant record that holds the edit as a call of `replace`."""
+    index: int
+    attempt: int
+    source: str
+    """`file`, `content`, or empty: a proposal for a call of a batch, made on what the calls before it leave."""
+    known_hash: str
+    last_edit_at: float
+    """0: not known."""
+    seen: str
+    """sha256 of the bytes that `read` saw; empty: there is no file."""
+    modified_at: float
+    """The file's mtime, as `read` saw it; 0: there is no file."""
+    helper: str
+    """Chain record of the helper model's answer whose strings are tried; empty: the call's own."""
+    helper_role: str
+    label: str
+    """What the last node found; its router reads it."""
+    strategy: str
+    occurrences: int
+    result: str
+    """Chain record with the new text, its diff and what was replaced."""
+    explanation: str
+    error: dict[str, str]
+    """The first one, {code, message}: what is told when nothing helps."""
+    edit_status: str
+
+
+class TargetAnswer(BaseModel):
+    """What `correct_target` asks for."""
+
+    corrected_target_snippet: str = Field(
+        min_length=1, description="the exact text of the file that was meant, character by character"
+    )
+
+
+class FixAnswer(BaseModel):
+    """What `fix_edit` asks for."""
+
+    search: str = Field(description="text that stands in the file exactly, character by character")
+    replace: str = Field(description="the text to put there")
+    explanation: str = Field(description="what was wrong with the edit, in one or two sentences")
+    noChangesRequired: bool = Field(  # noqa: N815 - the contract's name
+        False, description="true when the file already is as the instruction wants it"
+    )

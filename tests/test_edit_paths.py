@@ -1,0 +1,328 @@
+"""Path tests of `edit`: inputs and scripted helpers → how it ends, what stands in the file, which edges were taken."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams.path import run_path
+
+BEFORE = "def total(items):\n    result = sum(items)\n    return result\n"
+Replies = list[dict[str, Any]]
+
+
+def target(snippet: str) -> dict[str, Any]:
+    return {"role": "edit_target", "text": json.dumps({"corrected_target_snippet": snippet})}
+
+
+def fixer(search: str = "", replace: str = "", *, done: bool = False, **more: Any) -> dict[str, Any]:
+    answer = {"search": search, "replace": replace, "explanation": "it was off", "noChangesRequired": done}
+    return {"role": "edit_fixer", "text": json.dumps(answer), **more}
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One edit of `a.py`, or of content."""
+
+    old: str
+    new: str
+    replies: Replies = field(default_factory=list[dict[str, Any]])
+    status: str = "applied"
+    code: str = ""
+    after: str = BEFORE
+    says: str = ""
+    more: dict[str, Any] = field(default_factory=dict[str, Any])
+    file: str = "a.py"
+
+
+LOST = "for each thing in things: total += thing.price"
+NOTHING = target("nowhere in this file")
+SCENES: dict[str, Scene] = {
+    "exact": Scene("sum(items)", "0", after=BEFORE.replace("sum(items)", "0")),
+    "created": Scene("", "new\n", status="created", after="new\n", file="b/new.py"),
+    "missing": Scene("x", "y", status="failed", code="file_not_found", after="", file="c.py"),
+    "two places": Scene("result", "r", status="failed", code="occurrence_mismatch", says="lines 2, 3"),
+    "both places": Scene(
+        "result", "r", after=BEFORE.replace("result", "r"), more={"expected_replacements": 2}
+    ),
+    "every place": Scene(
+        "result", "r", after=BEFORE.replace("result", "r"), more={"expected_replacements": None}
+    ),
+    "over-escaped": Scene(
+        "result = sum(items)\\n    return result", "return sum(items)",
+        after="def total(items):\n    return sum(items)\n",
+    ),
+    "a target that the helper knows": Scene(
+        LOST, "    result = 0", [target("    result = sum(items)")], after=BEFORE.replace("sum(items)", "0")
+    ),
+    "a target that stands twice, then the fixer": Scene(
+        LOST, "    result = 0", [target("result"), fixer("sum(items)", "0")],
+        after=BEFORE.replace("sum(items)", "0"), says="it was off",
+    ),
+    "a fixer that is wrong": Scene(
+        LOST, "x", [NOTHING, fixer("not there either", "x")], "failed", "no_occurrence"
+    ),
+    "a fixer that changes nothing": Scene(
+        LOST, "x", [NOTHING, fixer("sum(items)", "sum(items)")], "failed", "no_occurrence"
+    ),
+    "a change that the file has": Scene(
+        LOST, "result = sum(items)", [NOTHING, fixer(done=True)], "already_applied", says="it was off"
+    ),
+    "a change that the file hasn't": Scene(
+        LOST, "result = 0", [NOTHING, fixer(done=True)], "failed", "no_occurrence"
+    ),
+    "a deletion is not confirmed": Scene(LOST, "", [NOTHING, fixer(done=True)], "failed", "no_occurrence"),
+    "a change that gives the same": Scene(
+        "result = sum( items )", "result = sum( items ) ", status="failed", code="no_change", says="line 2"
+    ),
+    "a helper's change that gives the same": Scene(
+        LOST, "    result = sum(items)", [target("    result = sum(items)"), fixer(done=True)], "already_applied"
+    ),
+    "blank helpers": Scene(
+        LOST, "x", [{"role": "edit_target", "text": " "}, {"role": "edit_fixer", "text": ""}],
+        "failed", "no_occurrence",
+    ),
+    "a target cut off": Scene(
+        LOST, "x",
+        [{**target("    return result"), "finish_reason": "length"}, fixer("return result", "return 0")],
+        after=BEFORE.replace("return result", "return 0"),
+    ),
+    "half a JSON answer": Scene(
+        LOST, "x", [NOTHING, {"role": "edit_fixer", "text": '{"search": "return result", "repl'}],
+        "failed", "no_occurrence",
+    ),
+    "a helper that can't be reached": Scene(
+        LOST, "x",
+        [{"role": "edit_target", "error": {"status": 503}}, {"role": "edit_fixer", "error": {"status": 500}}],
+        "failed", "no_occurrence",
+    ),
+    "another hash": Scene(
+        LOST, "x", [NOTHING, fixer("return result", "x")], "failed", "external_change",
+        says="Read it again", more={"known_hash": sha256(b"other").hexdigest()},
+    ),
+    "the known hash": Scene(
+        LOST, "x", [NOTHING, fixer("return result", "return 0")],
+        after=BEFORE.replace("return result", "return 0"),
+        more={"known_hash": sha256(BEFORE.encode()).hexdigest(), "last_edit_at": 1.0},
+    ),
+    "a later write by somebody else": Scene(
+        LOST, "x", [NOTHING, fixer("return result", "x")], "failed", "external_change", more={"last_edit_at": 1.0}
+    ),
+    "JSON": Scene(
+        LOST, "x", [target('"a"')], "failed", "no_occurrence", after='{"a": 1}\n', file="a.json"
+    ),
+    "JSON, without a model": Scene('{"a":  1}', '{"a": 2}', after='{"a": 2}\n', file="a.json"),
+    "an omission": Scene("sum(items)", "# ... rest of code ...", status="failed", code="omission_placeholder"),
+    "nothing to change": Scene("sum", "sum", status="failed", code="no_change"),
+    "to create what is there": Scene("", "x", status="failed", code="create_existing"),
+    "outside": Scene("x", "y", status="failed", code="outside_workspace", after="", file="../x"),
+    "not text": Scene("x", "y", status="failed", code="not_text", after="\0", file="a.bin"),
+    "content": Scene("two", "2", after="one\n2\n", more={"content": "one\ntwo\n"}, file=""),
+    "content that isn't there": Scene(
+        "three four five", "2", [NOTHING, fixer("two", "2")],
+        after="one\n2\n", more={"content": "one\ntwo\n"}, file="",
+    ),
+}  # fmt: skip
+
+
+def prepare(folder: Path, replies: Replies) -> Options:
+    work = folder / "work"
+    work.mkdir(parents=True)
+    (work / "a.py").write_text(BEFORE)
+    (work / "a.json").write_text('{"a": 1}\n')
+    (work / "a.bin").write_bytes(b"\0")
+    script = folder / "script.json"
+    script.write_text(json.dumps(replies))
+    return Options(
+        home=folder / "home",
+        user_home=folder / "user",
+        workspace=work,
+        model=f"script:{script}",
+        env={"PATH": os.environ["PATH"]},
+    )
+
+
+def play(scene: Scene, folder: Path) -> tuple[Options, Outcome]:
+    options = prepare(folder, scene.replies)
+    subject = {"file_path": scene.file} if scene.file else {}
+    given = {
+        **subject,
+        "old_string": scene.old,
+        "new_string": scene.new,
+        "instruction": "count",
+        **scene.more,
+    }
+    return options, run_sync("edit", given, options=options)
+
+
+def path_of(options: Options, run: str) -> Any:
+    conn = sqlite3.connect(options.home / "interlock.db")
+    conn.row_factory = sqlite3.Row
+    try:
+        return run_path(
+            conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall(), ended=True
+        )
+    finally:
+        conn.close()
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_an_edit_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]
+    options, outcome = play(scene, tmp_path / "stage")
+    output = outcome.output
+    assert (output["status"], output.get("error", {}).get("code", "")) == (scene.status, scene.code), outcome
+    assert outcome.exit_code == (1 if scene.status == "failed" else 0)
+    assert scene.says in json.dumps(output)
+    assert options.workspace is not None
+    path = options.workspace / scene.file
+    text = (path.read_text() if path.exists() else "") if scene.file else output["new_content"]
+    assert text == scene.after
+    if scene.status in ("applied", "created"):
+        assert output["new_content"] == scene.after
+        assert output["diff"].startswith("--- ")
+    left = {p.name for p in options.workspace.rglob("*")} - {"a.py", "a.json", "a.bin", "b", "new.py"}
+    assert left == set()
+
+
+def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+    taken: set[tuple[str, str, str]] = set()
+    for number, scene in enumerate(SCENES.values()):
+        options, outcome = play(scene, tmp_path / str(number))
+        taken |= taken_edges("edit", path_of(options, outcome.run))
+    assert declared_edges("edit") - taken == set()
+
+
+def test_the_checkpoints_of_a_large_edit_hold_no_text(tmp_path: Path) -> None:
+    text = "".join(f"line {number} of many\n" for number in range(5_000))
+    scene = Scene("line 40 of manny\n" * 9, "y" * 9_000, [NOTHING, fixer("line 77 of many", "z" * 9_000)], more={"content": text}, file="")  # fmt: skip
+    options, outcome = play(scene, tmp_path)
+    assert outcome.output["new_content"] == text.replace("line 77 of many", "z" * 9_000)
+    conn = sqlite3.connect(options.home / "interlock.db")
+    (largest,) = conn.execute("select max(length(checkpoint)) from checkpoints").fetchone()
+    conn.close()
+    assert largest <= 8_192
+
+
+def test_the_fixer_hears_the_error_the_instruction_and_the_text(tmp_path: Path) -> None:
+    expect = r"<instruction>\ncount\n.*<search>\nfor each thing.*isn't in 'a\.py'.*return result\n"
+    scene = Scene(LOST, "x", [NOTHING, fixer("sum(items)", "0", expect=expect)])
+    _, outcome = play(scene, tmp_path)
+    assert outcome.output["status"] == "applied", outcome.error
+
+
+def test_a_slow_helper_is_given_up_and_the_first_error_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.nodes.edit._ask.FIXER_TIMEOUT_S", 0.1)
+    _, outcome = play(
+        Scene(LOST, "x", [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]), tmp_path
+    )
+    assert outcome.output["error"]["code"] == "no_occurrence"
+
+
+# --- inside `tools` ---------------------------------------------------------------------------------------------------
+
+Move = Callable[[Options, Outcome], list[Decision]]
+EDIT = {"file_path": "a.py", "old_string": LOST, "new_string": "    result = 0"}
+FIXED = [target("    result = sum(items)")]
+
+
+def approve(_: Options, outcome: Outcome) -> list[Decision]:
+    return [Decision(p["id"], "proceed_once") for p in outcome.pending]
+
+
+def batch(*calls: dict[str, Any]) -> dict[str, Any]:
+    return {"calls": [{"id": str(i), **call} for i, call in enumerate(calls)]}
+
+
+def replace(**args: Any) -> dict[str, Any]:
+    return {"name": "replace", "args": {**EDIT, **args}}
+
+
+def shell(command: str) -> dict[str, Any]:
+    return {"name": "run_shell_command", "args": {"command": command}}
+
+
+def run_batch(
+    folder: Path, given: dict[str, Any], replies: Replies, mode: str = "default"
+) -> tuple[Options, Outcome]:
+    options = prepare(folder, replies)
+    return options, run_sync("tools", {**given, "approval_mode": mode}, options=options)
+
+
+def text_of(options: Options) -> str:
+    assert options.workspace is not None
+    return (options.workspace / "a.py").read_text()
+
+
+def test_a_person_approves_the_corrected_edit_and_that_is_what_is_written(tmp_path: Path) -> None:
+    options, outcome = run_batch(tmp_path, batch(replace()), FIXED)
+    (request,) = outcome.pending
+    assert "-    result = sum(items)\n+    result = 0" in request["preview"]
+    assert request["args"]["old_string"] == "    result = sum(items)"
+    assert text_of(options) == BEFORE
+    outcome = resume_sync(outcome.run, decisions=approve(options, outcome), options=options)
+    (response,) = outcome.output["responses"]
+    assert response["status"] == "success"
+    assert text_of(options) == BEFORE.replace("sum(items)", "0")
+
+
+def test_where_edits_are_allowed_a_corrected_one_is_made_at_once(tmp_path: Path) -> None:
+    options, outcome = run_batch(tmp_path, batch(replace()), FIXED, "auto_edit")
+    assert outcome.status == "done"
+    assert text_of(options) == BEFORE.replace("sum(items)", "0")
+
+
+def test_an_edit_that_nobody_can_correct_is_answered_with_the_first_error(tmp_path: Path) -> None:
+    options, outcome = run_batch(tmp_path, batch(replace()), [NOTHING, fixer("nowhere", "x")])
+    (response,) = outcome.output["responses"]
+    assert response["error"]["type"] == "no_occurrence"
+    assert text_of(options) == BEFORE
+
+
+def test_an_edit_that_is_there_already_is_a_success_without_a_write(tmp_path: Path) -> None:
+    given = batch(replace(new_string="    result = sum(items)"))
+    options, outcome = run_batch(tmp_path, given, [NOTHING, fixer(done=True)])
+    (response,) = outcome.output["responses"]
+    assert response["status"] == "success"
+    assert "stands in the file already" in response["content"]
+    assert text_of(options) == BEFORE
+
+
+def test_a_correction_is_made_on_what_the_earlier_calls_leave(tmp_path: Path) -> None:
+    first = replace(old_string="sum(items)", new_string="len(items)")
+    helped = [target("    result = len(items)")]
+    options, outcome = run_batch(tmp_path, batch(first, replace()), helped)
+    assert "-    result = len(items)\n+    result = 0" in outcome.pending[1]["preview"]
+    resume_sync(outcome.run, decisions=approve(options, outcome), options=options)
+    assert text_of(options) == BEFORE.replace("sum(items)", "0")
+
+
+def test_what_nobody_was_asked_about_is_not_written_though_a_command_makes_it_possible(
+    tmp_path: Path,
+) -> None:
+    """When it was decided the edit couldn't be shown; after the command it could be made."""
+    later = replace(old_string="created by the command")
+    options, outcome = run_batch(tmp_path, batch(shell("echo created by the command > a.py"), later), [])
+    assert len(outcome.pending) == 1
+    outcome = resume_sync(outcome.run, decisions=approve(options, outcome), options=options)
+    assert text_of(options) == "created by the command\n"
+    assert [r["status"] for r in outcome.output["responses"]] == ["success", "error"]
+    assert "make the call again by itself" in outcome.output["responses"][1]["content"]
+
+
+def test_where_edits_are_allowed_no_helper_guesses_what_a_command_will_leave(tmp_path: Path) -> None:
+    later = replace(old_string="created by the command", new_string="edited")
+    given = batch(shell("echo created by the command > a.py"), later)
+    options, outcome = run_batch(tmp_path, given, [], "yolo")
+    assert [r["status"] for r in outcome.output["responses"]] == ["success", "success"]
+    assert text_of(options) == "edited\n"
