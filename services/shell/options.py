@@ -29,7 +29,7 @@ class Options:
             if word.text == "--":
                 return at + 1
             step = self._step(word.text)
-            if step is None or not word.literal:
+            if step is None or not word.literal or any(w.splits for w in words[at : at + step]):
                 return None
             at += step
         return at

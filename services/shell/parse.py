@@ -60,6 +60,8 @@ def _refused(line: str, depth: int) -> str | None:
         return "shells in shells, too deep"
     if line.count("|") > _MOST_PIPES:
         return f"it has more than {_MOST_PIPES} pipes"
+    if "$\\\n" in line:
+        return "a line break behind a dollar sign, which bash takes out and the grammar doesn't"
     if _UNREADABLE.search(line):
         return "it has control or invisible characters"
     return None

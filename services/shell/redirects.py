@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _DESCRIPTOR = re.compile(r"\d+-?|-")
 
+_GLUED = re.compile(r"(?:^|[\s;|&()<>`{])\d+\Z|\}\Z")
+
 
 def redirected_words(walk: "Walker", node: "Node") -> list[Word]:
     """Note a redirection; the words after its target, which the grammar takes for more targets."""
@@ -37,6 +39,7 @@ def _file(walk: "Walker", node: "Node") -> list[Word]:
         walk.gap(at, child.start_byte, command=True)
         at = child.end_byte
         if not child.is_named:
+            walk.token(child)
             operator = child.type
         elif child.type == "file_descriptor":
             _check_descriptor(walk, child)
@@ -45,13 +48,23 @@ def _file(walk: "Walker", node: "Node") -> list[Word]:
                 walk.doubt("words that touch")
             words.append(walk.word(child))
             end = child.end_byte
-    if walk.text[: node.start_byte].endswith("}"):
-        walk.doubt("a descriptor kept in a variable")
+    _check_before(walk, node)
+    if operator.endswith("-"):  # `>&-` takes no target: what follows is the command's
+        walk.found.redirects.append(Redirect("duplicate", None))
+        return words
     target = words[0] if words else None
+    if operator.endswith("&") and target is not None and target.text.startswith("-") and target.text != "-":
+        walk.doubt("words that touch")
     if "&" in operator and target is not None and _expanded_twice(target):
         walk.doubt("a redirection that bash expands twice")
     walk.found.redirects.append(Redirect(_kind(operator, target), target))
     return words[1:]
+
+
+def _check_before(walk: "Walker", node: "Node") -> None:
+    """`{fd}>f` sets a variable; digits right before an operator are its descriptor, also where the grammar differs."""
+    if node.children[0].type != "file_descriptor" and _GLUED.search(walk.text, 0, node.start_byte):
+        walk.doubt("a descriptor that was read as a word")
 
 
 def _check_descriptor(walk: "Walker", node: "Node") -> None:
@@ -74,6 +87,7 @@ def _kind(operator: str, target: Word | None) -> Literal["read", "write", "dupli
 
 def _document(walk: "Walker", node: "Node") -> list[Word]:
     walk.found.redirects.append(Redirect("text", None))
+    _check_before(walk, node)
     problem = heredoc_problem(walk.text, node)
     if problem is not None:
         walk.doubt(problem)

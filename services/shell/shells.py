@@ -41,6 +41,8 @@ def shell(words: _Words) -> Unwrapped:
         if letters.endswith(("o", "O")):
             at += 1
             letters = letters[:-1]
+            if at < len(words) and not words[at].literal:
+                return HIDDEN
         if not set(letters) <= _SHELL_FLAGS:
             return HIDDEN
         line = line or ("c" in letters and word.text.startswith("-"))
@@ -53,7 +55,11 @@ def _shell_runs(operands: _Words, line: bool) -> Unwrapped:
         return HIDDEN
     if line:
         return Unwrapped(script=operands[0].text, transparent=True)
-    return HIDDEN if operands[0].text.startswith("/dev/") else NOTHING
+    script = operands[0].text
+    if script.startswith("/dev/"):
+        return HIDDEN
+    # A plain name that isn't in the folder is looked for among the programs: `bash npm publish`.
+    return NOTHING if set(script) & set("/.") else Unwrapped(runs=(operands,))
 
 
 def other_shell(words: _Words) -> Unwrapped:

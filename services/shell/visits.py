@@ -10,6 +10,7 @@ from interlock.services.shell.model import Word, literal
 from interlock.services.shell.redirects import VISITS as REDIRECTS
 from interlock.services.shell.redirects import redirected_words
 from interlock.services.shell.simple import add_command
+from interlock.services.shell.substitutions import expansion, simple_expansion, substitution
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -56,8 +57,10 @@ def redirected_statement(walk: "Walker", node: "Node") -> None:
         at = child.end_byte
         if child.type in REDIRECTS:
             more += redirected_words(walk, child)
-        else:
+        elif body is None and child.type != "ERROR":
             body = child
+        else:
+            walk.visit(child)
     if body is not None and body.type == "command":
         command(walk, body, more)
         return
@@ -112,7 +115,9 @@ def function_definition(walk: "Walker", node: "Node") -> None:
 
 def for_statement(walk: "Walker", node: "Node") -> None:
     name = node.child_by_field_name("variable")
-    if name is not None:
+    if name is None or _NAME.fullmatch(walk.source(name)) is None:
+        walk.doubt("a loop whose variable can't be read")
+    else:
         walk.assigns(walk.source(name), walk.source(node).partition("\n")[0])
     walk.children(node)
 
@@ -146,34 +151,12 @@ def compound_statement(walk: "Walker", node: "Node") -> None:
         walk.children(node)
 
 
-def expansion(walk: "Walker", node: "Node") -> None:
-    source = walk.text[expansions.start_of(node, walk.text) : node.end_byte]
-    problem = expansions.braces_problem(source)
-    if problem is not None:
-        walk.doubt(problem)
-    name = expansions.assigned_by(source)
-    if name is not None:
-        walk.assigns(name, source)
-    walk.inside(node)
-
-
-def command_substitution(walk: "Walker", node: "Node") -> None:
-    source = walk.source(node)
-    if source.lstrip().startswith("`") and "\\" in source:
-        walk.doubt("escapes within backquotes")
-    walk.children(node)
-
-
 def comment(walk: "Walker", node: "Node") -> None:
     before = walk.text[: node.start_byte]
     if before.endswith("\\\n") or (before and before[-1] not in " \t\n;&|()"):
         walk.doubt("a comment that bash may read as a word")
     if "\n" in walk.source(node) or walk.text[node.end_byte : node.end_byte + 1] not in ("", "\n"):
         walk.doubt("a comment that ends elsewhere")
-
-
-def nothing(walk: "Walker", node: "Node") -> None:
-    """`$name` runs nothing."""
 
 
 VISITS: dict[str, Callable[["Walker", "Node"], None]] = {
@@ -191,7 +174,8 @@ VISITS: dict[str, Callable[["Walker", "Node"], None]] = {
     "test_command": test_command,
     "arithmetic_expansion": arithmetic,
     "expansion": expansion,
-    "simple_expansion": nothing,
-    "command_substitution": command_substitution,
+    "simple_expansion": simple_expansion,
+    "command_substitution": substitution,
+    "process_substitution": substitution,
     "comment": comment,
 }

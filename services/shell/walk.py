@@ -49,6 +49,7 @@ class Walk:
 
     def visit(self, node: "Node") -> None:
         if not node.is_named:
+            self.token(node)
             return
         self.found.count()
         self._level += 1
@@ -80,6 +81,10 @@ class Walk:
         blank = _BLANK_IN_COMMAND if command else _BLANK
         if start != end and blank.fullmatch(self.text, start, end) is None:
             self.doubt("a part that the parser left out")
+
+    def token(self, node: "Node") -> None:
+        if self.source(node).strip() != node.type.strip():
+            self.doubt(f"{self.source(node)[:40]!r} was read as {node.type!r}")
 
     def doubt(self, why: str) -> None:
         if self._sound:

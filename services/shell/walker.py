@@ -25,6 +25,10 @@ class Walker(Protocol):
         """See that nothing but blanks lies there; `command`: within a command, which a newline would end."""
         ...
 
+    def token(self, node: "Node") -> None:
+        """See that an operator is what it was read as: the grammar's own scanner may take in what is before it."""
+        ...
+
     def doubt(self, why: str) -> None:
         """Bash may read this in another way: the line is opaque."""
         ...

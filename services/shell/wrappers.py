@@ -1,5 +1,6 @@
 """wrappers: commands that run other commands: which, as far as it can be known."""
 
+import re
 from collections.abc import Callable, Sequence
 
 from interlock.services.shell.model import Word
@@ -37,7 +38,6 @@ _PREFIXES = {
     "nohup": (Options(), 0),
     "builtin": (Options(), 0),
     "exec": (Options("cl", "a"), 0),
-    "time": (Options("pv"), 0),
     "setsid": (Options("cfw", "", names("ctty fork wait")), 0),
     "nice": (Options("", "n", long_values=names("adjustment"), numbers=True), 0),
     "ionice": (Options("t", "cn", names("ignore"), names("class classdata")), 0),
@@ -55,6 +55,19 @@ def _command(words: _Words) -> Unwrapped:
     return _prefix(words, Options("p"), 0)
 
 
+def _time(words: _Words) -> Unwrapped:
+    """Bash's own word: variables may be set behind it."""
+    at = Options("p").skip(words, 1)
+    if at is None:
+        return HIDDEN
+    start = at
+    while at < len(words) and _SETS.match(words[at].lead):
+        at += 1
+    assigns = tuple(w.lead.partition("=")[0] for w in words[start:at])
+    return Unwrapped(runs=(words[at:],) if words[at:] else (), assigns=assigns, transparent=True)
+
+
+_SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _ENV = Options("i0v", "uC", names("ignore-environment null debug"), names("unset chdir"))
 
 
@@ -124,6 +137,15 @@ def _sudo(words: _Words) -> Unwrapped:
 _EXECUTES = names("-exec -execdir -ok -okdir")
 
 
+def _spills(words: _Words) -> bool:
+    """Words that aren't known may hold `-exec …`; a single one needs its end to be another word."""
+    unknown = [w for w in words if not w.literal]
+    ended = any(w.text in (";", "+") for w in words)
+    return any(w.wild for w in unknown) or (
+        any(w.may_be_option for w in unknown) and (ended or len(unknown) > 1)
+    )
+
+
 def _find(words: _Words) -> Unwrapped:
     runs: list[_Words] = []
     inner: list[Word] | None = None
@@ -135,6 +157,10 @@ def _find(words: _Words) -> Unwrapped:
             inner = None
         else:
             inner.append(Word(word.text, False, "", True, True) if "{}" in word.text else word)
+    if _spills(words[1:]):
+        return Unwrapped(
+            runs=tuple(r for r in runs if r), opaque="find with actions that are only known when it runs"
+        )
     if inner is not None:
         return Unwrapped(runs=tuple(runs), opaque="find -exec without its end")
     return Unwrapped(runs=tuple(r for r in runs if r))
@@ -143,6 +169,7 @@ def _find(words: _Words) -> Unwrapped:
 _SPECIAL: dict[str, Callable[[_Words], Unwrapped]] = {
     "command": _command,
     "env": _env,
+    "time": _time,
     "xargs": _xargs,
     "find": _find,
     "eval": evaluate,
