@@ -6,10 +6,11 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
-from interlock.engine.doors import DOORS, Outside
+from interlock.engine.doors import DOORS
 from interlock.engine.drive import Drive
 from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Outcome
+from interlock.engine.outside import Outside
 from interlock.engine.runs import note_error
 from interlock.graphs._pipeline import Pipeline
 from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError

@@ -8,7 +8,7 @@ from typing import Any
 from langgraph.types import StateSnapshot
 
 from interlock.engine.decisions import record_decisions
-from interlock.engine.doors import DOORS, Outside, follow_up, validated
+from interlock.engine.doors import DOORS, follow_up, validated
 from interlock.engine.drive import Drive, only_waits
 from interlock.engine.hub import Hub
 from interlock.engine.lease import acquire
@@ -16,6 +16,7 @@ from interlock.engine.listing import RunRow, find_run
 from interlock.engine.model_log import usage_of, usage_stats
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.outcome import conclude, result_event
+from interlock.engine.outside import Outside
 from interlock.engine.prepare import Prepared, kept_options, prepare, restored, with_input
 from interlock.engine.runs import NewRun, insert_run, new_run_id, read_input, read_options
 from interlock.engine.store import Store

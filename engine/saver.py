@@ -162,6 +162,7 @@ def status_of(values: dict[str, Any]) -> tuple[str, str]:
         values.get("status")
         or values.get("turn_status")
         or values.get("edit_status")
+        or values.get("compress_status")
         or ("stopped" if values.get("stop") else "done")
     )
     if outcome in ENDED_WELL:

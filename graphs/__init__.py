@@ -12,6 +12,8 @@ PIPELINES = {
     "main": "the main agent loop: turns and tools until the model has answered",
     "turn": "one model turn: limits, context check, the request, the check of its stream",
     "edit": "one replacement in a text: matched tolerantly, corrected by a helper model if it must be, or refused",
+    "compress": "an old part of a conversation becomes a checked snapshot of it",
+    "summarize": "one long tool output: kept in a file, and summarised or cut to its ends",
     "tools": "one batch of tool calls: every call decided, then executed in groups",
 }
 """Name → what it does, in one line. The module is `graphs/<name>.py` with `-` as `_`."""

@@ -68,6 +68,8 @@ class CompressState(TypedDict, total=False):
     """Head of the chain with older outputs shortened; `head` where there were none."""
     split: int
     """Index in the history of the first message that is kept."""
+    carried: int
+    """Index of an earlier message that is kept too, the request being worked on; -1: none."""
     draft: str
     """Chain record of the model's snapshot; empty: there is none."""
     checked: str

@@ -98,7 +98,21 @@ class ModelAuthError(ModelError):
     kind = "credentials"
 
 
-ENDED_WELL = frozenset({"done", "ok", "calls", "applied", "created", "already_applied"})
+ENDED_WELL = frozenset(
+    {
+        "done",
+        "ok",
+        "calls",
+        "applied",
+        "created",
+        "already_applied",
+        "noop",
+        "compressed",
+        "truncated",
+        "unchanged",
+        "summarized",
+    }
+)
 """How a run ended when it did what it was for."""
 EXIT_CODES = {
     **dict.fromkeys(ENDED_WELL, 0),

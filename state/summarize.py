@@ -37,13 +37,17 @@ class SummarizeOutput(WorkflowOutput):
 
 
 class SummarizeState(TypedDict, total=False):
-    """One output on its way. Texts are chain records and files; state holds their names."""
+    """One output on its way. Texts are chain records, journal rows and files; state holds their names."""
 
+    message: str
+    """The assistant record whose call wrote the output; absent when the text was handed in."""
+    index: int
+    attempt: int
     tool: str
     source: str
-    """Chain record (detached) that holds the output."""
-    context: str
-    """Head of the conversation, or the record of the message that made the call; empty: none."""
+    """Chain record (detached) of a text that was handed in."""
+    head: str
+    """The conversation that such a text belongs to; empty: none."""
     max_output_tokens: int
     """0: by the tool's settings."""
     label: str

@@ -1,0 +1,60 @@
+"""outside: what every workflow's doors work with, and histories at the door.
+
+Outside a history is a list; inside it is the head of a chain (`design.md`).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from interlock.services.transcript import ChainTranscript
+from interlock.state.errors import InputError
+from interlock.state.journal import Journal
+from interlock.state.messages import Message
+from interlock.state.models import Usage
+from interlock.state.run import HistoryMessage, Limits
+from interlock.state.text import clean_json
+
+
+@dataclass(frozen=True)
+class Outside:
+    """What doors work with besides input and state."""
+
+    transcript: ChainTranscript
+    journal: Journal
+    model: str
+    approval_mode: str
+    limits: Limits
+    stats: Callable[[], dict[str, Any]]
+    usage: Callable[[str], Usage]
+    """Chain record of a reply → its tokens."""
+
+
+def to_message(field: str, item: Mapping[str, Any]) -> Message:
+    """A message at the door as a record. Raises `InputError` naming the field."""
+    try:
+        return Message.model_validate(clean_json(dict(item)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in (field, *first["loc"]))
+        raise InputError(f"Input field {place!r}: {first['msg']}.", place) from error
+
+
+def append_history(transcript: ChainTranscript, history: list[HistoryMessage]) -> str:
+    """The head of a chain that holds the history; `""` for none."""
+    messages = [
+        to_message(f"history.{i}", item.model_dump(exclude_defaults=True)) for i, item in enumerate(history)
+    ]
+    return transcript.append("", messages) if messages else ""
+
+
+def read_history(transcript: ChainTranscript, head: str) -> list[dict[str, Any]]:
+    """The conversation as dicts, without what the run itself put before it."""
+    messages = transcript.read(head) if head else []
+    return [
+        m.model_dump(mode="json", exclude_defaults=True)
+        for m in messages
+        if m.role != "system" and m.origin != "context"
+    ]

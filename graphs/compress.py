@@ -1,0 +1,56 @@
+"""compress: an old part of the conversation becomes a snapshot, checked by the model that wrote it.
+
+Only a cancelled request loops, when the run is resumed. Below the threshold, with nothing to drop or after `accept`
+it ends.
+"""
+
+from langgraph.graph import END, START
+
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.compress.accept import accept
+from interlock.nodes.compress.check_threshold import check_threshold
+from interlock.nodes.compress.keep_truncated import keep_truncated
+from interlock.nodes.compress.routes import (
+    after_check_threshold,
+    after_split,
+    after_summarise,
+    after_truncate_old_outputs,
+    after_verify,
+)
+from interlock.nodes.compress.split import split
+from interlock.nodes.compress.summarise import summarise
+from interlock.nodes.compress.truncate_old_outputs import truncate_old_outputs
+from interlock.nodes.compress.verify import verify
+from interlock.state.compress import CompressInput, CompressOutput, CompressState
+
+
+def build() -> Graph:
+    g = Graph("compress", CompressState)
+    g.node("check_threshold", check_threshold)
+    g.node("truncate_old_outputs", truncate_old_outputs)
+    g.node("keep_truncated", keep_truncated)
+    g.node("split", split)
+    g.node("summarise", summarise)
+    g.node("verify", verify)
+    g.node("accept", accept)
+
+    g.edge(START, "check_threshold")
+    g.route("check_threshold", after_check_threshold, {"due": "truncate_old_outputs", "below": END})
+    g.route(
+        "truncate_old_outputs",
+        after_truncate_old_outputs,
+        {"attempt": "split", "failed before": "keep_truncated"},
+    )
+    g.route("split", after_split, {"found": "summarise", "nothing to drop": "keep_truncated"})
+    g.edge("keep_truncated", END)
+    g.route(
+        "summarise",
+        after_summarise,
+        {"answered": "verify", "failed": "accept", "cancelled": "summarise"},
+    )
+    g.route("verify", after_verify, {"checked or not": "accept", "cancelled": "verify"})
+    g.edge("accept", END)
+    return g
+
+
+PIPELINE = Pipeline("compress", build, CompressInput, CompressOutput)

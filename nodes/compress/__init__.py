@@ -1,0 +1,1 @@
+"""compress: nodes of history compression (`pipelines.md` §7)."""

@@ -1,0 +1,1 @@
+"""summarize: nodes that shorten long tool outputs (`pipelines.md` §9)."""

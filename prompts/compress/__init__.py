@@ -1,0 +1,1 @@
+"""compress: prompts of history compression."""

@@ -1,0 +1,1 @@
+"""summarize: prompts for shortened tool outputs."""
