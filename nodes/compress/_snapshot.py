@@ -17,12 +17,13 @@ SECTIONS = (
     "current_plan",
 )
 _ROOT = "state_snapshot"
-_WHOLE = re.compile(f"<{_ROOT}>.*?</{_ROOT}>", re.DOTALL)
+_BEGIN, _END = f"<{_ROOT}>", f"</{_ROOT}>"
+_CDATA_END = "]]>"
 _MARKUP = re.compile(
     rf"</?(?:{'|'.join((_ROOT, *SECTIONS))})>"  # our tags
     r"|<!\[CDATA\[.*?\]\]>"
     r"|&(?:amp|lt|gt|quot|apos);"
-    r"|([<&])",  # anything else that would be markup: generics, shell operators, entities, declarations
+    r"|([<&]|\]\]>)",  # anything else that would be markup: generics, shell operators, entities, declarations
     re.DOTALL,
 )
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -38,12 +39,22 @@ def sections_of(answer: str) -> dict[str, str]:
 
     All sections are keys; only the goal must say something.
     """
-    found = _WHOLE.findall(answer)
-    if not found:
-        raise BadSnapshot(f"the answer holds no <{_ROOT}>…</{_ROOT}>")
+    end = answer.rfind(_END)
+    starts = [answer.rfind(_BEGIN, 0, max(end, 0)), answer.find(_BEGIN, 0, max(end, 0))]
+    if end < 0 or starts[0] < 0:
+        raise BadSnapshot(f"the answer holds no {_BEGIN}…{_END}")
+    try:
+        return _read(answer[starts[0] : end + len(_END)])
+    except BadSnapshot:
+        if starts[0] == starts[1]:
+            raise
+    return _read(answer[starts[1] : end + len(_END)])  # the last beginning was only quoted
+
+
+def _read(snapshot: str) -> dict[str, str]:
     reader = _Reader()
     try:
-        reader.read(_MARKUP.sub(_escaped, _NO_XML.sub("\ufffd", found[-1])))
+        reader.read(_plain(_NO_XML.sub("\ufffd", snapshot)))
     except expat.ExpatError as error:
         raise BadSnapshot(f"the snapshot is not well-formed XML ({error})") from error
     sections = {name: reader.texts.get(name, "").strip() for name in SECTIONS}
@@ -59,6 +70,14 @@ def xml_of(sections: dict[str, str]) -> str:
         for name in SECTIONS
     )
     return f"<{_ROOT}>\n{inner}\n</{_ROOT}>"
+
+
+def _plain(snapshot: str) -> str:
+    """Our tags, and text. After the last end of a CDATA section none is looked for: that would take long."""
+    last = snapshot.rfind(_CDATA_END) + len(_CDATA_END) if _CDATA_END in snapshot else 0
+    return _MARKUP.sub(_escaped, snapshot[:last]) + _MARKUP.sub(
+        _escaped, snapshot[last:].replace("<![CDATA[", "&lt;![CDATA[")
+    )
 
 
 def _escaped(match: re.Match[str]) -> str:

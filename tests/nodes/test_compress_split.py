@@ -1,0 +1,134 @@
+"""Where a conversation is cut: no call loses its answer, nothing is lost or moved."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.nodes.compress._split import Cut, dropped, find_cut, kept, opening_length
+from interlock.state.messages import Message, ToolCall, open_calls
+
+OPENING = [
+    Message(role="system", content="rules"),
+    Message(role="user", origin="context", content="environment"),
+]
+
+
+def user(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def said(text: str, *calls: str) -> Message:
+    return Message(
+        role="assistant", content=text, tool_calls=tuple(ToolCall(id=c, name="t", args={}) for c in calls)
+    )
+
+
+def answer(call: str, text: str = "x") -> Message:
+    return Message(role="tool", tool_call_id=call, name="t", content=text, status="success")
+
+
+@st.composite
+def conversations(draw: st.DrawFn) -> list[Message]:
+    """Valid ones: prompts, rounds with any number of parallel calls, nudges between, perhaps an earlier snapshot."""
+    messages = list(OPENING) if draw(st.booleans()) else []
+    if draw(st.booleans()):
+        messages.append(Message(role="user", origin="snapshot", content="<state_snapshot/>"))
+        messages.append(said("I have the summary."))
+    number = 0
+    for kind in draw(st.lists(st.sampled_from(["prompt", "round", "text", "nudge"]), max_size=25)):
+        text = "y" * draw(st.integers(0, 400))
+        if kind == "prompt":
+            messages.append(user(f"p{len(messages)} {text}"))
+        elif kind == "nudge":
+            messages.append(Message(role="user", origin="nudge", content=f"n{len(messages)} {text}"))
+        elif kind == "text":
+            messages.append(said(f"a{len(messages)} {text}"))
+        else:
+            calls = [f"c{number}.{i}" for i in range(draw(st.integers(1, 4)))]
+            number += 1
+            messages.append(said(f"r{len(messages)}", *calls))
+            messages += [answer(c, text) for c in calls]
+    return messages
+
+
+@settings(deadline=None, max_examples=300)
+@given(conversations(), st.floats(0, 0.95))
+def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preserve: float) -> None:
+    cut = find_cut(messages, preserve)
+    if cut is None:
+        return
+    first = opening_length(messages)
+    gone, left = dropped(messages, cut), kept(messages, cut)
+    assert gone, "a cut that drops nothing is none"
+    for part in (gone, left):
+        assert open_calls(part) == []
+        calls = [c.id for m in part for c in m.tool_calls]
+        assert [m.tool_call_id for m in part if m.role == "tool"] == calls, "every answer after its own call"
+    together = {id(m) for m in gone} | {id(m) for m in left}
+    assert together == {id(m) for m in messages[first:]}
+    assert len(gone) + len(left) == len(messages) - first
+    order = {id(m): i for i, m in enumerate(messages)}
+    for part in (gone, left):
+        places = [order[id(m)] for m in part]
+        assert places == sorted(places)
+
+
+@settings(deadline=None, max_examples=200)
+@given(conversations(), st.floats(0, 0.95))
+def test_no_more_is_kept_than_the_share_a_round_and_the_request(
+    messages: list[Message], preserve: float
+) -> None:
+    """Unless there is no place to cut after the share: then the last prompt before it begins what is kept."""
+    cut = find_cut(messages, preserve)
+    if cut is None or cut.carried >= 0:
+        return
+    body = messages[opening_length(messages) :]
+    sizes = {id(m): len(m.model_dump_json(exclude_defaults=True)) for m in body}
+    before = sum(sizes[id(m)] for m in dropped(messages, cut))
+    if before < sum(sizes.values()) * (1 - preserve):
+        later = messages[cut.start + 1 :]
+        assert all(m.role != "user" for m in later)
+
+
+def test_the_cut_is_the_first_user_message_after_the_share() -> None:
+    messages = [
+        *OPENING,
+        user("a" * 100),
+        said("b" * 600),
+        user("c"),
+        said("d" * 50),
+        user("e"),
+        said("f" * 200),
+    ]
+    assert find_cut(messages, 0.3) == Cut(6)
+    assert kept(messages, Cut(6)) == messages[6:]
+    assert find_cut(messages, 0.45) == Cut(4)
+
+
+def test_everything_goes_when_the_last_answer_is_whole_and_nobody_spoke_after_the_share() -> None:
+    messages = [*OPENING, user("a"), said("b" * 500)]
+    assert find_cut(messages, 0.3) == Cut(4)
+
+
+def test_in_a_long_task_the_request_is_carried_over_the_cut() -> None:
+    rounds = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
+    messages = [*OPENING, user("do it"), *rounds]
+    cut = find_cut(messages, 0.3)
+    assert cut is not None
+    assert cut.carried == 2
+    left = kept(messages, cut)
+    assert left[0] == messages[2]
+    assert left[1].role == "assistant"
+    assert 4 <= len(left) - 1 <= 8
+
+
+def test_a_snapshot_is_never_carried() -> None:
+    rounds = [m for i in range(10) for m in (said("", f"c{i}"), answer(f"c{i}", "x" * 100))]
+    messages = [*OPENING, Message(role="user", origin="snapshot", content="s"), *rounds]
+    cut = find_cut(messages, 0.3)
+    assert cut is not None and cut.carried == -1
+
+
+def test_a_single_exchange_under_way_has_no_cut() -> None:
+    assert find_cut([*OPENING, user("do it")], 0.3) is None
+    assert find_cut([*OPENING, user("do it"), said("", "c"), answer("c")], 0.3) is None
+    assert find_cut([], 0.3) is None

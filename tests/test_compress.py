@@ -1,0 +1,237 @@
+"""`compress` alone: scripted replies → how it ends, what is kept, and that every edge was taken."""
+
+import json
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_paths import Replies, Stage
+
+from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.snapshot import damage, dropped
+
+RULES = {"role": "system", "content": "Never touch prod."}
+MEMORY = {"role": "user", "origin": "context", "content": "GEMINI.md: tabs, not spaces."}
+
+
+def snapshot(goal: str, **sections: str) -> str:
+    inner = "".join(f"<{k}>{v}</{k}>" for k, v in {"overall_goal": goal, **sections}.items())
+    return f"<scratchpad>secret musings</scratchpad><state_snapshot>{inner}</state_snapshot>"
+
+
+def compressor(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "compressor", "text": text, **more}
+
+
+def talk(rounds: int, size: int = 400) -> list[dict[str, Any]]:
+    """A request, rounds of one call each, an answer; again and again."""
+    history: list[dict[str, Any]] = []
+    for i in range(rounds):
+        history += [
+            {"role": "user", "content": f"request {i}"},
+            {
+                "role": "assistant",
+                "tool_calls": [{"id": f"{i}.0", "name": "read_file", "args": {"file_path": "a"}}],
+            },
+            {"role": "tool", "tool_call_id": f"{i}.0", "name": "read_file", "content": f"{i} " + "x" * size},
+            {"role": "assistant", "content": f"answer {i}"},
+        ]
+    return history
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One compression: the model's replies, and what comes out."""
+
+    replies: Replies
+    status: str
+    history: list[dict[str, Any]] = field(default_factory=lambda: [RULES, MEMORY, *talk(10)])
+    input: dict[str, Any] = field(default_factory=lambda: {"token_limit": 1000, "last_prompt_tokens": 600})
+    exit_code: int = 0
+    cancel_first: bool = False
+    """Stopped while the compressor answers, then resumed."""
+
+
+GOOD = [compressor(snapshot("draft")), compressor(snapshot("ship it"))]
+HUGE = [RULES, {"role": "user", "content": "go"}]
+for n in range(4):
+    HUGE += [
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": f"{n}.0", "name": "run_shell_command", "args": {"command": "c"}}],
+        },
+        {
+            "role": "tool",
+            "tool_call_id": f"{n}.0",
+            "name": "run_shell_command",
+            "content": "\n".join(f"{n} line {i} {'z' * 40}" for i in range(2000)),
+        },
+    ]
+
+SCENES = {
+    "below the threshold": Scene([], "noop", input={"token_limit": 1000, "last_prompt_tokens": 499}),
+    "at the threshold": Scene(GOOD, "compressed", input={"token_limit": 1000, "last_prompt_tokens": 500}),
+    "estimated": Scene(GOOD, "compressed", input={"token_limit": 1000}),
+    "forced": Scene(GOOD, "compressed", input={"token_limit": 10**6, "force": True}),
+    "nothing to compress, forced": Scene([], "noop", [], {"token_limit": 10, "force": True}),
+    "one exchange": Scene([], "noop", [RULES, {"role": "user", "content": "a" * 4000}]),
+    "an empty answer": Scene([compressor("")], "failed_empty", exit_code=1),
+    "a model that fails": Scene(
+        [{"role": "compressor", "error": {"status": 400}}], "failed_empty", exit_code=1
+    ),
+    "two answers without a snapshot": Scene(
+        [compressor("no"), compressor("never")], "failed_empty", exit_code=1
+    ),
+    "a check that fails leaves the draft": Scene(
+        [compressor(snapshot("ship it")), {"role": "compressor", "error": {"status": 400}}], "compressed"
+    ),
+    "a check that breaks it leaves the draft": Scene(
+        [compressor(snapshot("ship it")), compressor("I changed my mind.")], "compressed"
+    ),
+    "a draft that the check repairs": Scene(
+        [compressor("forgot the XML"), compressor(snapshot("ship it"), expect="can't be used")], "compressed"
+    ),
+    "larger than before": Scene(
+        [compressor(snapshot("g", key_knowledge="k" * 40_000))] * 2, "failed_inflated", exit_code=1
+    ),
+    "failed before": Scene(
+        [], "noop", input={"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600}
+    ),
+    "failed before, grown by a tenth": Scene(
+        GOOD, "compressed", input={"token_limit": 1000, "last_prompt_tokens": 660, "failed_at_tokens": 600}
+    ),
+    "failed before, old outputs": Scene(
+        [],
+        "truncated",
+        HUGE,
+        {"token_limit": 1000, "last_prompt_tokens": 600, "failed_at_tokens": 600},
+    ),
+    "cancelled while it was written": Scene(
+        [compressor(snapshot("draft"), delay_s=20), compressor(snapshot("ship it"))],
+        "compressed",
+        cancel_first=True,
+    ),
+    "cancelled while it was checked": Scene(
+        [compressor(snapshot("draft")), compressor(snapshot("ship it"), delay_s=20)],
+        "compressed",
+        cancel_first=True,
+    ),
+}
+
+
+def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    stage = Stage(folder, limits={"timeout_s": 1.5} if scene.cancel_first else {})
+    given = {**scene.input, "history": scene.history}
+    outcome = run_sync("compress", given, options=stage.options(scene.replies))
+    if scene.cancel_first:
+        assert outcome.status == "timeout"
+        stage.limits = {"timeout_s": 60}
+        quick = [{k: v for k, v in reply.items() if k != "delay_s"} for reply in scene.replies]
+        outcome = resume_sync(outcome.run, options=stage.options(quick))
+    return stage, outcome
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]
+    _, outcome = play(scene, tmp_path / "stage")
+    assert outcome.output.get("status") == scene.status, outcome.error
+    assert outcome.exit_code == scene.exit_code
+    history = outcome.output["history"]
+    calls = [c["id"] for m in history for c in m.get("tool_calls", ())]
+    assert [m["tool_call_id"] for m in history if m["role"] == "tool"] == calls
+    if scene.status == "compressed":
+        assert outcome.output["tokens_after"] <= outcome.output["tokens_before"]
+        assert "ship it" in outcome.output["snapshot"]
+        assert history[:2] == [RULES, MEMORY], "the opening is there word for word"
+        assert history[2]["origin"] == "snapshot" and outcome.output["snapshot"] in history[2]["content"]
+        assert history[3]["role"] == "assistant" and history[4]["role"] == "user"
+        assert history[4:] == scene.history[-len(history[4:]) :], "the rest is there word for word"
+        assert "secret musings" not in json.dumps(history)
+    elif scene.status != "truncated":
+        assert history == scene.history
+    if scene.status.startswith("failed"):
+        assert outcome.output["failed_at_tokens"] == 600
+    if scene.status == "compressed":
+        assert "failed_at_tokens" not in outcome.output
+
+
+def test_every_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+    taken: set[tuple[str, str, str]] = set()
+    for number, scene in enumerate(SCENES.values()):
+        stage, outcome = play(scene, tmp_path / str(number))
+        taken |= taken_edges("compress", stage.path(outcome.run))
+    assert declared_edges("compress") - taken == set()
+
+
+def test_a_forced_failure_is_not_remembered(tmp_path: Path) -> None:
+    given = {"token_limit": 10**6, "force": True, "history": talk(10)}
+    outcome = run_sync("compress", given, options=Stage(tmp_path / "s").options([compressor("no")] * 2))
+    assert outcome.output["status"] == "failed_empty"
+    assert "failed_at_tokens" not in outcome.output
+
+
+def test_older_outputs_are_in_files_and_end_with_their_last_lines(tmp_path: Path) -> None:
+    _, outcome = play(SCENES["failed before, old outputs"], tmp_path / "stage")
+    answers = [m for m in outcome.output["history"] if m["role"] == "tool"]
+    whole = [m for m in HUGE if m["role"] == "tool"]
+    # 2,000 lines of 52 characters are 26,000 tokens: one output fits into 50,000.
+    assert answers[-1] == {**whole[-1]}
+    for answer, full in zip(answers[:-1], whole[:-1], strict=True):
+        lines = answer["content"].splitlines()
+        assert lines[1:] == full["content"].splitlines()[-30:]
+        path = re.search(r"in (/\S+\.txt):", lines[0])
+        assert path and Path(path[1]).read_text() == full["content"]
+    assert outcome.output["tokens_after"] < outcome.output["tokens_before"] / 3
+
+
+def test_a_smaller_older_output_still_fits(tmp_path: Path) -> None:
+    small = {**HUGE[3], "content": "small"}
+    history = [*HUGE[:3], small, *HUGE[4:]]
+    given = {**SCENES["failed before, old outputs"].input, "history": history}
+    outcome = run_sync("compress", given, options=Stage(tmp_path / "s").options([]))
+    answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
+    assert answers[0] == "small"
+    assert [len(a) < 5000 for a in answers] == [True, True, True, False]
+
+
+def test_the_new_chain_names_the_old_one_and_what_was_dropped_can_be_printed(tmp_path: Path) -> None:
+    scene = SCENES["at the threshold"]
+    stage, outcome = play(scene, tmp_path / "stage")
+    home = stage.folder / "home"
+    (gone,) = dropped(home, outcome.run)
+    kept = outcome.output["history"][4:]
+    texts = [m.model_dump(mode="json", exclude_defaults=True) for m in gone]
+    assert [RULES, MEMORY, *texts, *kept] == scene.history, "dropped and kept together are all"
+    assert list(damage(home, outcome.run)) == []
+
+
+def test_the_compressor_is_sent_the_dropped_part_and_its_task(tmp_path: Path) -> None:
+    """The second request holds the draft; neither holds the rules, which stay where they are."""
+    record = tmp_path / "recorded.yaml"
+    replies = [
+        compressor(snapshot("one"), expect="scratchpad"),
+        compressor(snapshot("two"), expect="Check your snapshot"),
+    ]
+    options = replace(Stage(tmp_path / "s").options(replies), record_to=record)
+    given = {**SCENES["at the threshold"].input, "history": SCENES["at the threshold"].history}
+    outcome = run_sync("compress", given, options=options)
+    assert outcome.output["status"] == "compressed"
+    assert outcome.stats["models"][options.model]["requests"] == 2
+
+
+def test_twenty_compressions_in_a_row_keep_the_rules_and_merge_the_snapshots(tmp_path: Path) -> None:
+    history: list[dict[str, Any]] = [RULES, MEMORY, *talk(10)]
+    for number in range(20):
+        replies = [compressor(snapshot(f"goal {number}")), compressor(snapshot(f"goal {number}"))]
+        options = Stage(tmp_path / str(number)).options(replies)
+        given = {"history": history, "token_limit": 1000, "last_prompt_tokens": 600}
+        outcome = run_sync("compress", given, options=options)
+        assert outcome.output["status"] == "compressed", number
+        history = outcome.output["history"]
+        assert history[:2] == [RULES, MEMORY]
+        assert [m.get("origin") for m in history].count("snapshot") == 1, "the earlier one is merged"
+        history += talk(10)
