@@ -9,7 +9,21 @@ from pydantic import JsonValue, ValidationError
 from interlock.engine.compress_door import enter_compress, leave_compress
 from interlock.engine.edit_door import enter_edit, leave_edit
 from interlock.engine.outside import Outside, append_history, read_history, to_message
+from interlock.engine.subagent_door import (
+    enter_investigate,
+    enter_subagent,
+    leave_investigate,
+    leave_subagent,
+)
 from interlock.engine.summarize_door import enter_summarize, leave_summarize
+from interlock.engine.turning_door import (
+    enter_loop_check,
+    enter_next_speaker,
+    enter_route,
+    leave_loop_check,
+    leave_next_speaker,
+    leave_route,
+)
 from interlock.state.calls import CallView
 from interlock.state.errors import InputError
 from interlock.state.main import MainInput, MainOutput
@@ -42,15 +56,25 @@ def follow_up(prompt: Message | None, out: Outside) -> dict[str, Any]:
 
 
 def leave_main(values: Mapping[str, Any], out: Outside) -> MainOutput:
-    reply = values.get("reply")
     done = values.get("status") == "done"
     return MainOutput(
         status=values.get("status", "running"),
-        response=out.transcript.message(reply).text if reply and done else "",
+        response=_answer(out.transcript.read(values["head"])) if done else "",
         history=read_history(out.transcript, values.get("head", "")),
         stats=out.stats(),
         error=_error(values),
     )
+
+
+def _answer(history: list[Message]) -> str:
+    """The last answer, with those before it that the model was told to go on from."""
+    texts: list[str] = []
+    for message in reversed(history):
+        if message.role == "assistant" and not message.tool_calls:
+            texts.append(message.text)
+        elif message.origin != "continue":
+            break
+    return "\n\n".join(text for text in reversed(texts) if text)
 
 
 def enter_turn(given: TurnInput, out: Outside) -> dict[str, Any]:
@@ -59,6 +83,7 @@ def enter_turn(given: TurnInput, out: Outside) -> dict[str, Any]:
     return {
         "head": out.transcript.append(head, [request]),
         "model": out.model,
+        "approval_mode": out.approval_mode,
         "max_turns": out.limits.max_turns,
         "max_session_turns": out.limits.max_session_turns,
         "turn_no": given.turn_no - 1,
@@ -125,10 +150,15 @@ class Door:
 DOORS: dict[str, Door] = {
     "main": Door(enter_main, leave_main),
     "turn": Door(enter_turn, leave_turn),
+    "route": Door(enter_route, leave_route),
+    "loop-check": Door(enter_loop_check, leave_loop_check),
+    "next-speaker": Door(enter_next_speaker, leave_next_speaker),
     "tools": Door(enter_tools, leave_tools),
     "edit": Door(enter_edit, leave_edit),
     "compress": Door(enter_compress, leave_compress),
     "summarize": Door(enter_summarize, leave_summarize),
+    "subagent": Door(enter_subagent, leave_subagent),
+    "investigate": Door(enter_investigate, leave_investigate),
 }
 
 

@@ -14,7 +14,12 @@ PIPELINES = {
     "edit": "one replacement in a text: matched tolerantly, corrected by a helper model if it must be, or refused",
     "compress": "an old part of a conversation becomes a checked snapshot of it",
     "summarize": "one long tool output: kept in a file, and summarised or cut to its ends",
+    "route": "which model answers: named, by mode, chosen by a helper model, or the default",
+    "loop-check": "does the run repeat itself: calls, text, and now and then a model's judgement",
+    "next-speaker": "must the model go on after its last answer, or is it the user's turn",
     "tools": "one batch of tool calls: every call decided, then executed in groups",
+    "subagent": "one sub-agent: turns and tools of its own until it hands over its result",
+    "investigate": "the codebase investigator: reads until its objective is answered by a report",
 }
 """Name → what it does, in one line. The module is `graphs/<name>.py` with `-` as `_`."""
 

@@ -111,6 +111,8 @@ ENDED_WELL = frozenset(
         "truncated",
         "unchanged",
         "summarized",
+        "goal",
+        "approved",
     }
 )
 """How a run ended when it did what it was for."""
@@ -121,15 +123,19 @@ EXIT_CODES = {
     "context_overflow": 1,
     "invalid_stream": 1,
     "turn_limit": 53,
+    "max_turns": 53,
     "session_limit": 53,
     "tool_failure": 54,
     "denied": 56,
+    "rejected": 56,
     "stopped_by_hook": 56,
     "blocked_by_hook": 56,
     "budget": 57,
     "loop_detected": 58,
+    "loop_nudge": 58,
     "waiting": 75,
     "timeout": 124,
     "cancelled": 130,
+    "aborted": 130,
 }
 """How a run ended, or the type of its error → exit code (`cli.md`, Exit codes)."""

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from interlock.state.plan import PlanStep
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
 MainStatus = Literal[
@@ -55,6 +56,14 @@ class MainState(TypedDict, total=False):
     head: str
     """Newest record of the conversation."""
     approval_mode: str
+    approved_plan: bool
+    plan_phase: str
+    """Where plan mode stands: requirements | exploration | design | review; empty outside it."""
+    plan_file: str
+    plan_steps: list[PlanStep]
+    """Steps of the approved plan, and which are done."""
+    unavailable: dict[str, str]
+    """Model → for how long nobody may choose it: `run` or `prompt`."""
     model: str
     """As asked for: alias or id."""
     max_turns: int
@@ -71,6 +80,19 @@ class MainState(TypedDict, total=False):
     reply: str
     """Chain record of the last turn's answer."""
     finish_reason: str
+    loop_keys: list[str]
+    """Keys of the prompt's last 25 calls."""
+    loop_count: int
+    """Loops found in this prompt."""
+    loop_interval: int
+    loop_next: int
+    """Turn from which a model looks for a loop next."""
+    loop_found: dict[str, str]
+    """`{kind, detail}` of the loop that ended the last turn; empty: none."""
+    next_speaker_check: bool
+    """Whether somebody looks, after an answer without calls, if the model must go on."""
+    next_speaker: str
+    """`user`, `model`, or empty: nobody is known to be due."""
     stop: str
     """Reason for which a tool or hook ended the run; empty otherwise."""
     error: dict[str, str]

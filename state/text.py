@@ -6,11 +6,17 @@ from typing import cast
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_INT = 2**63
+_INVISIBLE = re.compile(r"<!--.*?-->|[\s\u200b\u200c\u200d\u2060\ufeff]+", re.DOTALL)
 
 
 def clean(text: str) -> str:
     """Replace lone surrogates, which neither UTF-8 nor SQLite can hold, by U+FFFD."""
     return _SURROGATES.sub("\ufffd", text)
+
+
+def is_visible(text: str) -> bool:
+    """Something of it is left to read, without blanks, zero-width characters and HTML comments."""
+    return bool(_INVISIBLE.sub("", text))
 
 
 def clean_json(value: object) -> object:

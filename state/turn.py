@@ -58,6 +58,10 @@ class TurnState(TypedDict, total=False):
 
     head: str
     model: str
+    approval_mode: str
+    approved_plan: bool
+    unavailable: dict[str, str]
+    """Model → for how long nobody may choose it: `run` or `prompt`."""
     max_turns: int
     max_session_turns: int
     turn_no: int
@@ -74,3 +78,20 @@ class TurnState(TypedDict, total=False):
     reply: str
     finish_reason: str
     error: dict[str, str]
+    failed_model: str
+    """The model that has just become unavailable; empty: none."""
+    rerouted: bool
+    """Another model was looked for in this turn already: that happens once."""
+    chosen_model: str
+    strategy: str
+    route_reason: str
+    route_ms: int
+    loop_keys: list[str]
+    """Keys of the prompt's last 25 calls."""
+    loop_count: int
+    """Loops found in this prompt."""
+    loop_interval: int
+    loop_next: int
+    """Turn from which a model looks for a loop next."""
+    loop_found: dict[str, str]
+    """`{kind, detail}` of the loop that ended the last turn; empty: none."""

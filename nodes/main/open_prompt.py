@@ -4,11 +4,13 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
+from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 
 
 class OpenPromptIn(TypedDict, total=False):
     prompt: str
     head: str
+    unavailable: dict[str, str]
 
 
 class OpenPromptOut(TypedDict, total=False):
@@ -20,10 +22,17 @@ class OpenPromptOut(TypedDict, total=False):
     error: dict[str, str]
     stop: str
     status: str
+    unavailable: dict[str, str]
+    loop_keys: list[str]
+    loop_count: int
+    loop_interval: int
+    loop_next: int
+    loop_found: dict[str, str]
+    next_speaker_check: bool
 
 
 async def open_prompt(state: OpenPromptIn, runtime: Runtime[Deps]) -> OpenPromptOut:
-    """Start a prompt: its limits and its sticky model begin anew. Without a prompt the conversation just goes on."""
+    """Start a prompt: limits, sticky model and loop detection begin anew. Without one the conversation just goes on."""
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state["head"] else []
     prompt = [deps.transcript.message(state["prompt"])] if state["prompt"] else []
@@ -41,4 +50,11 @@ async def open_prompt(state: OpenPromptIn, runtime: Runtime[Deps]) -> OpenPrompt
         "error": {},
         "stop": "",
         "status": "running",
+        "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
+        "loop_keys": [],
+        "loop_count": 0,
+        "loop_interval": INTERVAL,
+        "loop_next": FIRST_CHECK,
+        "loop_found": {},
+        "next_speaker_check": not deps.settings.model.skip_next_speaker_check,
     }

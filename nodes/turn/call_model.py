@@ -3,45 +3,48 @@
 from langgraph.runtime import ExecutionInfo, Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.turn._failure import failure
+from interlock.nodes.turn._loops import LoopWatch
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError
-from interlock.state.events import Finished, MessageEvent, ModelInfo, Retry, Thought
+from interlock.state.events import Finished, MessageEvent, Retry, Thought
 from interlock.state.messages import Message, curated, open_calls
 from interlock.state.models import ModelCall, Reply, TextDelta
 
 
 class CallModelIn(TypedDict, total=False):
     head: str
-    model: str
     sticky_model: str
     attempt: int
     stream_problem: str
+    unavailable: dict[str, str]
+    loop_keys: list[str]
 
 
 class CallModelOut(TypedDict, total=False):
     candidate: str
     stream_problem: str
-    sticky_model: str
     finish_reason: str
     last_prompt_tokens: int
     error: dict[str, str]
+    unavailable: dict[str, str]
+    failed_model: str
+    loop_keys: list[str]
+    loop_found: dict[str, str]
 
 
 async def call_model(state: CallModelIn, runtime: Runtime[Deps]) -> CallModelOut:
     """The answer is recorded as a candidate; `check_stream` decides whether it enters the conversation."""
-    deps = runtime.context
-    model = state.get("sticky_model") or deps.models.resolve(state["model"])
-    if not state.get("sticky_model"):
-        runtime.stream_writer(ModelInfo(model=model))
     if state["attempt"] > 1 and await _wait(state, runtime):
         return {"candidate": "", "stream_problem": "cancelled"}
     try:
-        reply = await _ask(state, runtime, model)
+        reply, watch = await _ask(state, runtime)
     except ModelError as error:
-        return {"candidate": "", "error": {"type": error.kind, "message": str(error)}}
+        told = failure(error, state["sticky_model"], state.get("unavailable", {}))
+        return {"candidate": "", **told._asdict()}  # pyright: ignore[reportReturnType]
     if reply is None:
-        return {"candidate": "", "stream_problem": "cancelled", "sticky_model": model}
+        return {"candidate": "", "stream_problem": "cancelled"}
     runtime.stream_writer(
         Finished(
             reason=reply.finish_reason or "none",
@@ -52,15 +55,18 @@ async def call_model(state: CallModelIn, runtime: Runtime[Deps]) -> CallModelOut
     update: CallModelOut = {
         "candidate": reply.record,
         "stream_problem": reply.problem or "",
-        "sticky_model": model,
         "finish_reason": reply.finish_reason or "",
     }
+    if watch is not None:
+        update["loop_found"] = watch.found(reply)
+        update["loop_keys"] = watch.keys
     if reply.usage.input:
         update["last_prompt_tokens"] = reply.usage.input
     return update
 
 
-async def _ask(state: CallModelIn, runtime: Runtime[Deps], model: str) -> Reply | None:
+async def _ask(state: CallModelIn, runtime: Runtime[Deps]) -> tuple[Reply | None, LoopWatch | None]:
+    """The answer, None when it was cancelled; and what watched it, None where loops aren't looked for."""
     deps = runtime.context
     history = deps.transcript.read(state["head"])
     if unanswered := open_calls(history):
@@ -68,22 +74,25 @@ async def _ask(state: CallModelIn, runtime: Runtime[Deps], model: str) -> Reply 
     messages = curated(history)
     if state["attempt"] > 1:
         messages.append(Message(role="user", origin="continue", content=_again(state["stream_problem"])))
+    off = deps.settings.model.disable_loop_detection
+    watch = None if off else LoopWatch(history, state.get("loop_keys", []))
     call = ModelCall(
         task=_task(runtime.execution_info),
         role="main",
         head=state["head"],
         messages=messages,
-        model=model,
+        model=state["sticky_model"],
         tools=deps.toolset.declarations(),
+        watch=watch.text if watch else None,
     )
     async for item in deps.models.stream(call, runtime.stream_writer):
         if isinstance(item, Reply):
-            return item
+            return item, watch
         if isinstance(item, TextDelta):
             runtime.stream_writer(MessageEvent(role="assistant", content=item.text, delta=True))
         else:
             runtime.stream_writer(Thought(content=item.text))
-    return None
+    return None, watch
 
 
 async def _wait(state: CallModelIn, runtime: Runtime[Deps]) -> bool:

@@ -22,6 +22,9 @@ class CheckLimitsOut(TypedDict, total=False):
     candidate: str
     stream_problem: str
     error: dict[str, str]
+    failed_model: str
+    rerouted: bool
+    loop_found: dict[str, str]
 
 
 async def check_limits(state: CheckLimitsIn, runtime: Runtime[Deps]) -> CheckLimitsOut:
@@ -31,6 +34,9 @@ async def check_limits(state: CheckLimitsIn, runtime: Runtime[Deps]) -> CheckLim
         "candidate": "",
         "stream_problem": "",
         "error": {},
+        "failed_model": "",
+        "rerouted": False,
+        "loop_found": {},
         "turn_status": "",
     }
     session = state["max_session_turns"]

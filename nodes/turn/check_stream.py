@@ -1,13 +1,12 @@
 """check_stream: accept the answer, ask again, or end the turn."""
 
-import re
-
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
 from interlock.state.events import InvalidStream
 from interlock.state.messages import Message
+from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS
 
 _BLOCKED = {
@@ -20,7 +19,6 @@ _BLOCKED = {
     "prompt_blocked",
 }
 """Finish reasons that asking again doesn't change."""
-_INVISIBLE = re.compile(r"<!--.*?-->|[\s\u200b\u200c\u200d\u2060\ufeff]+", re.DOTALL)
 
 
 class CheckStreamIn(TypedDict, total=False):
@@ -30,6 +28,9 @@ class CheckStreamIn(TypedDict, total=False):
     stream_problem: str
     finish_reason: str
     error: dict[str, str]
+    failed_model: str
+    rerouted: bool
+    loop_found: dict[str, str]
 
 
 class CheckStreamOut(TypedDict, total=False):
@@ -38,19 +39,23 @@ class CheckStreamOut(TypedDict, total=False):
     attempt: int
     stream_problem: str
     turn_status: str
+    rerouted: bool
     error: dict[str, str]
 
 
 async def check_stream(state: CheckStreamIn, runtime: Runtime[Deps]) -> CheckStreamOut:
     """An answer enters the conversation only here, and only if it is whole."""
-    if state.get("error"):
-        return {"turn_status": "error"}
-    if state["stream_problem"] == "cancelled":
+    if error := state.get("error"):
+        if state.get("failed_model") and not state["rerouted"]:
+            return {"turn_status": "", "rerouted": True}
+        overflow = error["type"] == "context_overflow"
+        return {"turn_status": "context_overflow" if overflow else "error"}
+    if state.get("loop_found") or state["stream_problem"] == "cancelled":
         return {"turn_status": ""}
     transcript = runtime.context.transcript
     message = transcript.message(state["candidate"])
     reason = state.get("finish_reason", "")
-    if reason in _BLOCKED and not _visible(message) and not message.tool_calls:
+    if reason in _BLOCKED and not is_visible(message.text) and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
         return {"turn_status": "error", "error": {"type": "blocked", "message": text}}
     answers_tool = transcript.message(state["head"]).role == "tool"
@@ -71,12 +76,8 @@ def _problem(message: Message, reason: str, answers_tool: bool) -> str:
         return ""
     if not reason:
         return "the stream ended without a finish reason"
-    if _visible(message):
+    if is_visible(message.text):
         return ""
     if message.thought:
         return "the answer holds thoughts only"
     return "" if answers_tool else "the answer is empty"
-
-
-def _visible(message: Message) -> bool:
-    return bool(_INVISIBLE.sub("", message.text))

@@ -1,0 +1,1 @@
+"""loop_check: nodes of the pipeline."""

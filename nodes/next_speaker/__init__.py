@@ -1,0 +1,1 @@
+"""next_speaker: nodes of the pipeline."""

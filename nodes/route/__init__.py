@@ -1,0 +1,1 @@
+"""route: nodes of the pipeline."""

@@ -1,0 +1,1 @@
+"""loop_check: prompts of the pipeline."""

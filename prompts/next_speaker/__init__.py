@@ -1,0 +1,1 @@
+"""next_speaker: prompts of the pipeline."""

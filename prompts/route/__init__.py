@@ -1,0 +1,1 @@
+"""route: prompts of the pipeline."""

@@ -1,0 +1,120 @@
+"""loop_check: state, input and output of loop detection, and its constants (gemini-cli's)."""
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from typing_extensions import TypedDict
+
+from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+
+REPEATS, LONGEST_CYCLE = 5, 5
+"""Level 1: a cycle of 1 to 5 calls, made 5 times in a row."""
+CHUNK, OCCURRENCES, MEAN_DISTANCE, DISTINCT = 50, 10, 250, 5
+"""Level 2: 50 characters that stand 10 times, on average at most 250 apart, with at most 5 different texts between."""
+KEPT = 5_000
+"""Characters that level 2 looks back at most."""
+FIRST_CHECK, INTERVAL, CONFIDENCE, ENTRIES = 30, 10, 0.9, 20
+"""Level 3: a model looks at the last 20 entries, from turn 30 of a prompt, first every 10 turns; loop from 0.9 on."""
+LOOP_TIMEOUT_S = 60.0
+"""Seconds that a model may take to judge; then there is no loop."""
+
+Kind = Literal["tool_call", "content", "model"]
+
+
+class _Event(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class PromptEvent(_Event):
+    type: Literal["prompt"]
+    prompt_id: str
+    text: str = ""
+
+
+class TurnEvent(_Event):
+    type: Literal["turn"]
+
+
+class ToolCallEvent(_Event):
+    type: Literal["tool_call"]
+    name: str
+    args: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+
+class ContentEvent(_Event):
+    type: Literal["content"]
+    text: str
+
+
+class ModelVerdictEvent(_Event):
+    """A model's judgement. Counts only while a check is due."""
+
+    type: Literal["model_verdict"]
+    confidence: float | None = Field(ge=0, le=1)
+    """null: the model failed."""
+    double_check_confidence: float | None = Field(None, ge=0, le=1)
+    """Of the stronger model; null: it failed; absent: it is unavailable."""
+
+
+LoopEvent = Annotated[
+    PromptEvent | TurnEvent | ToolCallEvent | ContentEvent | ModelVerdictEvent, Field(discriminator="type")
+]
+
+
+class LoopCheckInput(WorkflowInput):
+    """Input of `loop-check`."""
+
+    events: list[LoopEvent] = Field(description="what happened, in order")
+    history: list[HistoryMessage] | None = Field(
+        None, description="the conversation; with it a model is asked when a check is due"
+    )
+
+
+class LoopCheckOutput(WorkflowOutput):
+    """Output of `loop-check`."""
+
+    detected: bool
+    kind: Kind | None
+    detail: str
+    at_event: int | None
+    count: int
+    interval: int
+    next_check_turn: int
+    verdicts: list[bool]
+
+
+Judgement = dict[str, float | None]
+"""`confidence`, and `double` when it was looked at: null: that model failed; no `double`: it is unavailable."""
+
+
+class LoopCheckState(TypedDict, total=False):
+    """What a check knows besides the chain."""
+
+    head: str
+    events: str
+    """Chain record (detached) that holds the events; empty: a turn of a run has started."""
+    asks: bool
+    """Events alone: whether a model is asked, because there is a history."""
+    off: bool
+    """Events alone: loop detection is turned off."""
+    turn_no: int
+    unavailable: dict[str, str]
+    check_due: bool
+    """A model must look."""
+    double_check: bool
+    """The stronger model must look, too."""
+    judgements: list[Judgement]
+    """Of this check's due models, in order; empty again when they were taken in."""
+    loop_interval: int
+    """Turns between two looks of the model."""
+    loop_next: int
+    """Turn of the prompt from which the model looks next."""
+    loop_found: dict[str, str]
+    """`{kind, detail}`; empty: no loop."""
+
+
+class Analysis(BaseModel):
+    """What a judging model answers."""
+
+    unproductive_state_analysis: str
+    unproductive_state_confidence: float = Field(ge=0, le=1)

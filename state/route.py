@@ -1,0 +1,69 @@
+"""route: state, input and output of the choice of a model."""
+
+from typing import Literal
+
+from pydantic import BaseModel, Field, JsonValue
+from typing_extensions import TypedDict
+
+from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+
+AUTO = "auto"
+"""The name that asks for routing."""
+ROUTE_TIMEOUT_S = 20.0
+"""Seconds that a helper may take to choose; then the next strategy decides."""
+
+Strategy = Literal["fallback", "override", "approval_mode", "classifier", "numerical", "default"]
+
+
+class RouteInput(WorkflowInput):
+    """Input of `route`."""
+
+    request: str | list[dict[str, JsonValue]] = Field(description="the user's message, text or parts ★")
+    history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
+    requested_model: str = Field(AUTO, description="auto, an alias or a model")
+    unavailable: list[str] = Field(default_factory=list[str], description="aliases or models not to choose")
+    approved_plan: bool = Field(False, description="a plan was approved and is being carried out")
+
+
+class RouteOutput(WorkflowOutput):
+    """Output of `route`."""
+
+    model: str
+    strategy: Strategy
+    reasoning: str
+    latency_ms: int
+
+
+class RouteState(TypedDict, total=False):
+    """What the choice of a model knows besides the chain."""
+
+    head: str
+    """Its last message is the request."""
+    model: str
+    """As asked for: `auto`, alias or id."""
+    failed_model: str
+    """The model that just failed, for which another is looked for; empty: none."""
+    approval_mode: str
+    approved_plan: bool
+    unavailable: dict[str, str]
+    """Model → for how long nobody may choose it: `run` or `prompt`."""
+    chosen_model: str
+    """Empty: no strategy has decided yet."""
+    strategy: str
+    route_reason: str
+    route_ms: int
+    """What the strategies took, helper calls included."""
+
+
+class ModelChoice(BaseModel):
+    """What the classifier answers."""
+
+    reasoning: str
+    model_choice: Literal["flash", "pro"]
+
+
+class Complexity(BaseModel):
+    """What the numerical classifier answers."""
+
+    complexity_reasoning: str
+    complexity_score: int = Field(ge=1, le=100)
