@@ -2,14 +2,18 @@
 
 import sqlite3
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from interlock.engine.agents import RunAgents, Shared
 from interlock.engine.approvals import SqlApprovals
 from interlock.engine.journal import SqlJournal
 from interlock.engine.model_log import SqlModelLog
+from interlock.engine.plans import RunPlans, plans_folder
 from interlock.engine.prepare import Prepared
 from interlock.engine.steps import StepLog
 from interlock.engine.store import Store
+from interlock.services.agents import ONLY_AGENTS, agent_tools
 from interlock.services.context import WorkspaceContext
 from interlock.services.models import ChatModels
 from interlock.services.outputs import OutputFiles
@@ -18,6 +22,8 @@ from interlock.services.tool_environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
+from interlock.state.tooling import Tool
+from interlock.tools import TOOLS
 
 
 class SystemClock:
@@ -57,10 +63,23 @@ def compose(
 ) -> Composed:
     """Wire the services of one drive; nothing is connected to or started yet."""
     transcript = ChainTranscript(normal, store.outputs, info.run)
+    prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch)
     outputs = OutputFiles(store.home)
     processes = SupervisedProcesses(outputs=outputs, cancel=token, env=tool_environment(prepared.env))
     models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token)
+
+    def toolset(chosen: Mapping[str, Tool]) -> BuiltinToolset:
+        return BuiltinToolset(
+            workspace=prepared.workspace,
+            processes=processes,
+            outputs=outputs,
+            settings=prepared.settings,
+            tools=chosen,
+        )
+
+    tools = {**TOOLS, **agent_tools(prepared.agents)}
+    agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset))
     deps = Deps(
         info=info,
         settings=prepared.settings,
@@ -68,16 +87,17 @@ def compose(
         cancel=token,
         transcript=transcript,
         models=models,
-        toolset=BuiltinToolset(
-            workspace=prepared.workspace, processes=processes, outputs=outputs, settings=prepared.settings
-        ),
+        toolset=toolset({name: tool for name, tool in tools.items() if name not in ONLY_AGENTS}),
         policy=prepared.policy,
         journal=journal,
         approvals=SqlApprovals(normal, info.run),
         context=_context(prepared, info),
         outputs=outputs,
         steps=steps,
+        agents=agents,
+        plans=RunPlans(store, info, prepared),
     )
+    agents.root = deps
     return Composed(deps, transcript, journal, models, processes)
 
 

@@ -3,7 +3,7 @@
 Outside a history is a list; inside it is the head of a chain (`design.md`).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,6 +30,8 @@ class Outside:
     stats: Callable[[], dict[str, Any]]
     usage: Callable[[str], Usage]
     """Chain record of a reply → its tokens."""
+    agents: Sequence[str] = ()
+    """Names of the agents that there are."""
 
 
 def to_message(field: str, item: Mapping[str, Any]) -> Message:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.options import Options
+from interlock.services.agents import load_agents
 from interlock.services.dotenv import load_dotenv
 from interlock.services.models import check_credentials
 from interlock.services.policy.load import load_rules
@@ -13,9 +14,10 @@ from interlock.services.policy.policy import RulePolicy
 from interlock.services.settings import FOLDERS, load_settings
 from interlock.services.trust import is_trusted
 from interlock.services.workspace import FolderWorkspace, open_workspace
-from interlock.state.errors import InputError, UserError
+from interlock.state.errors import InputError
 from interlock.state.run import Limits, WorkflowInput
 from interlock.state.settings import Settings
+from interlock.state.subagent import AgentDefinition
 
 _KEPT = (
     "model",
@@ -48,6 +50,7 @@ class Prepared:
     limits: Limits
     trusted: bool
     warnings: list[str]
+    agents: Mapping[str, AgentDefinition]
 
 
 def with_input(options: Options, given: WorkflowInput) -> Options:
@@ -76,8 +79,6 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     )
     settings = loaded.settings
     mode = options.approval_mode or settings.general.default_approval_mode
-    if mode == "plan":
-        raise UserError("Plan mode isn't built yet; choose --approval-mode default, auto_edit or yolo.")
     model = settings.model.name
     if needs_model and options.fake is None:
         check_credentials(settings, dotenv.values, options.model)
@@ -89,7 +90,8 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     workspace = open_workspace(root, settings, options.home / "outputs")
     rules, problems = load_rules(_policy_files(options, root, trusted))
     policy = RulePolicy(rules, settings, workspace)
-    warnings += [str(problem) for problem in [*problems, *policy.problems]]
+    agents, bad = load_agents(root, options.user_home, trusted)
+    warnings += [*map(str, [*problems, *policy.problems]), *bad]
     return Prepared(
         options=options,
         settings=settings,
@@ -101,6 +103,7 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
         limits=_limits(options.limits, settings),
         trusted=trusted,
         warnings=warnings,
+        agents=agents,
     )
 
 

@@ -154,6 +154,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
         prepared.limits,
         stats,
         lambda record: usage_of(drive.conn, run, record),
+        list(prepared.agents),
     )
     drive.hub(Init(session_id=run, model=prepared.model, workflow=chosen.name))
     for warning in prepared.warnings:

@@ -3,7 +3,7 @@
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -29,11 +29,17 @@ class StepLog:
         self.root_step = 0
         self._notes: dict[str, _Note] = {}
         self._seq = -1
+        self._read: Callable[[str], list[tuple[float, float]]] = lambda _: []
 
     def resume(self, conn: sqlite3.Connection, run: str) -> None:
         """Go on counting where the run's rows end."""
         (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
         self._seq = -1 if seq is None else seq
+        self._read = lambda namespace: conn.execute(
+            "select started, started + ms / 1000 from steps where run = ? and workflow <> '' "
+            "and (?2 = '' or namespace = ?2 or namespace like ?2 || '|%') order by started",
+            (run, namespace),
+        ).fetchall()
         # Not the steps' own maximum: a kill may have come between a root checkpoint and the first step after it.
         row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
         self.root_step = row[0] if row else 0
@@ -57,6 +63,14 @@ class StepLog:
     def reasoned(self, task: str, reason: str) -> None:
         if note := self._notes.get(task):
             note.reason = reason
+
+    def spent_s(self, namespace: str) -> float:
+        """What ran side by side counts once."""
+        total, until = 0.0, 0.0
+        for begin, end in self._read(_ID.sub(r"\1", namespace)):
+            total += max(0.0, end - max(begin, until))
+            until = max(until, end)
+        return total
 
     def save(
         self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str

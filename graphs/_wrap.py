@@ -3,7 +3,7 @@
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from inspect import signature
-from typing import Any, cast, get_type_hints
+from typing import Annotated, Any, cast, get_type_hints
 
 from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
@@ -12,9 +12,37 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
-from interlock.state.events import NodeEnd, NodeStart
+from interlock.state.events import Event, NodeEnd, NodeStart
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
+
+
+def _newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
+    return new
+
+
+_AGENT = Annotated[str, _newest]
+"""Channel of every graph: the card of the sub-agent that it works for. Parts hand it on, senders send it on."""
+
+
+def with_agent(kind: type) -> type:
+    """The TypedDict, with the channel `agent`."""
+    from typing_extensions import TypedDict
+
+    keys = {**get_type_hints(kind, include_extras=True), "agent": _AGENT}
+    return TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+
+
+def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
+    """The runtime of a sub-agent's node: its own models, tools and policy, and its path on every event."""
+    if not agent:
+        return runtime
+    deps, tell = runtime.context.agents.scope(agent), runtime.stream_writer
+
+    def write(event: Event) -> None:
+        tell(event if event.agent else event.model_copy(update={"agent": deps.info.agent}))
+
+    return runtime.override(context=deps, stream_writer=write)
 
 
 def _adapter(kind: type) -> TypeAdapter[Any]:
@@ -45,6 +73,8 @@ def checked_node(
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> Any:
         deps, info = _context(runtime, where)
+        runtime = _scoped(runtime, state.get("agent", ""))
+        state = {key: value for key, value in state.items() if key != "agent" or key in keys}
         if not keys.issuperset(state):
             raise SetupError(f"{where} was sent {sorted(set(state) - keys)}, it reads {sorted(keys)}.")
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
@@ -69,10 +99,15 @@ def checked_node(
     return node
 
 
-def checked_router(router: Callable[[Any], str], reads: type, labels: Sequence[str]) -> Callable[..., str]:
-    """The router, held to its labels; the label is kept as the step's route."""
+def checked_router(
+    router: Callable[[Any], str], reads: type, labels: Sequence[str]
+) -> Callable[..., Awaitable[str]]:
+    """The router, held to its labels; the label is kept as the step's route.
 
-    def route(state: Any, runtime: Runtime[Deps]) -> str:
+    Async, although it waits for nothing: LangGraph hands a plain function to a thread.
+    """
+
+    async def route(state: Any, runtime: Runtime[Deps]) -> str:
         label = router(state)
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
@@ -91,11 +126,12 @@ def checked_sender(
     target: str,
     payload: type,
     otherwise: str | None,
-) -> Callable[..., list[Send] | str]:
+) -> Callable[..., Awaitable[list[Send] | str]]:
     """The sender, with every payload checked against the target's input; LangGraph checks none."""
     check = _adapter(payload)
 
-    def send(state: Any, runtime: Runtime[Deps]) -> list[Send] | str:
+    async def send(state: Any, runtime: Runtime[Deps]) -> list[Send] | str:
+        agent = {"agent": state["agent"]} if state.get("agent") else {}
         payloads = sender(state)
         for item in payloads:
             try:
@@ -108,8 +144,8 @@ def checked_sender(
         deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:
             return otherwise or END
-        return [Send(target, dict(item)) for item in payloads]
+        return [Send(target, {**item, **agent}) for item in payloads]
 
     send.__name__ = sender.__name__
-    send.__annotations__["state"] = reads
+    send.__annotations__["state"] = with_agent(reads)
     return send

@@ -11,15 +11,17 @@ from interlock.nodes.tools.collect import collect
 from interlock.nodes.tools.next_group import next_group
 from interlock.nodes.tools.parse import parse
 from interlock.nodes.tools.routes import after_collect, each_call, each_of_group
+from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState
 
 
-def build() -> Graph:
+def build(depth: int = MAX_DEPTH) -> Graph:
+    """`depth`: levels of sub-agents that its calls may start."""
     g = Graph("tools", ToolsState)
     g.node("parse", parse)
     g.part("decide", _decide.build())
     g.node("next_group", next_group)
-    g.part("execute", _execute.build())
+    g.part("execute", _execute.build(depth))
     g.node("collect", collect)
 
     g.edge(START, "parse")

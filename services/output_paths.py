@@ -1,4 +1,4 @@
-"""output_paths: the files in `outputs/` that results name, which tools may read although they lie outside."""
+"""output_paths: files of the state directory that tools may touch: kept outputs to read, the run's plans to write."""
 
 import os
 from pathlib import Path
@@ -14,3 +14,11 @@ def kept_output(outputs: Path | None, path: str) -> Path | None:
     real = Path(os.path.realpath(path))
     inside = real.parent == Path(os.path.realpath(outputs)) and real.suffix == _SUFFIX
     return real if inside and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
+
+
+def plan_path(plans: Path | None, path: str) -> Path | None:
+    """The real path, if `path` names a Markdown file of the run's plans folder, there already or not."""
+    if plans is None or not path.endswith(".md") or "\0" in path or not Path(path).is_absolute():
+        return None
+    folder, real = Path(os.path.realpath(plans)), Path(os.path.realpath(path))
+    return real if folder in real.parents and real.suffix == ".md" else None

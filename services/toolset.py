@@ -64,7 +64,8 @@ class BuiltinToolset:
             effect = "file"
         else:
             effect = "other" if tool.risk == "execute" and not tool.idempotent else "none"
-        return ToolInfo(name=tool.name, risk=tool.risk, alone=tool.risk in _ALONE, effect=effect)
+        alone = tool.risk in _ALONE or tool.kind == "review"
+        return ToolInfo(name=tool.name, risk=tool.risk, alone=alone, effect=effect, kind=tool.kind)
 
     def nearest(self, name: str) -> list[str]:
         return difflib.get_close_matches(name, self._names, n=_NEAREST, cutoff=0.0)

@@ -5,6 +5,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from copy import copy
 from pathlib import Path
 
 from interlock.services.sqlite import transaction
@@ -42,6 +43,7 @@ class ChainTranscript:
         self._run = run
         self._agent = agent
         self._continues = continues
+        self._call = ""
         self._cache: dict[str, tuple[str, Message | None]] = {}
         self._last: tuple[str, list[Message]] = ("", [])
 
@@ -106,7 +108,14 @@ class ChainTranscript:
             head = parent or continued_by(body or b"")
 
     def _root(self, continues: str | None) -> bytes:
-        return json.dumps({"root": {"run": self._run, "agent": self._agent, "continues": continues}}).encode()
+        root = {"run": self._run, "agent": self._agent, "continues": continues}
+        return json.dumps({"root": {**root, "call": self._call} if self._call else root}).encode()
+
+    def for_agent(self, agent: str, call: str) -> "ChainTranscript":
+        """The same records; new chains name a sub-agent and the parent's call (`engine.md` 9)."""
+        own = copy(self)
+        own._agent, own._call, own._last = agent, call, ("", [])
+        return own
 
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
-from interlock.services.output_paths import kept_output
+from interlock.services.output_paths import kept_output, plan_path
 from interlock.services.private_paths import is_private, private_part
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
@@ -34,6 +34,7 @@ class FolderWorkspace:
         outputs: Path | None = None,
     ) -> None:
         self._outputs = outputs  # whole tool outputs are kept there; those can be read, too
+        self.plans: Path | None = None  # the run's plans folder, once the run is known
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
         custom = [self.root / path for path in custom_ignore]
         self._rules = {
@@ -51,7 +52,7 @@ class FolderWorkspace:
 
     def readable(self, path: str) -> Path:
         """As `Workspace.readable`; files that ignore rules leave alone are refused too, directories aren't."""
-        real = kept_output(self._outputs, path) or self._allowed(path)
+        real = kept_output(self._outputs, path) or self.plan_file(path) or self._allowed(path)
         if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises for names that are too long
             return real
         if self.ignored(real, git=False):
@@ -66,6 +67,8 @@ class FolderWorkspace:
 
     def writable(self, path: str) -> Path:
         """As `Workspace.writable`; what git ignores may be written."""
+        if plan := self.plan_file(path):
+            return plan
         real = self._allowed(path)
         if real in self._roots:
             raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
@@ -78,6 +81,9 @@ class FolderWorkspace:
                 f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
             )
         return real
+
+    def plan_file(self, path: str) -> Path | None:
+        return plan_path(self.plans, path)
 
     def relative(self, path: Path) -> str:
         """Relative to the workspace; absolute in an included directory, so that it can be used as a path again."""

@@ -1,5 +1,6 @@
 """charts: the statecharts that runs, approval modes and tool calls obey. State stays plain data; `step` moves it."""
 
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
@@ -68,19 +69,80 @@ class ToolCallChart(StateChart[Any]):
     )
 
 
-CHARTS: dict[str, type[Chart]] = {"run": RunChart, "tool-call": ToolCallChart}
+class ApprovalModeChart(StateChart[Any]):
+    """What calls may do unasked (`pipelines.md` §11). `use_…` is a person's own choice of another mode."""
+
+    catch_errors_as_events = False
+    allow_event_without_transition = False
+
+    default = State(initial=True)
+    auto_edit = State()
+    yolo = State()
+
+    class plan(State.Compound):  # noqa: N801 - the state's name
+        """Looks, asks and writes the plan, and changes nothing else."""
+
+        requirements = State(initial=True)
+        exploration = State()
+        design = State()
+        review = State()
+
+        read = requirements.to(exploration)
+        write_plan = requirements.to(design) | exploration.to(design)
+        exit_plan_mode = requirements.to(review) | exploration.to(review) | design.to(review)
+        reject = review.to(design)
+        cancel = review.to(design)
+
+    enter_plan_mode = default.to(plan) | auto_edit.to(plan)
+    approve_default = plan.review.to(default)
+    approve_auto_edit = plan.review.to(auto_edit)
+    use_default = default.from_(auto_edit, yolo, plan)
+    use_auto_edit = auto_edit.from_(default, yolo, plan)
+    use_yolo = yolo.from_(default, auto_edit, plan)
+
+
+CHARTS: dict[str, type[Chart]] = {
+    "run": RunChart,
+    "tool-call": ToolCallChart,
+    "approval-mode": ApprovalModeChart,
+}
+
+
+def name_of(state: State) -> str:
+    """A state within a compound one as `plan.design`; the compound itself never is a run's state."""
+    return f"{name_of(state.parent)}.{state.id}" if state.parent is not None else state.id
+
+
+def leaf_of(state: State) -> State:
+    """Where a run is that enters a state: a compound one begins with its initial state."""
+    inner = next((s for s in state.states if s.initial), None)
+    return leaf_of(inner) if inner is not None else state
+
+
+def _leaves(states: Iterable[State]) -> Iterator[State]:
+    for state in states:
+        if state.states:
+            yield from _leaves(state.states)
+        else:
+            yield state
 
 
 @cache
 def _table(chart: type[Chart]) -> dict[tuple[str, str], str]:
-    """(state, event) → state, read off the chart, so that the declaration is the only specification."""
-    return {
-        (state.id, event.id): transition.target.id
-        for state in chart.states
-        for transition in state.transitions
-        for event in transition.events
-        if transition.target is not None
-    }
+    """(state, event) → state, read off the chart, so that the declaration is the only specification.
+
+    An event that a state doesn't know is its compound's.
+    """
+    found: dict[tuple[str, str], str] = {}
+    for leaf in _leaves(chart.states):
+        at: State | None = leaf
+        while at is not None:
+            for transition in at.transitions:
+                if transition.target is not None:
+                    for event in transition.events:
+                        found.setdefault((name_of(leaf), event.id), name_of(leaf_of(transition.target)))
+            at = at.parent
+    return found
 
 
 def step(chart: type[Chart], state: str, event: str) -> str:

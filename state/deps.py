@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from interlock.state.agents import Agents, Plans
 from interlock.state.journal import Approvals, Journal
 from interlock.state.messages import Message
 from interlock.state.models import Models, ToolDeclaration
@@ -102,6 +103,10 @@ class Steps(Protocol):
         """Why the node decided as it did, for people."""
         ...
 
+    def spent_s(self, namespace: str) -> float:
+        """Seconds in which nodes below a namespace worked; to wait for people is no work, and a kill loses none."""
+        ...
+
 
 @dataclass(frozen=True)
 class Deps:
@@ -120,6 +125,8 @@ class Deps:
     context: ContextSource
     outputs: Outputs
     steps: Steps
+    agents: Agents
+    plans: Plans
 
 
 class Token:

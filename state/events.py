@@ -173,6 +173,22 @@ class ApprovalRequired(Event, frozen=True):
     choices: list[str]
 
 
+class AgentStart(Event, frozen=True):
+    """A sub-agent begins; `agent` is its path."""
+
+    type: Literal["agent_start"] = "agent_start"
+    name: str
+    task: str
+    """What it shall do, on one line."""
+
+
+class AgentEnd(Event, frozen=True):
+    type: Literal["agent_end"] = "agent_end"
+    reason: str
+    turns: int
+    duration_s: float
+
+
 class Cancelled(Event, frozen=True):
     type: Literal["cancelled"] = "cancelled"
 

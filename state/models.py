@@ -103,6 +103,10 @@ class Models(Protocol):
         """Alias → model name. Raises `UserError` with the nearest names for what can't be a model."""
         ...
 
+    def of_role(self, role: str) -> str:
+        """The model that answers for a role, by settings and defaults; resolved."""
+        ...
+
     def limit(self, model: str) -> int:
         """Context window in tokens (1,048,576 where nothing else is known)."""
         ...

@@ -81,6 +81,11 @@ class ContextSettings(_Section):
         return [self.file_name] if isinstance(self.file_name, str) else self.file_name
 
 
+class AgentSettings(_Section):
+    max_depth: int = Field(2, alias="maxDepth", ge=0, le=4)
+    """Levels of sub-agents below the main agent."""
+
+
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
 
@@ -96,4 +101,5 @@ class Settings(_Section):
     general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
     model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
+    agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))

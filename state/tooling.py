@@ -34,6 +34,10 @@ class Workspace(Protocol):
         """Raises `PathRefused`; stricter than `readable`."""
         ...
 
+    def plan_file(self, path: str) -> Path | None:
+        """The real path of a Markdown file in the run's plans folder; None: it is none, or lies elsewhere."""
+        ...
+
     def relative(self, path: Path) -> str:
         """Posix path relative to the workspace, absolute in an included directory; for people and models."""
         ...
@@ -132,6 +136,8 @@ class FileChange(BaseModel):
     diff: str
 
 
+ToolKind = Literal["tool", "agent", "review"]
+"""How a call is executed: by its tool, as a sub-agent, or by a person who reviews a plan."""
 Run = Callable[[Any, ToolContext], Awaitable[ToolResult]]
 Plan = Callable[[Any, ToolContext, Mapping[str, bytes]], Awaitable[FileChange | ToolResult]]
 """Computes a change without making it; the mapping holds files as earlier calls of the batch will leave them."""
@@ -155,6 +161,7 @@ class Tool:
     preview: PreviewText | None = None
     paths: Callable[[Any], Sequence[tuple[str, Literal["read", "write"]]]] = lambda _: ()
     """Paths among the arguments, checked before anything else happens."""
+    kind: ToolKind = "tool"
     idempotent: bool = False
     """May be done again after a crash without asking (tools with effects only)."""
     aliases: tuple[str, ...] = ()

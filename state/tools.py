@@ -6,6 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from interlock.state.calls import merge_verdicts
+from interlock.state.plan import PlanStep
 from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
 
 
@@ -40,8 +41,14 @@ class ToolsState(TypedDict, total=False):
     """Number of calls in the batch."""
     group: list[int]
     """Indices of the calls that run now, side by side."""
-    questions: list[int]
-    """Those of the group that ask the user."""
+    kinds: dict[str, str]
+    """Index of each call of the group → how it is executed: tool, question, agent or review."""
+    plan_phase: str
+    """Where plan mode stands (`state/charts.py`, ApprovalModeChart); empty outside it."""
+    plan_file: str
+    approved_plan: bool
+    """A person approved the plan in `plan_file`."""
+    plan_steps: list[PlanStep]
     decided: Verdicts
     finished: Verdicts
     stop: str
@@ -89,7 +96,10 @@ class ExecuteState(TypedDict, total=False):
     attempt: int
     approval: str
     kind: str
-    """`question` or `tool`."""
+    """tool, question, agent or review."""
+    approval_mode: str
+    asks: int
+    """How often a plan was shown; one that changed meanwhile is shown again."""
     status: str
     label: str
     finished: Verdicts
@@ -117,3 +127,4 @@ class ExecuteSend(TypedDict, total=False):
     attempt: int
     approval: str
     kind: str
+    approval_mode: str

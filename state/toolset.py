@@ -29,6 +29,8 @@ class ToolInfo:
     """Runs by itself, in order (it writes, executes, or asks)."""
     effect: Literal["none", "file", "other"]
     """`file`: proves itself by its hashes after a crash; `other`: when the outcome is unknown, a person is asked."""
+    kind: Literal["tool", "agent", "review"] = "tool"
+    """How it is executed, see `state/tooling.py`."""
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,19 @@
 from interlock.state.tooling import Tool
 from interlock.tools import (
     ask_user,
+    codebase_investigator,
+    complete_task,
+    enter_plan_mode,
+    exit_plan_mode,
     glob,
     grep_search,
+    invoke_agent,
     list_directory,
     read_file,
     read_many_files,
     replace,
     run_shell_command,
+    update_scratchpad,
     web_fetch,
     write_file,
     write_todos,
@@ -27,5 +33,11 @@ TOOLS: dict[str, Tool] = {
     "web_fetch": web_fetch.TOOL,
     "write_todos": write_todos.TOOL,
     "ask_user": ask_user.TOOL,
+    "enter_plan_mode": enter_plan_mode.TOOL,
+    "exit_plan_mode": exit_plan_mode.TOOL,
+    "codebase_investigator": codebase_investigator.TOOL,
+    "invoke_agent": invoke_agent.TOOL,
+    "complete_task": complete_task.TOOL,
+    "update_scratchpad": update_scratchpad.TOOL,
 }
 """In the order in which models are told of them."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
+from interlock.tools._ladder_doubt import slips
 from interlock.tools._ladder_lines import blank_tolerant, old_lines
 from interlock.tools._ladder_tokens import TOKEN
 from interlock.tools._ladder_types import Window
@@ -76,7 +77,11 @@ def fuzzy_windows(text: str, old: str) -> list[Window]:
     if len(equals) == 1 and any(f.words <= best.words for f in rivals):
         return []
     chosen = sorted(lines.starts[f.first] for f in equals)
-    return [_window(text, old, lines, start, len(wanted)) for start in chosen]
+    windows = [_window(text, old, lines, start, len(wanted)) for start in chosen]
+    there = [lines[best.first + at].strip() for at in range(len(wanted))]
+    if len(equals) == 1 and not slips(text, windows[0].start, windows[0].end, wanted, there):
+        return []
+    return windows
 
 
 def _window(text: str, old: str, lines: _Lines, start: int, count: int) -> Window:

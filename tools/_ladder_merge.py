@@ -33,7 +33,7 @@ def merged(text: str, window: Window, old: str, new: str) -> str:
     base = old.removesuffix("\n" if tail else "").split("\n")
     theirs = new.removesuffix("\n" if both else "").split("\n")
     mine = ours.removesuffix("\n" if tail else "").split("\n")
-    merge = _Merge(mine, base, [plain(line) for line in theirs], window.pairs)
+    merge = _Merge(mine, base, _trimmed(mine, base, window.pairs, list(map(plain, theirs))), window.pairs)
     ended = "\n" if both and ours.endswith("\n") else ""
     return "\n".join(merge.lines()) + ended
 
@@ -47,6 +47,15 @@ def _whole(text: str, window: Window, old: str, new: str) -> str:
     moved = indenter(old.split("\n")[:1], [before + "x"], [0], new.split("\n"))
     lines = [moved(line, 0) for line in new.split("\n")]
     return "\n".join([lines[0].lstrip(" \t"), *lines[1:]])
+
+
+def _trimmed(
+    ours: Sequence[str], base: Sequence[str], pairs: Sequence[int | None], theirs: list[str]
+) -> list[str]:
+    """Without blanks at line ends, if the model put some into `old` and the file has none there."""
+    made_up = any(n is not None and b != b.rstrip() and b.strip() for b, n in zip(base, pairs, strict=True))
+    clean = all(line == line.rstrip() for line in ours if line.strip())
+    return [line.rstrip() for line in theirs] if made_up and clean else theirs
 
 
 @dataclass
@@ -67,6 +76,8 @@ class _Merge:
             gap = list(self.ours[done:first])
             if tag == "equal":
                 out += _joined(out, gap) + list(self.ours[first:stop])
+            elif tag == "insert":
+                out += self._inserted(gap, [move(line, i1) for line in self.theirs[j1:j2]], first)
             else:
                 new = self._new(move, i1, i2, j1, j2, first, stop)
                 out += [] if tag == "delete" else _joined(new, gap, before=True)
@@ -92,8 +103,20 @@ class _Merge:
         if numbers:
             return numbers[0], numbers[-1] + 1
         following = next((n for n in self.pairs[i2:] if n is not None), len(self.ours))
-        # An insertion comes after the blank lines that the file has and `old` lacks.
         return (following, following) if i1 == i2 else (done, done)
+
+    def _inserted(self, gap: list[str], new: list[str], following: int) -> list[str]:
+        """Among blank lines that the file has and `old` lacks: with the line before, or with the one after
+
+        if only that one is as deep.
+        """
+        if not gap or not new[0].strip():
+            return _joined(new, gap, before=True) + new
+        before = self.ours[following - len(gap) - 1] if following > len(gap) else ""
+        after = self.ours[following] if following < len(self.ours) else before
+        if new[-1].strip() and indent(new[0]) != indent(before) and indent(new[0]) == indent(after):
+            return gap + new
+        return new + _joined(new, gap)
 
     def _new(self, move: Indenter, i1: int, i2: int, j1: int, j2: int, first: int, stop: int) -> list[str]:
         theirs = [move(line, i1) for line in self.theirs[j1:j2]]

@@ -3,11 +3,13 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.plan._track import Track, track
 from interlock.nodes.tools._results import recorded_of
 from interlock.nodes.tools._verdicts import attempt_of, is_ready
-from interlock.state.calls import CallKey
+from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
+from interlock.state.plan import PlanStep
 from interlock.state.tools import Verdicts
 
 
@@ -18,11 +20,21 @@ class CollectIn(TypedDict, total=False):
     decided: Verdicts
     finished: Verdicts
     stop: str
+    approval_mode: str
+    plan_phase: str
+    plan_file: str
+    approved_plan: bool
+    plan_steps: list[PlanStep]
 
 
 class CollectOut(TypedDict, total=False):
     head: str
     stop: str
+    approval_mode: str
+    plan_phase: str
+    plan_file: str
+    approved_plan: bool
+    plan_steps: list[PlanStep]
 
 
 async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
@@ -33,10 +45,12 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
         return {}
     calls = deps.transcript.message(state["message"]).tool_calls
     answers: list[Message] = []
+    done: list[tuple[CallView, ToolResult]] = []
     stop = state.get("stop") or ""
     for index, call in enumerate(calls):
-        _, result = recorded_of(deps.journal, state["message"], index, verdicts[str(index)])
+        view, result = recorded_of(deps.journal, state["message"], index, verdicts[str(index)])
         stop = stop or result.stop or ""
+        done.append((view, result))
         answers.append(
             Message(
                 role="tool",
@@ -50,4 +64,19 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
     for index, record in enumerate(deps.transcript.ids(head, len(answers))):
         attempt = attempt_of(verdicts[str(index)])
         deps.journal.settle(CallKey(message=state["message"], index=index, attempt=attempt), record)
-    return {"head": head, "stop": stop}
+    moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
+    return {"head": head, "stop": stop, **moved}
+
+
+def _plan_of(state: CollectIn) -> Track:
+    return {
+        "approval_mode": state["approval_mode"],
+        "plan_phase": state.get("plan_phase", ""),
+        "plan_file": state.get("plan_file", ""),
+        "plan_steps": state.get("plan_steps", []),
+    }
+
+
+def _risk(deps: Deps, name: str) -> str:
+    info = deps.toolset.info(name)
+    return info.risk if info else ""

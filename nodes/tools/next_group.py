@@ -21,7 +21,7 @@ class NextGroupIn(TypedDict, total=False):
 
 class NextGroupOut(TypedDict, total=False):
     group: list[int]
-    questions: list[int]
+    kinds: dict[str, str]
     decided: Verdicts
     stop: str
 
@@ -32,16 +32,18 @@ async def next_group(state: NextGroupIn, runtime: Runtime[Deps]) -> NextGroupOut
     open_calls = [i for i in range(state["count"]) if is_ready(decided[str(i)]) and str(i) not in finished]
     if any(map(is_cancel, decided.values())):
         undone = _cancel(runtime.context, state, open_calls)
-        return {"group": [], "questions": [], "decided": undone, "stop": "cancelled by the user"}
+        return {"group": [], "kinds": {}, "decided": undone, "stop": "cancelled by the user"}
     group: list[int] = []
+    kinds: dict[str, str] = {}
     for index in open_calls:
         info, waits = _info(runtime.context, state["message"], index, decided[str(index)])
         if (info.alone or waits) and group:
             break
         group.append(index)
+        kinds[str(index)] = "question" if info.risk == "question" else info.kind
         if info.alone or waits:
-            return {"group": group, "questions": group if info.risk == "question" else []}
-    return {"group": group, "questions": []}
+            break
+    return {"group": group, "kinds": kinds}
 
 
 def _info(deps: Deps, message: str, index: int, ready: str) -> tuple[ToolInfo, bool]:

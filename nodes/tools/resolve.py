@@ -3,7 +3,7 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.state.calls import CallKey, failure
+from interlock.state.calls import CallKey, CallView, failure
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps
 
@@ -11,6 +11,7 @@ from interlock.state.deps import Deps
 class ResolveIn(TypedDict, total=False):
     message: str
     index: int
+    approval_mode: str
 
 
 class ResolveOut(TypedDict, total=False):
@@ -36,8 +37,17 @@ async def resolve(state: ResolveIn, runtime: Runtime[Deps]) -> ResolveOut:
         "label": "known",
     }
     if deps.toolset.info(call.name) is not None:
-        return fresh
+        return {**fresh, "attempt": _placed(deps, state, key, call)}
     near = deps.toolset.nearest(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     deps.journal.finish(key, call, failure("tool_not_registered", f"No tool {call.name!r}.{hint}"))
     return {**fresh, "label": "unknown", "status": step(ToolCallChart, fresh["status"], "fail")}
+
+
+def _placed(deps: Deps, state: ResolveIn, key: CallKey, call: CallView) -> int:
+    """In plan mode a relative Markdown file is one of the plans folder; the attempt whose arguments say so."""
+    placed = deps.plans.placed(call) if state.get("approval_mode") == "plan" else None
+    if placed is None:
+        return 1
+    deps.journal.amend(key.model_copy(update={"attempt": 2}), placed)
+    return 2

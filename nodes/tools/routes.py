@@ -26,8 +26,9 @@ class BatchIn(TypedDict, total=False):
 class GroupIn(TypedDict, total=False):
     message: str
     group: list[int]
-    questions: list[int]
+    kinds: dict[str, str]
     decided: Verdicts
+    approval_mode: str
 
 
 class HeadIn(TypedDict, total=False):
@@ -51,7 +52,8 @@ def each_of_group(state: GroupIn) -> Sequence[ExecuteSend]:
                 "index": index,
                 "attempt": attempt_of(verdict),
                 "approval": approval_of(verdict),
-                "kind": "question" if index in state["questions"] else "tool",
+                "kind": state["kinds"][str(index)],
+                "approval_mode": state["approval_mode"],
             }
         )
     return sends
@@ -90,8 +92,19 @@ def after_apply_decision(state: LabelIn) -> Literal["proceed", "modify", "change
     return "changed since" if label == "stale" else "reject or cancel"
 
 
-def by_kind(state: KindIn) -> Literal["tool", "question"]:
-    return "question" if state["kind"] == "question" else "tool"
+def by_kind(state: KindIn) -> Literal["tool", "question", "agent", "review"]:
+    kind = state["kind"]
+    if kind == "question":
+        return "question"
+    return "agent" if kind == "agent" else "review" if kind == "review" else "tool"
+
+
+def after_ask_review(state: LabelIn) -> Literal["asked", "no plan"]:
+    return "asked" if state["label"] == "asked" else "no plan"
+
+
+def after_take_review(state: LabelIn) -> Literal["decided", "changed since"]:
+    return "decided" if state["label"] == "decided" else "changed since"
 
 
 def after_run_tool(state: LabelIn) -> Literal["done", "unknown outcome"]:

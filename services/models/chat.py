@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -52,6 +53,7 @@ class ChatModels:
         self._cancel = cancel
         self._clock = clock
         self._agent = agent
+        self._temperature: float | None = None
         self._providers = Providers(env, fake)
         self._recorder = ReplyRecorder(record_to) if record_to else None
         self._backoff = Backoff(delay_scale, Random(seed))
@@ -99,6 +101,16 @@ class ChatModels:
         """Alias → model name. Raises `UserError` with the nearest names for what can't be a model."""
         return resolve(self._settings, name)
 
+    def of_role(self, role: str) -> str:
+        """The model that answers for a role."""
+        return resolve(self._settings, role_model(self._settings, role))
+
+    def for_agent(self, agent: str, temperature: float | None) -> "ChatModels":
+        """The same connections and records, for a sub-agent with this path."""
+        own = copy(self)
+        own._agent, own._temperature = agent, temperature
+        return own
+
     def limit(self, model: str) -> int:
         """Context window in tokens."""
         return limit(self._settings, model)
@@ -108,7 +120,8 @@ class ChatModels:
         await self._providers.aclose()
 
     def _request(self, call: ModelCall) -> Request:
-        chosen = (call.temperature, self._settings.model.temperature)
+        own = self._temperature if call.schema is None else None
+        chosen = (call.temperature, own, self._settings.model.temperature)
         default = _TEMPERATURE if call.schema is None else _HELPER_TEMPERATURE
         return Request(
             model=self.resolve(call.model or role_model(self._settings, call.role)),

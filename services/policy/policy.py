@@ -1,6 +1,8 @@
 """policy: what may run, what is asked about, what is denied."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -90,6 +92,17 @@ class RulePolicy:
         rule = self.narrow(call, risk, choice, "default")
         return rule is not None and self.check(call, risk, "default", [rule]).decision == "allow"
 
+    def for_agent(self, name: str) -> "RulePolicy":
+        """The same rules, for the calls of a sub-agent."""
+        own = copy(self)
+        own._scope = replace(self._scope, agent=name)
+        own._book = RuleBook(self._book.rules, own._scope, self._aliases)
+        return own
+
+    def _is_plan(self, call: CallView) -> bool:
+        path = call.args.get("file_path")
+        return isinstance(path, str) and self._workspace.plan_file(path) is not None
+
     def _is_shell(self, call: CallView) -> bool:
         return not SHELL_TOOLS.isdisjoint(self._book.names(call.name))
 
@@ -102,6 +115,8 @@ class RulePolicy:
         annotations: Mapping[str, JsonValue],
     ) -> Decided:
         mode = _MODE_NAMES.get(mode, mode)
+        if mode == "plan" and risk == "write" and self._is_plan(call):
+            annotations = {**annotations, "planFile": True}
         rules = self._book.about(call.name, risk, mode, annotations)
         if self._is_shell(call):
             return self._decide_line(call, risk, mode, session, rules)

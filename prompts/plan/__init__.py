@@ -1,0 +1,1 @@
+"""plan: what plan mode says to the model."""

@@ -1,0 +1,1 @@
+"""subagent: what sub-agents and their parents are told."""

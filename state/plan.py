@@ -1,0 +1,72 @@
+"""plan: state, input and output of plan mode as a workflow."""
+
+from typing import Literal
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
+
+REMINDERS = 2
+"""How often a model that stops without a plan is told to go on."""
+
+PlanStatus = Literal["approved", "rejected", "failed", "cancelled"]
+
+
+class PlanStep(TypedDict):
+    """One step of a plan."""
+
+    text: str
+    done: bool
+
+
+class PlanInput(WorkflowInput):
+    """Input of `plan`."""
+
+    prompt: str = Field(min_length=1, description="what to plan ★")
+    plan_file: str | None = Field(
+        None, pattern=r"\.md$", description="name of the plan file in the run's plans directory (*.md)"
+    )
+
+
+class PlanOutput(WorkflowOutput):
+    """Output of `plan`."""
+
+    status: PlanStatus
+    plan_file: str | None = None
+    steps: list[PlanStep] = Field(default_factory=list[PlanStep])
+    next_mode: Literal["default", "auto_edit"] | None = None
+    main_run: str | None = None
+    error: ErrorInfo | None = None
+
+
+class PlanState(TypedDict, total=False):
+    """What a `plan` run knows besides its chain."""
+
+    prompt: str
+    head: str
+    approval_mode: str
+    """`plan` until the plan is approved."""
+    plan_phase: str
+    """requirements | exploration | design | review (`state/charts.py`, ApprovalModeChart)."""
+    plan_file: str
+    """Absolute path, once there is a plan."""
+    plan_name: str
+    """The name that was asked for; empty: the model's choice."""
+    approved_plan: bool
+    plan_steps: list[PlanStep]
+    model: str
+    max_turns: int
+    max_session_turns: int
+    turn_no: int
+    session_turns: int
+    sticky_model: str
+    last_prompt_tokens: int
+    turn_status: str
+    reply: str
+    finish_reason: str
+    stop: str
+    error: dict[str, str]
+    reminders: int
+    main_run: str
+    status: str

@@ -1,0 +1,143 @@
+"""subagent: what a sub-agent is, and the state, input and output of a run of one."""
+
+from typing import Literal
+
+from pydantic import Field, JsonValue
+from typing_extensions import TypedDict
+
+from interlock.state.messages import Frozen
+from interlock.state.run import WorkflowInput, WorkflowOutput
+
+MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
+"""Of an agent that doesn't say (gemini-cli's defaults)."""
+GRACE_S = 60.0
+"""Seconds of the one turn that a sub-agent gets after its end (gemini-cli's recovery turn)."""
+MAX_DEPTH = 2
+"""Levels of sub-agents below the main agent (settings: `agents.maxDepth`)."""
+
+EndReason = Literal["goal", "max_turns", "timeout", "no_complete_task", "aborted", "error"]
+
+
+class AgentDefinition(Frozen):
+    """One kind of agent, as a Markdown file describes it."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    description: str = Field(min_length=1)
+    tools: tuple[str, ...] | None = None
+    """Names of the tools it may call; None: all but those that start agents or move the plan mode."""
+    model: str = "inherit"
+    """An alias or a model's name; `inherit`: the run's."""
+    role: str = "main"
+    """Role of its model where `model` is `inherit`, see `model.roles` in settings."""
+    temperature: float | None = None
+    max_turns: int = Field(MAX_TURNS, ge=1)
+    max_time_minutes: float = Field(MAX_TIME_MINUTES, gt=0)
+    input_schema: dict[str, JsonValue] | None = None
+    """JSON Schema of `inputs`; None: it takes a prompt."""
+    output_schema: dict[str, JsonValue] | None = None
+    """JSON Schema of the report that `complete_task` must hold; None: a text."""
+    query: str = "{{prompt}}"
+    """Template of the first message; `{{name}}` or `${name}` stands for an input."""
+    system_prompt: str
+    source: str = "interlock"
+    """The file it was read from."""
+
+
+class AgentCard(Frozen):
+    """One sub-agent of a run: its definition as it was when it started, so that an edited file changes no open run."""
+
+    path: str
+    """`NAME:CALL`, after the parent's path and a slash: unique in a run, and the same after a kill."""
+    parent: str
+    """Record of the parent's card; empty: the root."""
+    call: str
+    """Key of the parent's call."""
+    depth: int
+    """Levels of agents that it may still start."""
+    definition: AgentDefinition
+
+
+class SubagentInput(WorkflowInput):
+    """Input of `subagent`."""
+
+    agent: str = Field("generalist", min_length=1, description="name of the agent")
+    prompt: str | None = Field(None, min_length=1, description="what it shall do ★")
+    inputs: dict[str, JsonValue] | None = Field(
+        None, description="instead of a prompt: what its input schema asks for"
+    )
+
+
+class SubagentOutput(WorkflowOutput):
+    """Output of `subagent`."""
+
+    status: EndReason
+    result: str
+    reason: str
+    turns: int
+    duration_s: float
+
+
+class Scratchpad(TypedDict, total=False):
+    """What an investigator knows so far; typed, so that no compression can lose it."""
+
+    checklist: list[str]
+    questions: list[str]
+    """Still open."""
+    findings: list[str]
+    ignored_paths: list[str]
+
+
+class SubagentState(TypedDict, total=False):
+    """What a sub-agent knows besides its chain."""
+
+    message: str
+    """The parent's assistant record; from the first batch on, the agent's own."""
+    index: int
+    attempt: int
+    call: str
+    """Key of the parent's call, which the result answers."""
+    agent: str
+    """On entry the card of the parent; from `start` on its own."""
+    approval_mode: str
+    head: str
+    model: str
+    max_turns: int
+    """Of the turn part; the agent's own limit, and one more for the last chance."""
+    max_session_turns: int
+    turn_no: int
+    session_turns: int
+    sticky_model: str
+    last_prompt_tokens: int
+    time_left_s: float
+    """What the next turn may take."""
+    turn_status: str
+    reply: str
+    finish_reason: str
+    stop: str
+    error: dict[str, str]
+    scratchpad: Scratchpad
+    sent_back: bool
+    recovering: bool
+    """The last chance was given."""
+    reason: str
+    """Why it must end (`EndReason`); empty: it goes on."""
+    answer: str
+    """Record of the reply whose `complete_task` counts."""
+    label: str
+    status: str
+
+
+class SubagentIn(TypedDict, total=False):
+    """What a parent hands in: the call, and under whose rules."""
+
+    message: str
+    index: int
+    attempt: int
+    agent: str
+    approval_mode: str
+
+
+class SubagentOut(TypedDict, total=False):
+    """What a parent gets back: nothing, for the result is the journal's row of the call."""
+
+    label: str

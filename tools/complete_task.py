@@ -1,0 +1,37 @@
+"""complete_task: a sub-agent's last call, which hands over its result."""
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from interlock.state.calls import ToolResult
+from interlock.state.tooling import Tool, ToolContext
+
+
+class CompleteTaskArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    result: str = Field(
+        min_length=1,
+        description="The whole result, for a reader who has seen nothing of your work: what you found or did, where, "
+        "and what is left open.",
+    )
+
+    @field_validator("result")
+    @classmethod
+    def _says_something(cls, value: str) -> str:
+        if not value.strip():
+            raise ValueError("the result is blank; write down what you found or did")
+        return value
+
+
+async def run(args: BaseModel, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+    """The result is read off the call; the graph ends the agent."""
+    return ToolResult(status="success", content="The result was handed over.")
+
+
+TOOL = Tool(
+    name="complete_task",
+    description="Ends your work and hands over its result. Call it once, when everything is done.",
+    args=CompleteTaskArgs,
+    risk="state",
+    summary=lambda _: "Hand over the result",
+    run=run,
+)

@@ -1,0 +1,35 @@
+"""enter_plan_mode: plan first, and change nothing until the plan is approved."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ToolResult
+from interlock.state.tooling import Tool, ToolContext
+
+
+class EnterPlanModeArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    reason: str = Field(default="", description="Why a plan is worth making first.")
+
+
+_BEGINS = (
+    "Plan mode begins. You can read, search and ask; everything else is refused until the user has approved a plan. "
+    "Find out what is wanted, read the code that the change touches, then write the plan with write_file to a relative "
+    "path that ends in .md (it lands in the run's plans folder): the goal, what you found, the steps as check boxes "
+    "(- [ ] …), how it is verified. Then call exit_plan_mode with that name."
+)
+
+
+async def run(args: EnterPlanModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - the shape of tools
+    """The join of the batch moves the mode; the next batch is decided under it."""
+    return ToolResult(status="success", content=_BEGINS)
+
+
+TOOL = Tool(
+    name="enter_plan_mode",
+    description="Switches to plan mode: you read, ask and write a plan, and nothing is changed until the user has"
+    " approved it. For work that is large, vague, or costly to undo.",
+    args=EnterPlanModeArgs,
+    risk="state",
+    summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
+    run=run,
+)

@@ -1,0 +1,39 @@
+"""exit_plan_mode: hand the plan in for review."""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.json_schema import SkipJsonSchema
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.tooling import Tool, ToolContext
+
+
+class ExitPlanModeArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    plan_filename: str = Field(
+        min_length=1, description="Name of the plan file (*.md) in the plans folder, as you wrote it."
+    )
+    plan: SkipJsonSchema[str | None] = Field(
+        default=None, description="By a person's edit only: the plan's new text."
+    )
+    approval_mode: SkipJsonSchema[Literal["default", "auto_edit"] | None] = Field(
+        default=None, description="By a person's edit only: the mode to go on in."
+    )
+
+
+async def run(args: ExitPlanModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - the shape of tools
+    """Reached only where nobody can review: the graph asks a person."""
+    return failure("no_review", "The plan can't be reviewed here; say in your answer what it is.")
+
+
+TOOL = Tool(
+    name="exit_plan_mode",
+    description="Hands the finished plan in for the user's review. Approved, plan mode ends; otherwise you are told"
+    " what to change.",
+    args=ExitPlanModeArgs,
+    risk="state",
+    kind="review",
+    summary=lambda args: f"Review the plan {args.plan_filename}",
+    run=run,
+)

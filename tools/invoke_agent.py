@@ -1,0 +1,43 @@
+"""invoke_agent: hand a piece of work to a sub-agent."""
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.tooling import Tool, ToolContext
+
+
+class InvokeAgentArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    agent_name: str = Field(min_length=1, description="Name of the agent.")
+    prompt: str = Field(
+        default="",
+        description="What it shall do, whole: it sees nothing of this conversation. Say what is wanted, what is known,"
+        " and what the result shall hold.",
+    )
+    inputs: dict[str, JsonValue] = Field(
+        default_factory=dict[str, JsonValue],
+        description="Instead of a prompt, for agents that name their inputs.",
+    )
+
+    @model_validator(mode="after")
+    def _has_work(self) -> "InvokeAgentArgs":
+        if not self.prompt.strip() and not self.inputs:
+            raise ValueError("'prompt' is missing: say what the agent shall do")
+        return self
+
+
+async def run(args: BaseModel, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+    """Reached only where there is no level left for a sub-agent: the graph runs it, and answers the call."""
+    return failure("too_deep", "No sub-agent can be started from here; do the work yourself.")
+
+
+TOOL = Tool(
+    name="invoke_agent",
+    description="Hands a piece of work to a sub-agent, which works by itself with a history of its own and returns its"
+    " result. Several calls in one message run side by side.",
+    args=InvokeAgentArgs,
+    risk="state",
+    kind="agent",
+    summary=lambda args: f"Agent {args.agent_name}: {args.prompt}",
+    run=run,
+)

@@ -1,0 +1,40 @@
+"""update_scratchpad: an investigator's checklist, questions and findings, as data."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ToolResult
+from interlock.state.tooling import Tool, ToolContext
+
+
+class UpdateScratchpadArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    checklist: list[str] | None = Field(
+        default=None, description="What is left to look at. Replaces the old list; leave it out to keep that."
+    )
+    questions: list[str] | None = Field(
+        default=None,
+        description="Questions that are still open. Replaces the old list; [] when all are answered.",
+    )
+    findings: list[str] = Field(
+        default_factory=list[str], description="New findings, each with its file. Added to the old ones."
+    )
+    ignored_paths: list[str] = Field(
+        default_factory=list[str],
+        description="New paths that turned out not to matter. Added to the old ones.",
+    )
+
+
+async def run(args: UpdateScratchpadArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - the shape of tools
+    """The graph keeps the scratchpad; the call holds what changes."""
+    return ToolResult(status="success", content="The scratchpad is updated.")
+
+
+TOOL = Tool(
+    name="update_scratchpad",
+    description="Keeps your scratchpad: what to look at, what is open, what you found, what doesn't matter. Call it in"
+    " every turn, beside other calls.",
+    args=UpdateScratchpadArgs,
+    risk="state",
+    summary=lambda args: f"Scratchpad: {len(args.findings)} new findings",
+    run=run,
+)
