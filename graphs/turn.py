@@ -6,12 +6,13 @@ limit, an overflow, a loop, an error or an answer ends it.
 
 from langgraph.graph import END, START
 
-from interlock.graphs import loop_check, route
+from interlock.graphs import compress, loop_check, route
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.turn.call_model import call_model
 from interlock.nodes.turn.check_context import check_context
 from interlock.nodes.turn.check_limits import check_limits
 from interlock.nodes.turn.check_stream import check_stream
+from interlock.nodes.turn.mask_tool_outputs import mask_tool_outputs
 from interlock.nodes.turn.note_loop import note_loop
 from interlock.nodes.turn.routes import (
     after_check_context,
@@ -27,6 +28,8 @@ from interlock.state.turn import TurnInput, TurnOutput, TurnState
 def build() -> Graph:
     g = Graph("turn", TurnState)
     g.node("check_limits", check_limits)
+    g.part("compress", compress.build())
+    g.node("mask_tool_outputs", mask_tool_outputs)
     g.node("check_context", check_context)
     g.part("loop-check", loop_check.build())
     g.part("route", route.build())
@@ -36,7 +39,9 @@ def build() -> Graph:
     g.node("note_loop", note_loop)
 
     g.edge(START, "check_limits")
-    g.route("check_limits", after_check_limits, {"ok": "check_context", "limit": END})
+    g.route("check_limits", after_check_limits, {"ok": "compress", "limit": END})
+    g.edge("compress", "mask_tool_outputs")
+    g.edge("mask_tool_outputs", "check_context")
     g.route(
         "check_context",
         after_check_context,

@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from interlock.state.plan import PlanStep
 from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
 
 KEPT_OUTPUT_TOKENS = 50_000
@@ -52,6 +53,8 @@ class CompressState(TypedDict, total=False):
     """0: not known, or no longer true; the history is estimated."""
     todos: str
     """Chain record (detached) of the newest list of steps; empty: none."""
+    plan_steps: list[PlanStep]
+    """Of the approved plan."""
     compress_failed_at: int
     """Tokens at the last failed attempt; 0: none failed since the last success."""
     force: bool

@@ -75,6 +75,11 @@ class MainState(TypedDict, total=False):
     sticky_model: str
     """The model that this prompt is answered by; empty until the first turn chose it."""
     last_prompt_tokens: int
+    """As the provider counted them; 0: not known, or no longer true."""
+    compress_failed_at: int
+    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
+    todos: str
+    """Chain record (detached) of the newest list of steps; empty: none."""
     turn_status: str
     """How the last turn ended (`TurnOutput.status`)."""
     reply: str

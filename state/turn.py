@@ -5,6 +5,7 @@ from typing import Any, Literal
 from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
+from interlock.state.plan import PlanStep
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
 STREAM_ATTEMPTS = 4
@@ -68,6 +69,12 @@ class TurnState(TypedDict, total=False):
     session_turns: int
     sticky_model: str
     last_prompt_tokens: int
+    """As the provider counted them; 0: not known, or no longer true."""
+    compress_failed_at: int
+    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
+    todos: str
+    """Chain record (detached) of the newest list of steps; empty: none."""
+    plan_steps: list[PlanStep]
     attempt: int
     """Tries at this answer so far; counts invalid streams, not connection errors."""
     candidate: str

@@ -13,6 +13,7 @@ from interlock.prompts import load, render
 from interlock.state.deps import Deps
 from interlock.state.events import ChatCompressed
 from interlock.state.messages import Message
+from interlock.state.plan import PlanStep
 
 
 class AcceptIn(TypedDict, total=False):
@@ -25,6 +26,7 @@ class AcceptIn(TypedDict, total=False):
     draft: str
     checked: str
     todos: str
+    plan_steps: list[PlanStep]
 
 
 class AcceptOut(TypedDict, total=False):
@@ -89,8 +91,12 @@ def _conversation(state: AcceptIn, deps: Deps, snapshot: str) -> list[Message]:
 
 
 def _outside(state: AcceptIn, deps: Deps) -> list[str]:
-    """What is not the conversation's to remember: the list of steps, and what waits for the user."""
+    """What is not the conversation's to remember: the plan, the list of steps, and what waits for the user."""
     parts: list[str] = []
+    if plan := [
+        f"- [{'x' if step['done'] else ' '}] {step['text']}" for step in state.get("plan_steps") or []
+    ]:
+        parts.append(render("compress/plan", steps="\n".join(plan)))
     if state.get("todos"):
         todos: list[dict[str, Any]] = json.loads(deps.transcript.message(state["todos"]).text)
         lines = [f"- [{todo['status']}] {todo['description']}" for todo in todos]

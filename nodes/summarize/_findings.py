@@ -1,14 +1,16 @@
 """_findings: stack traces and warnings in a command's output; no summary may lose them."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 _PYTHON = re.compile(r"\s*(?:[+|]\s*)*(?:Exception Group )?Traceback \(most recent call last\):")
-_FRAME = re.compile(r"\s+at \S.*|\s+from \S+:\d+:in .*|#\d+ +(?:0x[0-9a-f]+|\S+ ).*|\s+\d+: +\S.*")
-"""Java, JavaScript, .NET; Ruby; gdb and sanitizers; Rust."""
-_BETWEEN = re.compile(
-    r"\s*(?:Caused by: .*|Suppressed: .*|\.\.\. \d+ (?:more|common frames omitted)|stack backtrace:)"
+_FRAME = re.compile(
+    r"\s+at \S.*|\s+from \S+:\d+:in .*|#\d+\s+(?:0x[0-9a-f]+ in )?\S+ \(.*"
+    r"|\s*(?:Caused by: .*|Suppressed: .*|\.\.\. \d+ (?:more|common frames omitted))"
 )
+"""Java, JavaScript, .NET; Ruby; gdb and sanitizers. The line before the first frame says what happened."""
+_RUST = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at ")
+_RUST_FRAME = re.compile(r"stack backtrace:|\s+\d+: .*|\s+at \S.*")
 _GO = re.compile(r"(?:panic: |fatal error: |goroutine \d+ \[)")
 _WARNING = re.compile(r"warn(?:ing)?s?\b", re.IGNORECASE)
 _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
@@ -52,20 +54,24 @@ def _end(lines: Sequence[str], at: int) -> int:
         return _python_end(lines, at)
     if _GO.match(lines[at]):
         return next(
-            (i for i in _from(lines, at + 1) if not lines[i].strip() and not _go_on(lines, i)), len(lines)
+            (i for i in range(at + 1, len(lines)) if not lines[i].strip() and not _go_on(lines, i)),
+            len(lines),
         )
-    after = at + 1
-    if after < len(lines) and (_FRAME.fullmatch(lines[after]) or _BETWEEN.fullmatch(lines[after])):
-        while after < len(lines) and (_FRAME.fullmatch(lines[after]) or _BETWEEN.fullmatch(lines[after])):
-            after += 1
-        return after
-    return at
+    if _RUST.match(lines[at]):
+        return _while(_RUST_FRAME, lines, min(at + 2, len(lines)))
+    end = _while(_FRAME, lines, at + 1)
+    return end if end > at + 1 else at
+
+
+def _while(pattern: re.Pattern[str], lines: Sequence[str], at: int) -> int:
+    """Index of the first line from `at` on that doesn't match."""
+    return next((i for i in range(at, len(lines)) if not pattern.fullmatch(lines[i])), len(lines))
 
 
 def _python_end(lines: Sequence[str], at: int) -> int:
     """Frames are indented deeper than the first line; the exception stands at its indentation."""
     depth = len(lines[at]) - len(lines[at].lstrip(" |+"))
-    for index in _from(lines, at + 1):
+    for index in range(at + 1, len(lines)):
         line = lines[index]
         if line.strip(" |") and len(line) - len(line.lstrip(" |+")) <= depth:
             return index + 1
@@ -75,7 +81,3 @@ def _python_end(lines: Sequence[str], at: int) -> int:
 def _go_on(lines: Sequence[str], blank: int) -> bool:
     """Go puts an empty line between goroutines."""
     return blank + 1 < len(lines) and _GO.match(lines[blank + 1]) is not None
-
-
-def _from(lines: Sequence[str], start: int) -> Iterator[int]:
-    return iter(range(start, len(lines)))

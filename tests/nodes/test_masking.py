@@ -1,0 +1,86 @@
+"""Which older outputs are masked, and what stays in their place."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.nodes.turn._masking import gain, masked, older_outputs
+from interlock.state.messages import Message, ToolCall, open_calls
+from interlock.state.text import estimate_tokens
+
+
+def exchange(number: int, text: str, tool: str = "read_file") -> list[Message]:
+    call = ToolCall(id=f"{number}.0", name=tool, args={})
+    return [
+        Message(role="assistant", tool_calls=(call,)),
+        Message(role="tool", tool_call_id=call.id, name=tool, content=text, status="success"),
+    ]
+
+
+def conversation(*outputs: str, tool: str = "read_file") -> list[Message]:
+    start = [Message(role="system", content="s"), Message(role="user", content="go")]
+    return [*start, *(m for i, text in enumerate(outputs) for m in exchange(i, text, tool))]
+
+
+K20 = "x" * 80_000
+"""20,000 tokens."""
+
+
+def test_what_crosses_the_line_is_older() -> None:
+    messages = conversation(K20, K20, K20, K20, K20)
+    assert older_outputs(messages) == [3, 5, 7], (
+        "two of the newest are 40,000 tokens, the third crosses 50,000"
+    )
+    assert 59_000 < gain(messages, [3, 5, 7]) < 60_000
+
+
+def test_an_output_that_nobody_has_seen_stays_however_large() -> None:
+    calls = tuple(ToolCall(id=f"b.{i}", name="t", args={}) for i in range(4))
+    batch = [Message(role="tool", tool_call_id=c.id, name="t", content=K20) for c in calls]
+    messages = [*conversation(K20), Message(role="assistant", tool_calls=calls), *batch]
+    assert older_outputs(messages) == [3]
+
+
+def test_answers_of_people_and_the_list_of_steps_stay() -> None:
+    for tool in ("ask_user", "write_todos", "exit_plan_mode"):
+        assert older_outputs(conversation(K20, K20, K20, K20, tool=tool)) == []
+
+
+def test_a_masked_output_is_not_masked_again() -> None:
+    messages = conversation(K20, K20, K20, K20, K20)
+    for index in older_outputs(messages):
+        messages[index] = masked(messages[index], "/o/a.txt")
+    assert older_outputs(messages) == []
+
+
+def test_a_masked_output_names_its_file_and_shows_both_ends() -> None:
+    message = exchange(0, "BEGIN" + "x" * 100_000 + "END")[1]
+    text = masked(message, "/o/a.txt").text
+    assert "/o/a.txt" in text and "BEGIN" in text and "END" in text
+    assert len(text) < 1000
+
+
+def test_shell_output_keeps_lines_and_how_it_ended() -> None:
+    lines = [f"line {i}" for i in range(5000)]
+    text = masked(exchange(0, "\n".join([*lines, "Exit Code: 3"]), "run_shell_command")[1], "/o/a.txt").text
+    assert "line 9\n" in text and "line 10\n" not in text
+    assert "line 4991\n" in text and "Exit Code: 3" in text
+    one_line = masked(exchange(0, "y" * 1_000_000, "run_shell_command")[1], "/o/a.txt").text
+    assert len(one_line) < 1000
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 60_000), max_size=12))
+def test_masking_keeps_every_answer_in_its_place(sizes: list[int]) -> None:
+    messages = conversation(*("x" * 4 * size for size in sizes))
+    indices = older_outputs(messages)
+    after = [masked(m, "/o/a.txt") if i in indices else m for i, m in enumerate(messages)]
+    assert open_calls(after) == []
+    assert [(m.role, m.tool_call_id, m.name, m.status) for m in after] == [
+        (m.role, m.tool_call_id, m.name, m.status) for m in messages
+    ]
+    whole = [i for i, m in enumerate(messages) if m.role == "tool" and i not in indices]
+    assert sum(estimate_tokens(messages[i].text) for i in whole[:-1] if i > max(indices, default=0)) <= 50_000
+    assert all(i < max((j for j in whole), default=10**9) for i in indices), "the newest stays"
+    assert estimate_tokens("".join(m.text for m in after)) <= estimate_tokens(
+        "".join(m.text for m in messages)
+    )

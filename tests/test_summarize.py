@@ -1,0 +1,121 @@
+"""`summarize` alone: one output → what the model gets, and where the whole of it is."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_paths import Replies, Stage
+
+from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+
+LONG = "\n".join(f"test_{i} passed in 0.{i} s" for i in range(1000))
+TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\nValueError: no'
+MIXED = f"{LONG[:12_000]}\n{TRACE}\nnpm WARN old\n{LONG[:12_000]}\nExit Code: 1"
+GOOD = {"role": "summarizer", "text": "All 1,000 tests passed."}
+
+
+@dataclass(frozen=True)
+class Scene:
+    replies: Replies
+    status: str
+    text: str = LONG
+    tool: str = "run_shell_command"
+    max_tokens: int = 2000
+    says: tuple[str, ...] = ()
+    cancel_first: bool = False
+
+
+SCENES = {
+    "short": Scene([], "unchanged", "ok\n"),
+    "at the limit": Scene([], "unchanged", "x" * 8000),
+    "long": Scene([GOOD], "summarized", says=("All 1,000 tests passed.",)),
+    "one over the limit": Scene([GOOD], "summarized", "x" * 8004, says=("All 1,000",)),
+    "a model that fails": Scene(
+        [{"role": "summarizer", "error": {"status": 400}}], "truncated", says=("test_0 ", "test_999 ")
+    ),
+    "a blank summary": Scene([{"role": "summarizer", "text": " \n"}], "truncated", says=("test_999 ",)),
+    "a summary that is longer": Scene([{"role": "summarizer", "text": "s" * 50_000}], "truncated"),
+    "no replies at all": Scene([], "truncated"),
+    "a summary without the trace": Scene(
+        [GOOD],
+        "summarized",
+        MIXED,
+        says=(f"<error>\n{TRACE}\n</error>", "<warning>\nnpm WARN old", "Exit Code: 1"),
+    ),
+    "a truncation around a trace": Scene(
+        [],
+        "truncated",
+        MIXED,
+        says=(f"<error>\n{TRACE}\n</error>", "<warning>\nnpm WARN old", "Exit Code: 1"),
+    ),
+    "a small limit": Scene([GOOD], "summarized", "word " * 200, max_tokens=50),
+    "cancelled while it was written": Scene([{**GOOD, "delay_s": 20}], "summarized", cancel_first=True),
+}
+
+
+def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    stage = Stage(folder, limits={"timeout_s": 1.5} if scene.cancel_first else {})
+    given: dict[str, Any] = {"tool": scene.tool, "text": scene.text, "max_output_tokens": scene.max_tokens}
+    outcome = run_sync("summarize", given, options=stage.options(scene.replies))
+    if scene.cancel_first:
+        assert outcome.status == "timeout"
+        stage.limits = {"timeout_s": 60}
+        outcome = resume_sync(outcome.run, options=stage.options([GOOD]))
+    return stage, outcome
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]
+    _, outcome = play(scene, tmp_path / "stage")
+    output = outcome.output
+    assert output["status"] == scene.status, outcome.error
+    assert outcome.exit_code == 0
+    if scene.status == "unchanged":
+        assert output == {"status": "unchanged", "text": scene.text}
+        return
+    assert Path(output["saved_to"]).read_text() == scene.text, "nothing is lost"
+    assert output["saved_to"] in output["text"], "and the result says where it is"
+    assert len(output["text"]) < len(scene.text)
+    for said in scene.says:
+        assert said in output["text"]
+
+
+def test_every_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+    taken: set[tuple[str, str, str]] = set()
+    for number, scene in enumerate(SCENES.values()):
+        stage, outcome = play(scene, tmp_path / str(number))
+        taken |= taken_edges("summarize", stage.path(outcome.run))
+    # By the input alone a summary is always tried first: `truncate` at once is a tool's setting (below).
+    rest = declared_edges("summarize") - taken
+    assert {label for *_, label in rest} <= {"truncate"} and len(rest) <= 1
+
+
+def test_truncation_keeps_a_fifth_of_the_beginning_and_the_rest_of_the_end(tmp_path: Path) -> None:
+    text = "a" * 20_000 + "b" * 30_000
+    given = {"tool": "web_fetch", "text": text, "max_output_tokens": 2500}
+    outcome = run_sync("summarize", given, options=Stage(tmp_path / "s").options([]))
+    head, middle, tail = outcome.output["text"].split("\n")
+    assert (head, tail) == ("a" * 2000, "b" * 8000)
+    assert "40,000 characters left out" in middle
+
+
+def test_the_conversation_is_the_context_of_a_summary(tmp_path: Path) -> None:
+    history = [
+        {"role": "user", "content": "which tests are slow?"},
+        *[{"role": "assistant", "content": f"step {i}"} for i in range(20)],
+    ]
+    replies = [
+        {**GOOD, "expect": "user: which tests are slow.*step 19.*The output of `run_shell_command`.*test_999"}
+    ]
+    given = {"tool": "run_shell_command", "text": LONG, "history": history}
+    outcome = run_sync("summarize", given, options=Stage(tmp_path / "s").options(replies))
+    assert outcome.output["status"] == "summarized"
+
+
+def test_the_file_of_a_long_output_is_named_with_a_way_to_read_it(tmp_path: Path) -> None:
+    _, outcome = play(SCENES["long"], tmp_path / "stage")
+    assert re.search(r"All of it is in /\S+\.txt: read it with read_file", outcome.output["text"])
