@@ -15,6 +15,7 @@ from interlock.engine.runs import note_error
 from interlock.graphs._pipeline import Pipeline
 from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError
 from interlock.state.events import Result
+from interlock.state.run import WorkflowOutput
 
 _STOPPED = {"cancelled": "cancelled", "timeout": "timeout"}
 
@@ -43,7 +44,7 @@ def conclude(
         waiting = _requests(drive, snapshot)
     else:
         result = DOORS[pipeline.name].leave(snapshot.values, out)
-        output = result.model_dump(mode="json", exclude_none=True)
+        output = _dumped(result)
         status = output.get("status", "done")
         told = _named(output.get("error")) or told
         code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
@@ -59,6 +60,12 @@ def conclude(
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
         warnings=list(warnings),
     )
+
+
+def _dumped(result: WorkflowOutput) -> dict[str, Any]:
+    """Fields that may be absent are left out when they are null; others are shown so."""
+    required = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
+    return {**required, **result.model_dump(mode="json", exclude_none=True)}
 
 
 def result_event(outcome: Outcome) -> Result:
