@@ -3,6 +3,8 @@
 A person's edit and one that `edit` corrected go back to `validate`, a request whose files changed to `check_policy`.
 """
 
+from functools import cache
+
 from langgraph.graph import END, START
 
 from interlock.graphs import edit
@@ -25,6 +27,7 @@ from interlock.nodes.tools.validate import validate
 from interlock.state.tools import DecideOut, DecideSend, DecideState
 
 
+@cache
 def build() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
     g.node("resolve", resolve)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, get_args, get_type_hints
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -64,7 +64,7 @@ class Graph:
             check_shared(f"{self.name}.{name}", graph.state, self.state)
         self.parts[name] = graph
         self._inputs[name] = graph.input or graph.state
-        self._graph.add_node(name, graph.compile())
+        self._graph.add_node(name, graph.compiled)
 
     def edge(self, source: str, target: str) -> None:
         self._note(source, target)
@@ -96,6 +96,11 @@ class Graph:
         """The checked graph. Raises `SetupError` naming what is unreachable or can't end."""
         check_shape(self.name, set(self._inputs), self._edges)
         return self._graph
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """As a part of other graphs: the same wherever it stands."""
+        return self.compile()
 
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
         """Check and compile; parts keep LangGraph's default persistence (`engine.md`)."""

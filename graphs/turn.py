@@ -4,6 +4,8 @@
 limit, an overflow, a loop, an error or an answer ends it.
 """
 
+from functools import cache
+
 from langgraph.graph import END, START
 
 from interlock.graphs import compress, loop_check, route
@@ -25,6 +27,7 @@ from interlock.nodes.turn.use_model import use_model
 from interlock.state.turn import TurnInput, TurnOutput, TurnState
 
 
+@cache
 def build() -> Graph:
     g = Graph("turn", TurnState)
     g.node("check_limits", check_limits)

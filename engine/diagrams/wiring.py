@@ -65,7 +65,7 @@ def _declared(graph: Compiled) -> Iterator[Wire]:
 
 def _sends(path: Any) -> bool:
     """A branch sends payloads when the type of what its function returns says so."""
-    return list[Send] in get_args(path.func.__annotations__["return"])
+    return list[Send] in get_args((path.afunc or path.func).__annotations__["return"])
 
 
 def places(graph: Compiled, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Compiled]]:
