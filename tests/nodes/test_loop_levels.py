@@ -1,0 +1,231 @@
+"""Levels 1 to 3 of loop detection, to the constant; and that neither pieces nor speed change what is found."""
+
+import time
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.nodes.loop_check._chants import Chants
+from interlock.nodes.loop_check._cycles import call_key, cycle, remembered
+from interlock.nodes.loop_check._judging import judged
+from interlock.nodes.loop_check._replay import Replay, replay
+from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
+
+UNIT = "Let me think about what could be wrong with it now"
+assert len(UNIT) == 50
+
+
+def first(text: str, size: int = 7) -> int | None:
+    """Characters that were fed when a loop was found."""
+    chants = Chants()
+    for at in range(0, len(text), size):
+        if chants.feed(text[at : at + size]):
+            return min(at + size, len(text))
+    return None
+
+
+def naive(text: str) -> bool:
+    """The rule as it is written, for plain text: every chunk against all places where it stands."""
+    places: dict[str, list[int]] = {}
+    for at in range(len(text) - 49):
+        found = places.setdefault(text[at : at + 50], [])
+        found.append(at)
+        last = found[-10:]
+        if len(last) == 10 and (last[-1] - last[0]) / 9 <= 250:
+            between = {text[a:b] for a, b in pairwise(last)}
+            if len(between) <= 5:
+                return True
+    return False
+
+
+# Level 2
+
+
+@pytest.mark.parametrize(("times", "found"), [(9, False), (10, True)])
+def test_the_tenth_occurrence_is_a_loop(times: int, found: bool) -> None:
+    # Between the occurrences stand two texts in turn: nothing longer than the unit repeats as often.
+    text = "".join(UNIT + ("!" if i % 2 else "?") for i in range(times))[: 51 * times - 1]
+    assert bool(first(text)) is found
+
+
+@pytest.mark.parametrize(("gap", "found"), [(250, True), (251, False)])
+def test_occurrences_lie_250_apart_at_most(gap: int, found: bool) -> None:
+    filler = "".join(f"{i:03d}" for i in range(gap))[: gap - 50]  # nothing in it comes twice
+    assert bool(first((UNIT + filler) * 9 + UNIT)) is found
+
+
+@pytest.mark.parametrize(("distinct", "found"), [(5, True), (6, False)])
+def test_five_texts_may_stand_between_the_occurrences(distinct: int, found: bool) -> None:
+    text = "".join(f"{UNIT} {chr(97 + min(i, distinct - 1))} " for i in range(9)) + UNIT
+    assert bool(first(text)) is found
+
+
+def test_a_chant_is_cut_within_a_chunk_of_the_tenth_repetition() -> None:
+    phrase = "I apologise for the confusion, let me try that again right now. "
+    text = "Well. " + phrase * 40
+    found = first(text, 20)
+    assert found is not None
+    tenth = len("Well. ") + 10 * len(phrase)
+    assert tenth - len(phrase) < found <= tenth + 50
+
+
+@pytest.mark.parametrize(
+    "breaker",
+    ["- item\n", "3. step\n", "## Head\n", "> said\n", "| a | b |\n", "---\n", "```\nx\n```\n", "+---+\n"],
+)
+def test_markup_begins_the_count_anew(breaker: str) -> None:
+    half = (UNIT + " ") * 6
+    assert first(half + half) is not None
+    assert first(f"{half}\n{breaker}{half}") is None
+
+
+def test_a_code_block_is_not_looked_at_and_what_follows_is() -> None:
+    code = "    x = compute(x)  # the same line, many times in a row\n" * 30
+    assert first(f"```python\n{code}```\nThat was it.\n") is None
+    assert first(f"```python\n{code}```\n" + UNIT * 12) is not None
+    assert first(code) is not None, "the same outside of a block"
+
+
+def test_a_tool_call_and_a_prompt_begin_the_count_anew() -> None:
+    chants = Chants()
+    assert not chants.feed((UNIT + " ") * 6)
+    chants.reset()
+    assert not chants.feed((UNIT + " ") * 6)
+
+
+PIECES = st.lists(st.integers(1, 90), min_size=1, max_size=30)
+WORDS = st.lists(
+    st.sampled_from([UNIT, " ", "\n", "- ", "x" * 60, "`", "```", "|", "---", "1", ". ", "#", "good\n"]),
+    max_size=80,
+)
+
+
+def cut(text: str, sizes: Sequence[int]) -> list[str]:
+    pieces: list[str] = []
+    number = 0
+    while text:
+        size = sizes[number % len(sizes)]
+        pieces.append(text[:size])
+        text, number = text[size:], number + 1
+    return pieces
+
+
+@settings(deadline=None, max_examples=200)
+@given(words=WORDS, repeat=st.integers(1, 15), sizes=PIECES)
+def test_what_is_found_does_not_depend_on_the_pieces(words: list[str], repeat: int, sizes: list[int]) -> None:
+    text = "".join(words) * repeat + "\nend"
+    in_pieces, whole = Chants(), Chants()
+    assert any(in_pieces.feed(p) for p in cut(text, sizes)) == bool(whole.feed(text))
+
+
+@settings(deadline=None, max_examples=200)
+@given(
+    st.lists(st.tuples(st.text("abc ", min_size=1, max_size=120), st.integers(1, 14)), min_size=1, max_size=8)
+)
+def test_plain_text_is_judged_as_the_rule_is_written(parts: list[tuple[str, int]]) -> None:
+    text = "w " + "".join(text * count for text, count in parts)
+    assert bool(Chants().feed(text)) == naive(text)
+
+
+def test_a_megabyte_costs_less_than_a_second() -> None:
+    """Of processor time; pieces of 20 characters, as they stream; text whose chunks come again but are no loop."""
+    prefix = "the worker has finished the next batch of items, all of them, and now goes on with number "
+    log = "".join(f"{prefix}{i}\n" for i in range(12_000))[:1_000_000]
+    spent: list[float] = []
+    for _ in range(3):
+        chants, began = Chants(), time.process_time()
+        assert not any(chants.feed(log[i : i + 20]) for i in range(0, len(log), 20))
+        spent.append(time.process_time() - began)
+    assert min(spent) <= 1.0
+
+
+def test_little_is_kept_of_a_long_text() -> None:
+    import random
+
+    rng = random.Random(1)
+    chants = Chants()
+    for _ in range(2_000):
+        chants.feed("".join(rng.choices("abcdefgh ", k=100)))
+    assert len(chants._text) <= 5_000
+    assert len(chants._seen) + len(chants._older) <= 4 * 5_000
+
+
+# Level 1
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 4, 5])
+def test_five_rounds_of_a_cycle_are_a_loop_and_not_one_call_less(length: int) -> None:
+    calls = [f"call {i}" for i in range(length)] * 5
+    keys: list[str] = ["other 0"] * 3
+    for number, key in enumerate(calls, 1):
+        keys = remembered(keys, key)
+        assert cycle(keys) == (length if number == len(calls) else 0)
+    assert cycle(remembered(keys, calls[0])) == length, "the keys stay: one more call is another detection"
+
+
+def test_six_calls_in_turn_are_no_cycle() -> None:
+    assert cycle([f"call {i}" for i in range(6)] * 5) == 0
+
+
+@settings(deadline=None)
+@given(st.lists(st.sampled_from("abcdef"), max_size=60))
+def test_cycles_are_found_as_the_rule_is_written(names: list[str]) -> None:
+    keys: list[str] = []
+    for at, name in enumerate(names, 1):
+        keys = remembered(keys, name)
+        said = any(at >= 5 * k and names[at - 5 * k : at] == names[at - k : at] * 5 for k in range(1, 6))
+        assert bool(cycle(keys)) is said
+
+
+def test_a_key_holds_the_arguments_in_the_order_given() -> None:
+    assert call_key("a", {"x": 1, "y": 2}) != call_key("a", {"y": 2, "x": 1})
+    assert call_key("a", {"x": 1}) != call_key("b", {"x": 1})
+    assert call_key("a", {"x": 1}) == call_key("a", {"x": 1})
+
+
+# Level 3
+
+
+@pytest.mark.parametrize(
+    ("judgement", "loop", "interval"),
+    [
+        ({"confidence": 0.0, "double": 1.0}, False, 15),
+        ({"confidence": 0.85}, False, 7),
+        ({"confidence": 0.89, "double": 1.0}, False, 6),
+        ({"confidence": 0.5, "double": 1.0}, False, 10),
+        ({"confidence": 0.9}, True, 8),
+        ({"confidence": 0.9, "double": 0.9}, True, 8),
+        ({"confidence": 0.95, "double": 0.65}, False, 9),
+        ({"confidence": 0.95, "double": None}, False, 8),
+        ({"confidence": None}, False, 8),
+    ],
+)
+def test_what_two_models_mean(judgement: Judgement, loop: bool, interval: int) -> None:
+    assert judged(judgement, 8) == (loop, interval)
+
+
+def turns(count: int) -> list[LoopEvent]:
+    return [TurnEvent(type="turn") for _ in range(count)]
+
+
+def test_a_model_looks_from_turn_30_on_and_then_as_often_as_it_is_sure() -> None:
+    assert not replay(turns(29), [], asks=True).due
+    assert replay(turns(30), [], asks=True).due
+    first_look: list[Judgement] = [{"confidence": 0.2}]
+    found = replay(turns(42), first_look, asks=True)
+    assert (found.due, found.interval, found.next_check) == (False, 13, 43)
+    assert replay(turns(43), first_look, asks=True).due
+
+
+def test_another_prompt_begins_anew_and_the_same_one_does_not() -> None:
+    call = ToolCallEvent(type="tool_call", name="ls")
+
+    def after(second: str) -> Replay:
+        prompts = [PromptEvent(type="prompt", prompt_id=p) for p in ("1", second)]
+        return replay([prompts[0], *[call] * 4, prompts[1], call], [], asks=False)
+
+    assert after("1").at_event == 6
+    assert after("2").at_event is None
