@@ -119,12 +119,13 @@ def enter_tools(given: ToolsInput, out: Outside) -> dict[str, Any]:
 
 def leave_tools(values: Mapping[str, Any], out: Outside) -> ToolsOutput:
     """One response for each call, in the calls' order."""
-    from interlock.nodes.tools._results import recorded_of
+    from interlock.nodes.tools._results import recorded_of, sent
 
     verdicts = {**values["decided"], **values.get("finished", {})}
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
         call, result = recorded_of(out.journal, values["message"], index, verdicts[str(index)])
+        result = result.model_copy(update={"content": sent(out.transcript, verdicts[str(index)], result)})
         responses.append(_response(call, result.model_dump(mode="json", exclude_none=True)))
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)
 

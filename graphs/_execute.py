@@ -5,7 +5,7 @@ A call whose outcome a crash hid waits for a person, who may send it back to `ru
 
 from langgraph.graph import END, START
 
-from interlock.graphs import subagent
+from interlock.graphs import subagent, summarize
 from interlock.graphs._pipeline import Graph
 from interlock.nodes.tools.apply_outcome import apply_outcome
 from interlock.nodes.tools.ask_outcome import ask_outcome
@@ -30,6 +30,7 @@ def build(depth: int = 0) -> Graph:
     """`depth`: levels of sub-agents below this call; with none, a call that asks for one is answered with an error."""
     g = Graph("execute", ExecuteState, input=ExecuteSend, output=ExecuteOut)
     g.node("run_tool", run_tool)
+    g.part("summarize", summarize.build())
     g.node("ask_outcome", ask_outcome)
     g.node("await_outcome", await_person)
     g.node("apply_outcome", apply_outcome)
@@ -46,7 +47,12 @@ def build(depth: int = 0) -> Graph:
     agent = "subagent" if depth > 0 else "run_tool"
     kinds = {"tool": "run_tool", "question": "ask_question", "agent": agent, "review": "ask_review"}
     g.route(START, by_kind, kinds)
-    g.route("run_tool", after_run_tool, {"done": "respond", "unknown outcome": "ask_outcome"})
+    g.route(
+        "run_tool",
+        after_run_tool,
+        {"done": "respond", "long output": "summarize", "unknown outcome": "ask_outcome"},
+    )
+    g.edge("summarize", "respond")
     g.edge("ask_outcome", "await_outcome")
     g.edge("await_outcome", "apply_outcome")
     g.route("apply_outcome", after_apply_outcome, {"redo": "run_tool", "skip": "respond"})

@@ -26,7 +26,8 @@ class ToolsOutput(WorkflowOutput):
 
 
 Verdicts = Annotated[dict[str, str], merge_verdicts]
-"""Call index → verdict. After decide: `ready ATTEMPT APPROVAL`, `answered` or `cancel`; after execute: `done`."""
+"""Call index → verdict. After decide: `ready ATTEMPT APPROVAL`, `answered` or `cancel`; after execute: `done`, with the
+record of a shortened output."""
 
 
 class ToolsState(TypedDict, total=False):
@@ -51,6 +52,8 @@ class ToolsState(TypedDict, total=False):
     plan_steps: list[PlanStep]
     decided: Verdicts
     finished: Verdicts
+    todos: str
+    """Chain record (detached) of the newest list of steps; empty: none."""
     stop: str
     """Why the run must end after this batch; empty: it goes on."""
 
@@ -102,6 +105,8 @@ class ExecuteState(TypedDict, total=False):
     """How often a plan was shown; one that changed meanwhile is shown again."""
     status: str
     label: str
+    shortened: str
+    """Chain record (detached) of what the model is sent in place of a long output; empty: the output itself."""
     finished: Verdicts
 
 

@@ -1,8 +1,8 @@
 """_results: a finished call, out of the journal."""
 
-from interlock.nodes.tools._verdicts import attempt_of
+from interlock.nodes.tools._verdicts import attempt_of, shortened_of
 from interlock.state.calls import CallKey, CallView, ToolResult
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ToolResultEvent
 from interlock.state.journal import Journal
@@ -20,6 +20,12 @@ def recorded_of(journal: Journal, message: str, index: int, verdict: str) -> tup
     """The call and the result that a batch's verdict stands for."""
     key = CallKey(message=message, index=index, attempt=attempt_of(verdict))
     return journal.call(key), recorded(journal, key)
+
+
+def sent(transcript: Transcript, verdict: str, result: ToolResult) -> str:
+    """What the model reads of a result."""
+    record = shortened_of(verdict)
+    return transcript.message(record).text if record else result.content
 
 
 def result_event(deps: Deps, key: CallKey) -> ToolResultEvent:

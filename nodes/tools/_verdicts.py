@@ -1,8 +1,8 @@
-"""_verdicts: what the channels `decided` and `finished` hold, a word, an attempt and perhaps a request's key."""
+"""_verdicts: what the channels `decided` and `finished` hold: a word, an attempt, perhaps a key or a record."""
 
 
-def verdict(word: str, attempt: int, approval: str = "") -> str:
-    return f"{word} {attempt} {approval}".rstrip()
+def verdict(word: str, attempt: int, more: str = "") -> str:
+    return f"{word} {attempt} {more}".rstrip()
 
 
 def attempt_of(text: str) -> int:
@@ -12,6 +12,11 @@ def attempt_of(text: str) -> int:
 def approval_of(text: str) -> str:
     """Key of the request that was approved; empty: nobody was asked."""
     return text.partition(" ")[2].partition(" ")[2]
+
+
+def shortened_of(text: str) -> str:
+    """Chain record of what stands for a long output; empty: the output itself does."""
+    return text.partition(" ")[2].partition(" ")[2] if text.startswith("done ") else ""
 
 
 def is_ready(text: str) -> bool:

@@ -1,11 +1,14 @@
 """collect: join a group; with the last one, put every answer into the conversation, in the calls' order."""
 
+import json
+from collections.abc import Sequence
+
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.nodes.plan._track import Track, track
-from interlock.nodes.tools._results import recorded_of
-from interlock.nodes.tools._verdicts import attempt_of, is_ready
+from interlock.nodes.tools._results import recorded_of, sent
+from interlock.nodes.tools._verdicts import attempt_of, is_ready, shortened_of
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
@@ -35,6 +38,7 @@ class CollectOut(TypedDict, total=False):
     plan_file: str
     approved_plan: bool
     plan_steps: list[PlanStep]
+    todos: str
 
 
 async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
@@ -56,16 +60,27 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
                 role="tool",
                 tool_call_id=call.id,
                 name=call.name,
-                content=result.content,
+                content=sent(deps.transcript, verdicts[str(index)], result),
                 status=result.status,
             )
         )
     head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.ids(head, len(answers))):
         attempt = attempt_of(verdicts[str(index)])
+        if shortened_of(verdicts[str(index)]):
+            continue  # the journal alone holds all of it
         deps.journal.settle(CallKey(message=state["message"], index=index, attempt=attempt), record)
     moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    return {"head": head, "stop": stop, **moved}
+    return {"head": head, "stop": stop, **moved, **_todos(deps, done)}
+
+
+def _todos(deps: Deps, done: Sequence[tuple[CallView, ToolResult]]) -> CollectOut:
+    """The newest list of steps leaves the conversation for the state: compression can't lose it."""
+    lists = [r.meta["todos"] for c, r in done if c.name == "write_todos" and r.status == "success"]
+    if not lists:
+        return {}
+    record = Message(role="tool", name="write_todos", content=json.dumps(lists[-1], ensure_ascii=False))
+    return {"todos": deps.transcript.append("", [record])}
 
 
 def _plan_of(state: CollectIn) -> Track:

@@ -14,6 +14,7 @@ class RespondIn(TypedDict, total=False):
     message: str
     index: int
     attempt: int
+    shortened: str
 
 
 class RespondOut(TypedDict, total=False):
@@ -24,4 +25,4 @@ async def respond(state: RespondIn, runtime: Runtime[Deps]) -> RespondOut:
     """The result itself stays in the journal; the batch learns which attempt holds it."""
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     runtime.stream_writer(result_event(runtime.context, key))
-    return {"finished": {str(state["index"]): verdict("done", state["attempt"])}}
+    return {"finished": {str(state["index"]): verdict("done", state["attempt"], state.get("shortened", ""))}}

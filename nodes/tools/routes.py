@@ -107,8 +107,9 @@ def after_take_review(state: LabelIn) -> Literal["decided", "changed since"]:
     return "decided" if state["label"] == "decided" else "changed since"
 
 
-def after_run_tool(state: LabelIn) -> Literal["done", "unknown outcome"]:
-    return "done" if state["label"] == "done" else "unknown outcome"
+def after_run_tool(state: LabelIn) -> Literal["done", "long output", "unknown outcome"]:
+    label = state["label"]
+    return "done" if label == "done" else "long output" if label == "long" else "unknown outcome"
 
 
 def after_apply_outcome(state: LabelIn) -> Literal["redo", "skip"]:

@@ -81,7 +81,9 @@ def test_traces_one_after_the_other_are_both_found() -> None:
 
 
 def test_ordinary_output_holds_none() -> None:
-    text = "a.py:1: note\nlook at this\n  1. first\nat the end\n   12 passed in 3 s\n#1 in the list\n  12: grep"
+    text = (
+        "a.py:1: note\nlook at this\n  1. first\nat the end\n   12 passed in 3 s\n#1 in the list\n  12: grep"
+    )
     assert traces(text) == []
 
 
