@@ -34,11 +34,13 @@ class SqlApprovals:
         """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first."""
         place, kind, asked = key.rsplit(":", 2)
         call = CallKey.parse(place)
-        (earlier,) = self._conn.execute(
-            "select count(distinct substr(key, 1, instr(key, '.') - 1)) from approvals "
-            "where run = ? and instr(key, ? || '.') <> 1",
-            (self._run, call.message),
-        ).fetchone()
+        batches = self._conn.execute(
+            "select substr(key, 1, instr(key, '.') - 1) as batch from approvals where run = ? "
+            "group by batch order by min(rowid)",
+            (self._run,),
+        ).fetchall()
+        # Batches of agents side by side ask in turn: each keeps the number that it got first.
+        earlier = next((i for i, (m,) in enumerate(batches) if m == call.message), len(batches))
         again = (
             "" if (kind, asked, call.attempt) == ("approval", "1", 1) else f".{kind[0]}{call.attempt}{asked}"
         )

@@ -55,7 +55,7 @@ class Drive:
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
         self.composed: Composed = compose(prepared, info, store, lease.epoch, normal, full, self.token, steps)
-        self.app: Compiled = pipeline.build().compile(Saver(own, steps))
+        self.app: Compiled = pipeline.compile(Saver(own, steps), prepared.settings.agents.max_depth)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
 
     def _connect(self, synchronous: Any) -> sqlite3.Connection:

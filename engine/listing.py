@@ -112,6 +112,7 @@ def _fields(name: str, request: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": name,
         "kind": request["kind"],
+        "agent": request.get("agent", ""),
         "tool_name": call["name"],
         "args": call["args"],
         "reason": request["reason"],

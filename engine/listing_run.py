@@ -164,13 +164,18 @@ def models(home: Path, run: str) -> dict[str, dict[str, int]]:
 
 
 def asked_calls(home: Path, run: str) -> dict[str, dict[str, Any]]:
-    """Call id → {id, name, args} of every call that a person was asked about."""
+    """Name of a call → {id, name, args} of every call that a person was asked about."""
     with reading(home) as conn:
         if conn is None:
             return {}
         rows = conn.execute("select request from approvals where run = ? order by rowid", (run,)).fetchall()
-    calls_ = [json.loads(row["request"])["call"] for row in rows]
-    return {call["id"]: call for call in calls_}
+    requests = [json.loads(row["request"]) for row in rows]
+    return {call_name(r.get("agent", ""), r["call"]["id"]): r["call"] for r in requests}
+
+
+def call_name(agent: str, call_id: str) -> str:
+    """A call within a run: ids are an agent's own."""
+    return f"{agent}/{call_id}" if agent else call_id
 
 
 def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:

@@ -11,6 +11,7 @@ from interlock.engine.saver import Saver, status_of
 from interlock.engine.store import Store
 from interlock.graphs import PIPELINES, pipeline
 from interlock.services.sqlite import explained, transaction
+from interlock.state.subagent import MOST_DEPTH
 
 
 class Truth(NamedTuple):
@@ -63,7 +64,7 @@ async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | N
     if newest is None:
         return None
     status, outcome = status_of(newest.checkpoint["channel_values"])
-    app = pipeline(workflow).build().compile(saver)
+    app = pipeline(workflow).compile(saver, MOST_DEPTH)
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending(snapshot)}
     if (status == "open") != bool(snapshot.tasks):

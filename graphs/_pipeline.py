@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from inspect import signature
 from typing import Any, get_args, get_type_hints
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
@@ -133,7 +134,8 @@ class Pipeline:
     """A workflow that people run by name."""
 
     name: str
-    build: Callable[[], Graph]
+    build: Callable[..., Graph]
+    """Takes `depth` where its calls may start sub-agents."""
     input: type[WorkflowInput]
     output: type[WorkflowOutput]
     prompt_field: str | None = None
@@ -141,11 +143,14 @@ class Pipeline:
     needs_model: bool = False
     """It can't do its work without a model: refused before it starts when there is no key. Others do what they can."""
 
-    def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
-        """The compiled graph; it is declared once a process, which takes 60 ms."""
-        return _declared(self.build).compile(checkpointer)
+    def compile(
+        self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None
+    ) -> Compiled:
+        """The compiled graph; it is declared once a process, which takes 60 ms. `depth`: levels of sub-agents."""
+        nests = "depth" in signature(self.build).parameters
+        return _declared(self.build, depth if nests else None).compile(checkpointer)
 
 
 @cache
-def _declared(build: Callable[[], Graph]) -> Graph:
-    return build()
+def _declared(build: Callable[..., Graph], depth: int | None) -> Graph:
+    return build() if depth is None else build(depth)

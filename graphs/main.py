@@ -14,13 +14,15 @@ from interlock.nodes.main.nudge import nudge
 from interlock.nodes.main.open_prompt import open_prompt
 from interlock.nodes.main.routes import after_next_speaker, after_tools, after_turn
 from interlock.state.main import MainInput, MainOutput, MainState
+from interlock.state.subagent import MAX_DEPTH
 
 
-def build() -> Graph:
+def build(depth: int = MAX_DEPTH) -> Graph:
+    """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
     g.part("turn", turn.build())
-    g.part("tools", tools.build())
+    g.part("tools", tools.build(depth))
     g.part("next-speaker", next_speaker.build())
     g.node("continue", go_on)
     g.node("nudge", nudge)

@@ -7,6 +7,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import turn
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.main.nudge import nudge
 from interlock.nodes.subagent.check_end import check_end
 from interlock.nodes.subagent.check_result import check_result
 from interlock.nodes.subagent.finish import finish
@@ -36,6 +37,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     g.part("tools", tools.build(depth))
     g.node("take_notes", take_notes)
     g.node("check_result", check_result)
+    g.node("nudge", nudge)
     g.node("send_back", send_back)
     g.node("recover", recover)
     g.node("finish", finish)
@@ -43,7 +45,11 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     g.edge(START, "start")
     g.edge("start", "check_end")
     g.route("check_end", after_check_end, {"turn": "turn", "time or turns are up": "recover"})
-    g.route("turn", after_turn, {"calls": "tools", "no call": "recover", "failed": "finish"})
+    g.route(
+        "turn",
+        after_turn,
+        {"calls": "tools", "no call": "recover", "first loop": "nudge", "failed": "finish"},
+    )
     g.edge("tools", "take_notes")
     g.edge("take_notes", "check_result")
     g.route(
@@ -51,6 +57,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
         after_check_result,
         {"complete": "finish", "open questions": "send_back", "go on": "check_end", "aborted": "finish"},
     )
+    g.edge("nudge", "check_end")
     g.edge("send_back", "check_end")
     g.route("recover", after_recover, {"last chance": "turn", "give up": "finish"})
     g.edge("finish", END)

@@ -121,6 +121,8 @@ class ApprovalRequest(Frozen):
     parts: tuple[ShellPart, ...] = ()
     files: tuple[FileState, ...] = ()
     choices: tuple[Choice, ...]
+    agent: str = ""
+    """Path of the sub-agent whose call it is; empty: the main agent's."""
     note: str | None = None
     """Set when it is asked again: what changed since it was first shown."""
     questions: tuple[dict[str, JsonValue], ...] = ()

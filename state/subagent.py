@@ -14,6 +14,8 @@ GRACE_S = 60.0
 """Seconds of the one turn that a sub-agent gets after its end (gemini-cli's recovery turn)."""
 MAX_DEPTH = 2
 """Levels of sub-agents below the main agent (settings: `agents.maxDepth`)."""
+MOST_DEPTH = 4
+"""What the setting may ask for: each level is a copy of the graph."""
 
 EndReason = Literal["goal", "max_turns", "timeout", "no_complete_task", "aborted", "error"]
 
@@ -108,6 +110,13 @@ class SubagentState(TypedDict, total=False):
     session_turns: int
     sticky_model: str
     last_prompt_tokens: int
+    approved_plan: bool
+    unavailable: dict[str, str]
+    loop_keys: list[str]
+    loop_count: int
+    loop_interval: int
+    loop_next: int
+    loop_found: dict[str, str]
     time_left_s: float
     """What the next turn may take."""
     turn_status: str

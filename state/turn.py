@@ -93,6 +93,8 @@ class TurnState(TypedDict, total=False):
     strategy: str
     route_reason: str
     route_ms: int
+    time_left_s: float
+    """Seconds that the answer may take, for an agent with a time limit; absent: no limit."""
     loop_keys: list[str]
     """Keys of the prompt's last 25 calls."""
     loop_count: int

@@ -12,8 +12,10 @@ from interlock.cli.parsing import Parser, number
 from interlock.cli.render.figures import ago, amount, elapsed, place
 from interlock.cli.render.paint import Paint, cut, harmless, one_line
 from interlock.cli.render.pending import brief, screen
+from interlock.cli.render.tree import tree
 from interlock.engine import listing_run as detail
 from interlock.engine.listing import RunRow, find_run, waiting_requests
+from interlock.engine.listing_agents import agents
 from interlock.engine.store_file import state_home
 
 if TYPE_CHECKING:
@@ -71,6 +73,7 @@ def _object(home: Path, run: RunRow) -> dict[str, Any]:
         "steps": [s._asdict() for s in detail.steps(home, run.run)],
         "calls": [c._asdict() for c in detail.calls(home, run.run)],
         "models": detail.models(home, run.run),
+        "agents": [a._asdict() for a in agents(home, run.run)],
         "answered": list(detail.answered(home, run.run)),
         "pending_approvals": [r.fields for r in waiting_requests(home, run.run)],
     }
@@ -85,7 +88,13 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         yield f"  driven by {run.owner}"
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
-    for part in (_path(home, run, paint), _calls(home, run, paint), _tokens(home, run), _answered(home, run)):
+    for part in (
+        _path(home, run, paint),
+        tree(home, run.run, paint),
+        _calls(home, run, paint),
+        _tokens(home, run),
+        _answered(home, run),
+    ):
         lines = list(part)
         if lines:
             yield ""

@@ -75,7 +75,8 @@ def _request(run: str, request: Request, count: str, paint: Paint, limit: int | 
     )
     if request.get("note"):
         yield paint(f"  ! {one_line(str(request['note']))}", "yellow")
-    yield f"  Why: {one_line(request['reason'])}"
+    asker = f" (sub-agent {request['agent']})" if request.get("agent") else ""
+    yield f"  Why: {one_line(request['reason'])}{asker}"
     yield from (f"    {line}" for line in _preview(run, request, paint, limit))
     yield from (f"    {line}" for line in _parts(request, paint))
     if request["kind"] == "question":

@@ -86,6 +86,8 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
     result: dict[str, Any] = {"session_id": outcome.run}
     if outcome.workflow in _CONVERSATIONS:
         result["response"] = outcome.output.get("response", "")
+        if outcome.workflow == "plan":
+            result["plan"] = outcome.output
     elif outcome.output and not outcome.error:
         return outcome.output
     result["stats"] = outcome.stats

@@ -12,6 +12,8 @@ from interlock.cli.render.tools import ToolLines
 from interlock.engine.options import Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
+    AgentEnd,
+    AgentStart,
     ErrorEvent,
     Event,
     Finished,
@@ -74,18 +76,23 @@ class TextView:
             if outcome.status != "waiting" and outcome.resume_command:
                 self._line(f"Go on with: {outcome.resume_command}")
 
-    def failed(self, error: InterlockError) -> None:  # noqa: ARG002 (the line is printed by the caller)
+    def failed(self, error: InterlockError) -> None:  # noqa: ARG002 - the caller prints the line
         with self._lock:
             self._end()
 
     def _show(self, event: Event) -> None:
         match event:
+            case MessageEvent() | Thought() if event.agent:
+                pass  # what a sub-agent says on its way is no answer; its result is the call's
+            case AgentStart() | AgentEnd():
+                self._tools.agent(event)
             case MessageEvent(role="assistant"):
                 self._message(event)
             case Thought():
                 self._thought += event.content
             case ToolUse():
-                self._intermediate()
+                if not event.agent:
+                    self._intermediate()
                 self._tools.use(event)
             case ToolOutput():
                 self._tools.output(event)
@@ -97,7 +104,7 @@ class TextView:
                 )
             case InvalidStream():
                 self._line(f"… the answer was incomplete, asking again: {one_line(event.reason)}")
-                self._text, self._printed = "", False
+                self._text, self._printed = (self._text, self._printed) if event.agent else ("", False)
             case ErrorEvent():
                 self._warned.add(event.message)
                 self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))

@@ -6,11 +6,17 @@ from dataclasses import dataclass, field
 
 from interlock.cli.render.figures import diff_stat, elapsed
 from interlock.cli.render.paint import Paint, cut, one_line, plain
-from interlock.state.events import ToolOutput, ToolResultEvent, ToolUse
+from interlock.engine.listing_run import call_name
+from interlock.state.events import AgentEnd, AgentStart, ToolOutput, ToolResultEvent, ToolUse
 
 _HEAD, _TAIL = 20, 5
 """Lines of live output that are shown as they come, and at the end when there were more."""
 _MARKS = {"success": ("✓", "green"), "error": ("✗", "red"), "cancelled": ("–", "yellow")}
+
+
+def _of(agent: str, summary: str) -> str:
+    """A sub-agent's call says whose it is."""
+    return f"{agent} › {summary}" if agent else summary
 
 
 @dataclass
@@ -25,7 +31,7 @@ class ToolLines:
     """Keeps what the running calls have said so far."""
 
     def __init__(self, paint: Paint, line: Callable[[str], None], known: Mapping[str, str]) -> None:
-        """`known`: call id → summary of calls that were asked for in an earlier drive of the run."""
+        """`known`: name of a call → summary of calls that were asked for in an earlier drive of the run."""
         self._paint, self._line, self._known = paint, line, known
         self._calls: dict[str, _Running] = {}
 
@@ -34,11 +40,21 @@ class ToolLines:
         """The calls that are under way, for the spinner."""
         return ", ".join(call.summary for call in self._calls.values())
 
+    def agent(self, event: AgentStart | AgentEnd) -> None:
+        """A sub-agent begins, or has ended."""
+        if isinstance(event, AgentStart):
+            self._line(self._cut(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}"))
+            return
+        facts = f"{event.reason}, {event.turns} turns, {elapsed(event.duration_s)}"
+        self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {facts}")
+
     def use(self, event: ToolUse) -> None:
-        self._calls[event.tool_id] = _Running(one_line(event.summary or event.tool_name))
+        summary = one_line(event.summary or event.tool_name)
+        self._calls[call_name(event.agent, event.tool_id)] = _Running(_of(event.agent, summary))
 
     def output(self, event: ToolOutput) -> None:
-        call = self._calls.setdefault(event.tool_id, _Running(self._known.get(event.tool_id, event.tool_id)))
+        name = call_name(event.agent, event.tool_id)
+        call = self._calls.setdefault(name, _Running(_of(event.agent, self._known.get(name, event.tool_id))))
         if not call.lines and not call.partial:
             self._line(self._paint("● ", "cyan") + self._cut(call.summary))
         *lines, call.partial = (call.partial + event.text).split("\n")
@@ -48,8 +64,9 @@ class ToolLines:
             self._output_line(call, line)
 
     def result(self, event: ToolResultEvent) -> None:
-        call = self._calls.pop(event.tool_id, None)
-        call = call or _Running(self._known.get(event.tool_id, event.tool_name))
+        name = call_name(event.agent, event.tool_id)
+        call = self._calls.pop(name, None)
+        call = call or _Running(_of(event.agent, self._known.get(name, event.tool_name)))
         if call.partial.strip():
             self._output_line(call, call.partial)
         left_out = call.lines - _HEAD - len(call.tail)

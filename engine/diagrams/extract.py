@@ -1,14 +1,16 @@
 """extract: compiled graphs and statecharts as diagrams."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from langgraph.graph import END, START
-from statemachine import StateChart
+from statemachine import State, StateChart
 
 from interlock.engine.diagrams.model import Diagram, Edge, Node
 from interlock.engine.diagrams.path import Place, RunPath
 from interlock.engine.diagrams.wiring import parts, wires
 from interlock.graphs._pipeline import Compiled
+from interlock.state.charts import leaf_of, name_of
 
 
 def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None) -> Diagram:
@@ -57,16 +59,37 @@ def _id(place: Place, name: str) -> str:
 
 
 def extract_chart(name: str, chart: type[StateChart[Any]]) -> Diagram:
-    """A statechart: states as nodes, events as labels."""
-    merged: dict[tuple[str, str], list[str]] = {}
-    for state in chart.states:
-        for transition in state.transitions:
-            if transition.target is not None:
-                events = merged.setdefault((state.id, transition.target.id), [])
-                events.extend(e.id for e in transition.events)
-    edges = [Edge(START, s.id) for s in chart.states if s.initial]
-    edges += [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]
-    edges += [Edge(s.id, END) for s in chart.states if s.final]
+    """A statechart: states as nodes, events as labels; a compound state is drawn open."""
     ends = [Node(END, "end", "end")] if any(s.final for s in chart.states) else []
-    states = [Node(s.id, s.id, "step") for s in chart.states]
-    return Diagram("", name, (Node(START, "start", "start"), *states, *ends), tuple(edges))
+    return Diagram(
+        "",
+        name,
+        (Node(START, "start", "start"), *(Node(s.id, s.id, "step") for s in _plain(chart.states)), *ends),
+        (
+            *(Edge(START, name_of(leaf_of(s))) for s in chart.states if s.initial),
+            *_moves(chart.states),
+            *(Edge(s.id, END) for s in chart.states if s.final),
+        ),
+        tuple(_compound(s) for s in chart.states if s.states),
+    )
+
+
+def _compound(state: State) -> Diagram:
+    nodes = tuple(Node(name_of(s), s.id, "step") for s in state.states)
+    return Diagram(name_of(state), state.id, nodes, tuple(_moves(state.states)))
+
+
+def _plain(states: Iterable[State]) -> list[State]:
+    return [s for s in states if not s.states]
+
+
+def _moves(states: Iterable[State]) -> list[Edge]:
+    """One edge for each pair of states; events that a compound state knows leave from its frame."""
+    merged: dict[tuple[str, str], list[str]] = {}
+    for state in states:
+        for transition in state.transitions:
+            events = [e.id for e in transition.events]
+            if transition.target is not None and events:  # a compound state's way in has none
+                target = name_of(leaf_of(transition.target))
+                merged.setdefault((name_of(state), target), []).extend(events)
+    return [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]

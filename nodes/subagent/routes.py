@@ -18,10 +18,12 @@ def after_check_end(state: LabelIn) -> Literal["turn", "time or turns are up"]:
     return "turn" if state["label"] == "turn" else "time or turns are up"
 
 
-def after_turn(state: TurnIn) -> Literal["calls", "no call", "failed"]:
+def after_turn(state: TurnIn) -> Literal["calls", "no call", "first loop", "failed"]:
     """A turn that ran out of time is no failure: what was found is still wanted."""
     if state["turn_status"] == "calls":
         return "calls"
+    if state["turn_status"] == "loop_nudge":
+        return "first loop"
     timed_out = (state.get("error") or {}).get("type") == "timeout"
     return "no call" if state["turn_status"] == "ok" or timed_out else "failed"
 

@@ -11,7 +11,9 @@ from interlock.prompts import render
 from interlock.state.calls import CallKey, CallView
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
+from interlock.state.events import AgentStart
 from interlock.state.investigate import INVESTIGATOR
+from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.messages import Message
 from interlock.state.subagent import AgentCard, AgentDefinition, Scratchpad
 
@@ -36,6 +38,13 @@ class StartOut(TypedDict, total=False):
     session_turns: int
     sticky_model: str
     last_prompt_tokens: int
+    approved_plan: bool
+    unavailable: dict[str, str]
+    loop_keys: list[str]
+    loop_count: int
+    loop_interval: int
+    loop_next: int
+    loop_found: dict[str, str]
     scratchpad: Scratchpad
     sent_back: bool
     recovering: bool
@@ -55,10 +64,14 @@ async def start(state: StartIn, runtime: Runtime[Deps]) -> StartOut:
     definition = _definition(deps, call)
     agent = deps.agents.open(_card(deps, state.get("agent", ""), key, call, definition))
     own = deps.agents.scope(agent)
+    opening = await _opening(own, definition, call)
+    runtime.stream_writer(
+        AgentStart(agent=own.info.agent, name=definition.name, task=" ".join(opening[-1].text.split())[:200])
+    )
     return {
         "call": str(key),
         "agent": agent,
-        "head": own.transcript.append("", await _opening(own, definition, call)),
+        "head": own.transcript.append("", opening),
         "model": _model(own, definition),
         "max_turns": definition.max_turns,
         "max_session_turns": -1,
@@ -66,6 +79,13 @@ async def start(state: StartIn, runtime: Runtime[Deps]) -> StartOut:
         "session_turns": 0,
         "sticky_model": _model(own, definition),
         "last_prompt_tokens": 0,
+        "approved_plan": False,
+        "unavailable": {},
+        "loop_keys": [],
+        "loop_count": 0,
+        "loop_interval": INTERVAL,
+        "loop_next": FIRST_CHECK,
+        "loop_found": {},
         "scratchpad": {"checklist": [], "questions": [], "findings": [], "ignored_paths": []},
         "sent_back": False,
         "recovering": False,

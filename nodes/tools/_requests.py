@@ -11,6 +11,7 @@ from interlock.state.events import ApprovalRequired
 
 def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     """Write it, idempotently, before anything stops for it; and tell."""
+    request = request.model_copy(update={"agent": runtime.context.info.agent})
     name = runtime.context.approvals.ask(request)
     runtime.stream_writer(
         ApprovalRequired(

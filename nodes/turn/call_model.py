@@ -1,5 +1,7 @@
 """call_model: send the curated history and stream the answer."""
 
+import asyncio
+
 from langgraph.runtime import ExecutionInfo, Runtime
 from typing_extensions import TypedDict
 
@@ -20,6 +22,7 @@ class CallModelIn(TypedDict, total=False):
     stream_problem: str
     unavailable: dict[str, str]
     loop_keys: list[str]
+    time_left_s: float
 
 
 class CallModelOut(TypedDict, total=False):
@@ -39,7 +42,11 @@ async def call_model(state: CallModelIn, runtime: Runtime[Deps]) -> CallModelOut
     if state["attempt"] > 1 and await _wait(state, runtime):
         return {"candidate": "", "stream_problem": "cancelled"}
     try:
-        reply, watch = await _ask(state, runtime)
+        async with asyncio.timeout(state.get("time_left_s")):
+            reply, watch = await _ask(state, runtime)
+    except TimeoutError:
+        message = f"The answer took longer than the {state['time_left_s']:.1f} s that were left."
+        return {"candidate": "", "error": {"type": "timeout", "message": message}, "failed_model": ""}
     except ModelError as error:
         told = failure(error, state["sticky_model"], state.get("unavailable", {}))
         return {"candidate": "", **told._asdict()}  # pyright: ignore[reportReturnType]
