@@ -103,7 +103,9 @@ def _rule(chunk: Chunk | BadChunk, source: str, tier: int) -> Rule:
 
 def stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
     """Asks in the place of a rule that can't be used: it may have been there to deny."""
-    return Rule(source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem)
+    return Rule(
+        source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
+    )
 
 
 def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:

@@ -41,6 +41,8 @@ class Rule:
     interactive: bool | None = None
     broken: str | None = None
     """Set when it stands in for a rule that can't be used: the problem."""
+    lowers: bool = False
+    """It makes an allow below it an ask, and weakens no deny."""
 
     @property
     def rank(self) -> float:

@@ -1,6 +1,7 @@
 """rulebook: all rules by rank, and those that are about a tool, a risk and a mode."""
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
 from pydantic import JsonValue
 
@@ -42,28 +43,31 @@ class RuleBook:
     ) -> tuple[Rule, ...]:
         names, hints = self.names(tool), annotations_of(risk, annotations)
         fitting = (r for r in self.rules if about(r, names, mode, hints, self._scope))
-        return tuple(r for r in fitting if _counts(r, risk, mode))
+        return tuple(counted for r in fitting if (counted := _counted(r, risk, mode)) is not None)
 
 
-def _counts(rule: Rule, risk: Risk, mode: str) -> bool:
+def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
+    """The rule as it counts for such calls; None: it doesn't."""
     if rule.broken is not None:
-        return risk not in _INERT
+        return None if risk in _INERT else rule
     if mode != "plan" or risk in _HARMLESS or rule.decision == "deny":
-        return True
+        return rule
     # Plan mode changes nothing, whatever an extension, a workspace or a user says; an admin must name it.
-    return rule.tier == _SHIPPED or (rule.tier == ADMIN and "plan" in rule.modes)
+    if rule.tier == _SHIPPED or (rule.tier == ADMIN and "plan" in rule.modes):
+        return rule
+    return replace(rule, lowers=True) if rule.decision == "ask" else None
 
 
 def first(rules: Iterable[Rule], met: Callable[[Rule], bool]) -> Rule | None:
-    """The deciding rule. One that can't be used makes an allow below it an ask, and weakens no deny."""
-    broken: Rule | None = None
+    """The deciding rule."""
+    lowering: Rule | None = None
     for rule in rules:
         if not met(rule):
             continue
-        if rule.broken is None:
-            return broken if broken is not None and rule.decision == "allow" else rule
-        broken = broken or rule
-    return broken
+        if not rule.lowers:
+            return lowering if lowering is not None and rule.decision == "allow" else rule
+        lowering = lowering or rule
+    return lowering
 
 
 def harmless(risk: Risk) -> bool:

@@ -64,11 +64,11 @@ def _by_rules(check: LineCheck, command: ShellCommand) -> Outcome:
                 return lowered or Outcome("allow", "rule", rule)
             continue
         match = restricts(rule, command, check.call.args)
-        if match is Match.YES and rule.broken is None:
+        if match is Match.YES and not rule.lowers:
             return Outcome(rule.decision, "rule", rule)
-        # A rule that can't be used, or may be about this, makes an allow below it an ask, and weakens no deny.
+        # A rule that may be about this counts like one that only lowers.
         if match is not Match.NO:
-            lowered = lowered or Outcome("ask", "rule" if rule.broken else "hidden", rule)
+            lowered = lowered or Outcome("ask", "rule" if match is Match.YES else "hidden", rule)
     return lowered or Outcome("ask", "none")
 
 

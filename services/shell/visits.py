@@ -80,7 +80,11 @@ def assignment(walk: "Walker", node: "Node") -> str:
             walk.doubt("an index that is evaluated")
     if _NAME.fullmatch(name) is None:
         walk.doubt(f"{name[:40]!r} is no variable's name")
+    at = target.end_byte
     for child in node.children[1:]:
+        if child.start_byte != at:
+            walk.doubt("blanks in an assignment")
+        at = child.end_byte
         walk.visit(child)
     return name
 

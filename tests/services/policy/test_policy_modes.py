@@ -168,3 +168,14 @@ def test_a_plain_decision_does_not_load_the_shell_grammar() -> None:
         "assert not {'tree_sitter', 'tree_sitter_bash'} & set(sys.modules), 'loaded'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("decision", "plan_file", "other"),
+    [("allow", "allow", "deny"), ("ask", "ask", "deny"), ("deny", "deny", "deny")],
+)
+def test_in_plan_mode_a_users_rule_can_only_make_it_stricter(make, call, decision, plan_file, other) -> None:
+    policy, _ = make(user=rule("write_file", decision, 5))
+    write = call("write_file", file_path="x.md")
+    assert policy.check(write, "write", "plan", [], {"planFile": True}).decision == plan_file
+    assert policy.check(write, "write", "plan").decision == other

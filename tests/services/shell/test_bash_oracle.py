@@ -354,7 +354,7 @@ def ran(line: str, stubs: Path, folder: Path, number: int) -> list[list[str]]:
         process.wait()
     if not log.exists():
         return []
-    text = log.read_text(errors="surrogateescape")
+    text = log.read_bytes().decode(errors="surrogateescape")
     return [record.split("\x1f")[:-1] for record in text.split("\x1e")[:-1]]
 
 

@@ -109,6 +109,7 @@ MISREAD = [
     "c1 <<'E'é\nx\nE",
     'x="a b"\\; c1',
     "c1 >&'$(rm s)'",
+    "x=\\  bash -c c1",
     "local %x $\ngit",
     '"a$ $(rm x)"',
     'c1 !$\\\n"\\$(rm x)"',
