@@ -41,5 +41,5 @@ def test_random_kills_change_nothing(share: int) -> None:
 def test_a_kill_at_any_commit_or_effect_changes_nothing(share: int) -> None:
     told = killed("every", share, SHARES)
     assert told["differ"] == []
-    assert told["kills"] >= 100
+    assert told["kills"] >= 50
     assert told["asked"] >= 1, "no kill came between a command's intent and its end"

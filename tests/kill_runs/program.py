@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,18 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from kill_runs.compare import Ending, ending, store_matches
 from kill_runs.moments import Moments
-from kill_runs.scene import Scene
+from kill_runs.scene import REPLIES, SHORT, Scene
 
 from interlock.engine import Decision, Options, resume_sync, run_sync
 from interlock.engine import runner as _warm  # noqa: F401 - children shouldn't pay for imports
+from interlock.graphs import pipeline
 
 RUN = "killtest"
-EFFECTS = ("first", "second", "third")
-"""What the shell commands of the scene write, each once."""
 WORK_S = 20.0
 """Seconds after which a child counts as hung."""
+
+
+pipeline("main").compile()  # nor for the declaration of the graphs
 
 
 def drive(scene: Scene) -> None:
@@ -98,19 +100,19 @@ def wait(pid: int) -> int:
     raise SystemExit(json.dumps({"differ": [f"a child hung for {WORK_S:.0f} s"]}))
 
 
-def fresh(folder: Path) -> Scene:
+def fresh(folder: Path, replies: Sequence[dict[str, Any]] = REPLIES) -> Scene:
     shutil.rmtree(folder, ignore_errors=True)
-    scene = Scene(folder)
+    scene = Scene(folder, tuple(replies))
     scene.prepare()
     return scene
 
 
-def undisturbed(folder: Path) -> tuple[Ending, float]:
-    scene = fresh(folder)
+def undisturbed(folder: Path, replies: Sequence[dict[str, Any]] = REPLIES) -> tuple[Ending, float]:
+    scene = fresh(folder, replies)
     started = time.monotonic()
     to_the_end(scene, lambda _: (lambda: None, None))
     found = ending(scene)
-    if found.effects != EFFECTS or found.status != "done":
+    if found.effects != scene.expected_effects() or found.status != "done":
         raise SystemExit(
             json.dumps({"differ": [f"the undisturbed run ended as {found.status}, {found.effects}"]})
         )
@@ -140,7 +142,7 @@ def random_kills(folder: Path, count: int, seed: int) -> dict[str, Any]:
 
 def every_moment(folder: Path, first: int, stride: int) -> dict[str, Any]:
     """A kill before and after every commit and every effect, one at a time."""
-    expected, _ = undisturbed(folder)
+    expected, _ = undisturbed(folder, SHORT)
     counts = _counted(folder)
     differ: list[str] = []
     kills = asked = 0
@@ -149,7 +151,7 @@ def every_moment(folder: Path, first: int, stride: int) -> dict[str, Any]:
         # The processes before this one were undisturbed: what they left is taken from a copy.
         shutil.rmtree(folder)
         shutil.copytree(_before(folder, process), folder, symlinks=True)
-        scene = Scene(folder)
+        scene = Scene(folder, tuple(SHORT))
 
         def disturb(attempt: int, moment: int = moment, scene: Scene = scene) -> Any:
             return (lambda: None) if attempt else Moments(scene.folder / "moment").kill_at(moment), None
@@ -173,7 +175,7 @@ def _before(folder: Path, process: int) -> Path:
 
 def _counted(folder: Path) -> list[int]:
     """The moments in each process of an undisturbed run; the scene before each process is kept."""
-    scene = fresh(folder)
+    scene = fresh(folder, SHORT)
     counts: list[int] = []
     while not counts or scene.outcome()["status"] == "waiting":
         shutil.copytree(folder, _before(folder, len(counts)), symlinks=True)

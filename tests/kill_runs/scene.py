@@ -41,11 +41,28 @@ REPLIES: list[dict[str, Any]] = [
 ]
 
 
+SHORT = [
+    {
+        "text": "I read and edit.",
+        "tool_calls": [
+            {"name": "read_file", "args": {"file_path": "b.txt"}},
+            {"name": "list_directory", "args": {"dir_path": "."}},
+            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "one", "new_string": "uno"}},
+            {"name": "replace", "args": {"file_path": "a.txt", "old_string": "two", "new_string": "dos"}},
+            {"name": "run_shell_command", "args": {"command": "echo first >> ../effects.log; cat a.txt"}},
+        ],
+    },
+    {"text": "All done."},
+]
+"""Everything of the long one once, for the test that kills at each moment."""
+
+
 @dataclass(frozen=True)
 class Scene:
     """One run in a folder of its own."""
 
     folder: Path
+    replies: tuple[dict[str, Any], ...] = tuple(REPLIES)
 
     def prepare(self) -> None:
         work = self.folder / "work"
@@ -54,7 +71,7 @@ class Scene:
         (work / "b.txt").write_text("b\n")
         (work / "run.sh").write_text("#!/bin/sh\n")
         (work / "run.sh").chmod(0o755)
-        (self.folder / "script.json").write_text(json.dumps(REPLIES))
+        (self.folder / "script.json").write_text(json.dumps(self.replies))
 
     @property
     def options(self) -> Options:
@@ -69,6 +86,12 @@ class Scene:
     @property
     def store(self) -> Path:
         return self.folder / "home" / "interlock.db"
+
+    def expected_effects(self) -> tuple[str, ...]:
+        """What the shell commands of the script write, each once."""
+        calls = [c for reply in self.replies for c in reply.get("tool_calls", ())]
+        commands = [c["args"]["command"] for c in calls if c["name"] == "run_shell_command"]
+        return tuple(sorted(command.split()[1] for command in commands))
 
     def effects(self) -> list[str]:
         """What the shell commands did, counted outside the program."""
