@@ -1,7 +1,7 @@
 """`summarize` alone: one output → what the model gets, and where the whole of it is."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ class Scene:
     max_tokens: int = 2000
     says: tuple[str, ...] = ()
     cancel_first: bool = False
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 SCENES = {
@@ -52,12 +53,21 @@ SCENES = {
         says=(f"<error>\n{TRACE}\n</error>", "<warning>\nnpm WARN old", "Exit Code: 1"),
     ),
     "a small limit": Scene([GOOD], "summarized", "word " * 200, max_tokens=50),
+    "truncated by settings": Scene(
+        [],
+        "truncated",
+        "x" * 50_000,
+        settings={"model": {"summarizeToolOutput": {"run_shell_command": {"how": "truncate"}}}},
+    ),
+    "a file that was read": Scene([], "unchanged", tool="read_file"),
+    "a search": Scene([], "unchanged", tool="grep_search"),
+    "a page": Scene([GOOD], "summarized", tool="web_fetch"),
     "cancelled while it was written": Scene([{**GOOD, "delay_s": 20}], "summarized", cancel_first=True),
 }
 
 
 def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
-    stage = Stage(folder, limits={"timeout_s": 1.5} if scene.cancel_first else {})
+    stage = Stage(folder, scene.settings, limits={"timeout_s": 1.5} if scene.cancel_first else {})
     given: dict[str, Any] = {"tool": scene.tool, "text": scene.text, "max_output_tokens": scene.max_tokens}
     outcome = run_sync("summarize", given, options=stage.options(scene.replies))
     if scene.cancel_first:
@@ -89,9 +99,7 @@ def test_every_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
     for number, scene in enumerate(SCENES.values()):
         stage, outcome = play(scene, tmp_path / str(number))
         taken |= taken_edges("summarize", stage.path(outcome.run))
-    # By the input alone a summary is always tried first: `truncate` at once is a tool's setting (below).
-    rest = declared_edges("summarize") - taken
-    assert {label for *_, label in rest} <= {"truncate"} and len(rest) <= 1
+    assert declared_edges("summarize") - taken == set()
 
 
 def test_truncation_keeps_a_fifth_of_the_beginning_and_the_rest_of_the_end(tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ _PAGED = frozenset(
     }
 )
 """Reads and searches page by themselves, and a summarised read breaks the next edit: no setting changes that."""
+_OWN_CHARS = 1000
+"""What a tool says around an output that it has cut at the same limit itself."""
 _OFF = OutputRule(how="off", tokenBudget=1)
 
 
@@ -24,8 +26,16 @@ def rule_of(settings: Settings, tool: str) -> OutputRule:
     return OutputRule.model_validate({}) if tool in SHELL or tool.startswith(_MCP) else _OFF
 
 
+def rule_alone(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
+    """Of an output that was handed in, to be shortened: only what no setting changes stays as it is."""
+    rule = rule_of(settings, tool)
+    if tool in _PAGED or rule.how == "truncate":
+        return rule
+    return OutputRule(how="summarize", tokenBudget=max_output_tokens)
+
+
 def is_long(settings: Settings, rule: OutputRule, text: str) -> bool:
     """Truncation begins at its own limit in characters, a summary at its budget of tokens."""
     if rule.how == "truncate":
-        return len(text) > settings.tools.truncate_at
+        return len(text) > settings.tools.truncate_at + _OWN_CHARS
     return rule.how == "summarize" and estimate_tokens(text) > rule.token_budget

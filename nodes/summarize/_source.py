@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from typing_extensions import TypedDict
 
-from interlock.nodes.summarize._rules import rule_of
+from interlock.nodes.summarize._rules import rule_alone, rule_of
 from interlock.nodes.tools._results import recorded
 from interlock.state.calls import CallKey
 from interlock.state.deps import Deps
@@ -37,7 +37,7 @@ class Source:
 def source_of(state: SourceIn, deps: Deps) -> Source:
     if not state.get("message"):
         text = deps.transcript.message(state["source"]).text
-        rule = OutputRule(how="summarize", tokenBudget=state["max_output_tokens"])
+        rule = rule_alone(deps.settings, state["tool"], state["max_output_tokens"])
         return Source(state["tool"], text, rule, state.get("head", ""), "")
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call, result = deps.journal.call(key), recorded(deps.journal, key)

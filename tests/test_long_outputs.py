@@ -1,0 +1,192 @@
+"""Long outputs and long conversations inside `main`: shortened, masked, compressed, and nothing lost."""
+
+import json
+import re
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from test_compress import compressor, snapshot
+from test_paths import Replies, Stage, call
+
+from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.snapshot import damage, dropped, state_at
+
+DONE = {"text": "done"}
+SEQ = call("run_shell_command", command="seq 1 5000")
+"""23,893 characters: above a summary's 2,000 tokens, below what the tool itself cuts."""
+
+
+def shell(command: str) -> dict[str, Any]:
+    return {"tool_calls": [call("run_shell_command", command=command)]}
+
+
+def drive(stage: Stage, replies: Replies, **flags: Any) -> Outcome:
+    options = replace(stage.options(replies), approval_mode="yolo", **flags)
+    return run_sync("main", {"prompt": "go"}, options=options)
+
+
+def answers(outcome: Outcome) -> list[str]:
+    return [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
+
+
+def quiet(**settings: Any) -> dict[str, Any]:
+    model = {"skipNextSpeakerCheck": True, "streamRetryDelay": 0, **settings.pop("model", {})}
+    return {"model": model, **settings}
+
+
+def test_a_long_shell_output_is_summarised_and_the_whole_can_be_read(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s", quiet())
+    replies: Replies = [
+        {"tool_calls": [SEQ]},
+        DONE,
+        {"role": "summarizer", "text": "5,000 numbers, 1 to 5000."},
+    ]
+    outcome = drive(stage, replies)
+    (told,) = answers(outcome)
+    assert "5,000 numbers" in told and "\n2500\n" not in told
+    path = re.search(r"in (/\S+\.txt): read it with read_file", told)
+    assert path
+    whole = Path(path[1]).read_text()
+    assert whole.startswith("Output:\n1\n2\n") and "\n2500\n" in whole and whole.rstrip().endswith("\n5000")
+    # What the sentence promises works, and no more than that.
+    reading = call("read_file", file_path=path[1], start_line=2500, end_line=2502)
+    found = call("grep_search", dir_path=path[1], pattern="^4321$")
+    writing = call("write_file", file_path=path[1], content="gone")
+    followed = drive(stage, [{"tool_calls": [reading, found, writing]}, DONE])
+    read, grepped, written = answers(followed)
+    assert "2500" in read and "4321" in grepped
+    assert "outside" in written and Path(path[1]).read_text() == whole, "outputs are never written"
+
+
+def test_a_tool_may_be_truncated_or_left_alone_by_settings(tmp_path: Path) -> None:
+    rule = {"summarizeToolOutput": {"run_shell_command": {"how": "truncate"}}}
+    cut = drive(
+        Stage(tmp_path / "a", quiet(model=rule, tools={"truncateToolOutputThreshold": 100_000})),
+        [shell("seq 1 5000"), DONE],
+    )
+    assert "\n2500\n" in answers(cut)[0], "below the limit of characters nothing is left out"
+    off = {"summarizeToolOutput": {"run_shell_command": {"how": "off"}}}
+    whole = drive(Stage(tmp_path / "b", quiet(model=off)), [shell("seq 1 5000"), DONE])
+    assert "\n2500\n" in answers(whole)[0]
+
+
+def test_reads_are_never_summarised(tmp_path: Path) -> None:
+    rule = {"summarizeToolOutput": {"read_file": {"tokenBudget": 10}}}
+    stage = Stage(tmp_path / "s", quiet(model=rule))
+    (stage.work / "big.txt").write_text("\n".join(f"line {i}" for i in range(1900)))
+    outcome = drive(stage, [{"tool_calls": [call("read_file", file_path="big.txt")]}, DONE])
+    assert "line 1000\n" in answers(outcome)[0]
+
+
+def test_without_a_summary_the_ends_stay(tmp_path: Path) -> None:
+    """The script has no reply for the summarizer: a helper that fails breaks no turn."""
+    outcome = drive(Stage(tmp_path / "s", quiet()), [shell("seq 1 5000"), DONE])
+    (told,) = answers(outcome)
+    assert outcome.status == "done"
+    assert told.startswith("Output:\n1\n2\n") and told.rstrip().endswith("5000")
+    assert re.search(r"characters left out. All of it is in /\S+\.txt", told)
+
+
+def test_masking_moves_older_outputs_to_files_when_it_frees_enough(tmp_path: Path) -> None:
+    """Six outputs of 20,000 tokens: two stay, the newest is unseen; the chain before is still there."""
+    stage = Stage(tmp_path / "s", quiet())
+    for i in range(6):
+        (stage.work / f"{i}.txt").write_text("\n".join(f"{i} {'x' * 40}" for _ in range(1850)))
+    reads = [{"tool_calls": [call("read_file", file_path=f"{i}.txt")]} for i in range(6)]
+    outcome = drive(stage, [*reads, DONE])
+    told = answers(outcome)
+    masked = [t.startswith("<tool_output_masked>") for t in told]
+    assert masked == [True, True, True, False, False, False] or masked == [
+        True,
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
+    for text in told[:3]:
+        path = re.search(r"moved to (/\S+\.txt): read it", text)
+        assert path and "x" * 40 in Path(path[1]).read_text()
+    gone = dropped(stage.folder / "home", outcome.run)
+    assert sum(len(part) for part in gone) >= 3
+    assert all(not m.text.startswith("<tool_output_masked>") for part in gone for m in part)
+    assert list(damage(stage.folder / "home", outcome.run)) == []
+
+
+TODOS = call(
+    "write_todos",
+    todos=[
+        {"description": "understand the bug", "status": "completed"},
+        {"description": "write <the> & fix", "status": "in_progress"},
+    ],
+)
+
+
+def test_after_twenty_compressions_rules_todos_and_open_approvals_are_there(tmp_path: Path) -> None:
+    """A window so small that every second turn compresses; the model is sent all of it each time."""
+    stage = Stage(tmp_path / "s", quiet(model={"compressionThreshold": 0.01}))
+    (stage.work / "GEMINI.md").write_text("RULE: tabs, not spaces & <never> push.\n")
+    replies: Replies = [{"tool_calls": [TODOS]}]
+    for i in range(60):
+        listed = {
+            "tool_calls": [call("read_file", file_path="a.txt", start_line=1, end_line=1 + i)],
+            "text": " ".join(f"step {i}, word {j}" for j in range(40)),
+        }
+        replies.append({**listed, "usage": {"input": 500_000, "output": 1}})
+    replies += [shell("echo wait"), DONE]
+    replies += [compressor(snapshot(f"goal {i // 2}")) for i in range(200)]
+    options = stage.options(replies)
+    outcome = run_sync("main", {"prompt": "please fix it"}, options=options)
+    assert outcome.status == "waiting", outcome.error
+    home = stage.folder / "home"
+    assert len(dropped(home, outcome.run)) >= 20, "compressions in a row"
+    # The approval waits, and the conversation so far, as the next request will send it:
+    messages = sent(home, outcome.run)
+    assert messages[0].role == "system" and len(messages[0].text) > 1000
+    assert "RULE: tabs, not spaces & <never> push." in messages[1].text
+    told = next(m for m in messages if m.origin == "snapshot")
+    assert "- [completed] understand the bug\n- [in_progress] write <the> & fix" in told.text
+    assert [m.text for m in messages].count("please fix it") <= 1
+    assert [p["tool_name"] for p in outcome.pending] == ["run_shell_command"]
+    assert list(damage(home, outcome.run)) == []
+    first = dropped(home, outcome.run)[0]
+    assert any(m.text == "please fix it" for m in first) or any(m.text == "please fix it" for m in messages)
+    ended = resume_sync(
+        outcome.run, decisions=[Decision(outcome.pending[0]["id"], "proceed_once")], options=options
+    )
+    assert ended.status == "done", ended.error
+
+
+def sent(home: Path, run: str) -> list[Any]:
+    from interlock.engine.snapshot import messages_at
+
+    return messages_at(home, run, str(state_at(home, run)["head"]))
+
+
+EDGES = {
+    ("turn", "check_limits", "compress"),
+    ("turn", "compress", "mask_tool_outputs"),
+    ("turn", "mask_tool_outputs", "check_context"),
+    ("execute", "run_tool", "summarize"),
+    ("execute", "summarize", "respond"),
+}
+
+
+def test_every_edge_around_the_new_parts_is_taken_in_main(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s", quiet())
+    outcome = drive(stage, [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}])
+    assert declared_edges("main") >= EDGES
+    assert taken_edges("main", stage.path(outcome.run)) >= EDGES
+
+
+def test_the_journal_keeps_what_the_model_was_not_sent(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s", quiet())
+    drive(stage, [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}])
+    with sqlite3.connect(stage.folder / "home" / "interlock.db") as conn:
+        (result, file) = conn.execute("select result, result_file from journal").fetchone()
+    conn.close()
+    text = (stage.folder / "home" / "outputs" / file).read_text() if file else result
+    assert "\n2500\n" in json.loads(text)["content"]
