@@ -40,13 +40,13 @@ def climb(text: str, old: str, new: str, expected: int | None) -> Match | Miscou
     found = exactly(text, old, new, expected)
     if found is not None or not old.strip():
         return found
-    old, new = in_form_of(text, old), in_form_of(text, new)
+    given, old, new = old, in_form_of(text, old), in_form_of(text, new)
     folded, plain_old = fold(text), fold(old)
 
     def merge(window: Window) -> str:
         return merged(text, window, old, new)
 
-    if plain_old != old or folded is not text:
+    if plain_old != given or folded is not text:
         windows = [_by_line(w, old) for w in _occurrences(folded, plain_old)]
         found = _settled("typography", text, windows, merge, expected)
     for strategy, look in _RUNGS:

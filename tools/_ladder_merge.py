@@ -70,20 +70,22 @@ class _Merge:
     def lines(self) -> list[str]:
         move = indenter(self.base, self.ours, self.pairs, self.theirs)
         out: list[str] = []
-        done = 0
+        done, held = 0, list[str]()
         for tag, i1, i2, j1, j2 in self._changes(move):
             first, stop = self._reach(i1, i2, done)
-            gap = list(self.ours[done:first])
+            gap = list(self.ours[done:first]) or held
+            held = list[str]()
             if tag == "equal":
                 out += _joined(out, gap) + list(self.ours[first:stop])
             elif tag == "insert":
                 out += self._inserted(gap, [move(line, i1) for line in self.theirs[j1:j2]], first)
+            elif tag == "delete":
+                held = gap  # of the blank lines around what goes, those before or those after stay
             else:
                 new = self._new(move, i1, i2, j1, j2, first, stop)
-                out += [] if tag == "delete" else _joined(new, gap, before=True)
-                out += new
+                out += _joined(new, gap, before=True) + new
             done = stop
-        return out + _joined(out, list(self.ours[done:]))
+        return out + _joined(out, list(self.ours[done:]) or held)
 
     def _changes(self, move: Indenter) -> list[Op]:
         """How `theirs` differs from `base`; trailing blanks don't count."""

@@ -35,14 +35,10 @@ def mended(text: str, old: str, new: str, expected: int | None) -> Mended | None
 
 
 def _tries(old: str, new: str) -> Iterator[tuple[str, str, Callable[..., object]]]:
-    for unescape, escaped in (
-        (_one_level, _is_one_level),
-        (_quotes, _has_only_escaped_quotes),
-        (_any, _is_one_line),
-    ):
+    for unescape, alike in ((_one_level, _is_one_level), (_quotes, _escapes_the_same), (_any, _is_one_line)):
         plain = unescape(old)
         if plain is not None and plain != old:
-            yield plain, (unescape(new) or "") if escaped(new) else new, climb
+            yield plain, (unescape(new) or "") if alike(old, new) else new, climb
     yield old.strip(), new.strip(), exactly
 
 
@@ -54,8 +50,8 @@ def _one_level(text: str) -> str | None:
         return None
 
 
-def _is_one_level(text: str) -> bool:
-    return _one_level(text) is not None
+def _is_one_level(_: str, new: str) -> bool:
+    return _one_level(new) is not None
 
 
 def _quotes(text: str) -> str:
@@ -63,8 +59,9 @@ def _quotes(text: str) -> str:
     return _QUOTED.sub(r"\1", text)
 
 
-def _has_only_escaped_quotes(text: str) -> bool:
-    return _UNESCAPED_QUOTE.search(text) is None
+def _escapes_the_same(old: str, new: str) -> bool:
+    """The kinds of quotes that are escaped in `old` are nowhere without an escape in `new`."""
+    return not set(_QUOTED.findall(old)) & set(_UNESCAPED_QUOTE.findall(new))
 
 
 def _any(text: str) -> str:
@@ -72,5 +69,5 @@ def _any(text: str) -> str:
     return _ESCAPED.sub(lambda found: _SIGN.get(found[1], found[1]), text)
 
 
-def _is_one_line(text: str) -> bool:
-    return "\n" not in text
+def _is_one_line(_: str, new: str) -> bool:
+    return "\n" not in new

@@ -1,0 +1,46 @@
+"""rivals: what one would write in Python without a ladder: exact only, and difflib's closest window."""
+
+from difflib import SequenceMatcher
+
+_CUTOFF = 0.6
+"""difflib.get_close_matches's own default."""
+
+
+def exact_only(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
+    """`str.replace`, if the count is right."""
+    text = _decoded(before)
+    count = text.count(old) if text is not None else 0
+    if text is None or count == 0 or (expected is not None and count != expected):
+        return None
+    return text.replace(old, new).encode()
+
+
+def closest(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
+    """The window of as many lines with the highest ratio, if it is at least 0.6."""
+    if (done := exact_only(before, old, new, expected)) is not None:
+        return done
+    text = _decoded(before)
+    if text is None or expected != 1:
+        return None
+    lines, wanted = text.split("\n"), old.split("\n")
+    matcher = SequenceMatcher(None, autojunk=False)
+    matcher.set_seq2(old)
+    best, where = _CUTOFF, -1
+    for at in range(len(lines) - len(wanted) + 1):
+        matcher.set_seq1("\n".join(lines[at : at + len(wanted)]))
+        if (
+            matcher.real_quick_ratio() > best
+            and matcher.quick_ratio() > best
+            and (ratio := matcher.ratio()) > best
+        ):
+            best, where = ratio, at
+    if where < 0:
+        return None
+    return "\n".join([*lines[:where], new, *lines[where + len(wanted) :]]).encode()
+
+
+def _decoded(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None

@@ -1,0 +1,202 @@
+"""The matching ladder: each rung, what it refuses, and that it never chooses."""
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from interlock.tools._edit_text import Problem, placed_or_repaired, raw_after
+from interlock.tools._ladder import Match, Miscount, climb, replaced
+from interlock.tools._text import decode
+
+CODE = "def f():\n    if x:\n        a()\n\n        b()\n    return 1\n"
+TABS = CODE.replace("    ", "\t")
+
+
+def made(text: str, old: str, new: str, expected: int | None = 1) -> tuple[str, str]:
+    """The rung and the new text."""
+    found = climb(text, old, new, expected)
+    assert isinstance(found, Match), found
+    return found.strategy, replaced(text, found.spans)
+
+
+def repaired(text: str, old: str, new: str) -> str:
+    found = placed_or_repaired("a", text, old, new, 1)
+    assert not isinstance(found, Problem), found
+    return replaced(text, found.spans)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "rung", "after"),
+    [
+        (CODE, "b()", "c()", "exact", CODE.replace("b()", "c()")),
+        # Indentation: left out, of another width, of another kind; the new lines get the file's.
+        (CODE, "if x:\n    a()\n", "if y:\n    z()\n    if q:\n        r()\n", "whitespace",
+         "def f():\n    if y:\n        z()\n        if q:\n            r()\n\n        b()\n    return 1\n"),
+        (CODE, "if x:\n  a()\n\n  b()", "if x:\n  a()\n\n  c()", "whitespace", CODE.replace("b()", "c()")),
+        (TABS, "    if x:\n        a()\n", "    if x:\n        a()\n        c()\n", "whitespace",
+         TABS.replace("a()\n", "a()\n\t\tc()\n")),
+        (CODE, "\tif x:\n\t\ta()", "\tif x:\n\t\tc()", "whitespace", CODE.replace("a()", "c()")),
+        # The new lines as the file is indented, though the old ones are not.
+        (CODE, "if x:\na()\n", "    if x:\n        c()\n", "whitespace", CODE.replace("a()", "c()")),
+        # Blanks at line ends: lines that aren't changed keep theirs.
+        ("a \nb\t\nc\n", "a\nb\nc", "a\nb\nd", "whitespace", "a \nb\t\nd\n"),
+        ("a\nb\nc\n", "a \nb  \nc", "a \nB  \nc", "whitespace", "a\nB\nc\n"),
+        # Blank lines that are left out or made up.
+        (CODE, "        a()\n        b()\n", "        a()\n        c()\n", "whitespace", CODE.replace("b()", "c()")),
+        (CODE, "    if x:\n\n        a()", "    if y:\n\n        a()", "whitespace", CODE.replace("x:", "y:")),
+        ("a1\n\nb1\nc1\n", "a1\nb1\nc1", "a1\nc1", "whitespace", "a1\n\nc1\n"),
+        ("a1\n\nb1\n", "a1\nb1", "a1\n\nb2", "whitespace", "a1\n\nb2\n"),
+        # Whitespace between words; a word stays a word.
+        ("x = f( a,b )\n", "x=f(a, b)", "x=g(a, b)", "tokens", "x = g( a,b )\n"),
+        ("f(\n    one,\n    two\n)\n", "f(one, two)", "g(one, two)", "tokens", "g(one, two)\n"),
+        # Typography.
+        ('x = "hi"\n', "x = “hi”\n", "x = “ho”\n", "typography", 'x = "ho"\n'),
+        ("say “hi” – now\n", 'say "hi" - now', 'say "hi" - then', "typography", "say “hi” – then\n"),
+        ("cafe\u0301 one\n", "caf\u00e9 one", "caf\u00e9 two", "typography", "cafe\u0301 two\n"),
+        # A word misremembered; what the model doesn't change stays as it is.
+        ("alpha = compute(first, second)\nbeta = 2\n", "alpha = compute(first, secnd)\nbeta = 2",
+         "alpha = compute(first, secnd)\nbeta = 3", "fuzzy", "alpha = compute(first, second)\nbeta = 3\n"),
+        ("alpha = compute(first, second)\nbeta = 2\n", "alpha = compute(first, secnd)\n",
+         "alpha = compute(first, secnd, third)\n", "fuzzy", "alpha = compute(first, second, third)\nbeta = 2\n"),
+    ],
+)  # fmt: skip
+def test_each_rung_makes_the_change_that_was_meant(
+    text: str, old: str, new: str, rung: str, after: str
+) -> None:
+    assert made(text, old, new) == (rung, after)
+
+
+@pytest.mark.parametrize(
+    ("text", "old"),
+    [
+        ("returnx = 1\n", "return x = 1\n"),
+        ("    return xyz\n", "return  x"),
+        ("f(1, other)\nf(2, other)\n", "f(10, other)"),
+        ("assert total == 4, 'the sum'\n", "assert total == 3, 'the sum'"),
+        ("push_queue(first, second, third)\npull\n", "pull_queue(first, second, third)"),
+        ("a" * 9, "a" * 8 + "b"),
+        ("something else altogether\n", "nothing that is there"),
+        ("", "x"),
+    ],
+)
+def test_what_is_only_like_it_is_not_taken(text: str, old: str) -> None:
+    assert climb(text, old, "new", 1) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "expected", "count"),
+    [
+        ("x\ny\nx\n", "x", 1, 2),
+        ("x\n", "x", 2, 1),
+        ("  a()\n    a()\n", "a()  \n", 1, 2),
+        ("value = f(1)\nother\nvalue = f(1)\n", "value = f( 1)", 1, 2),
+        ("first_name = 'a long value'\nfirst_nama = 'a long value'\n", "first_namo = 'a long value'", 1, 2),
+    ],
+)
+def test_another_number_of_places_is_a_miscount(text: str, old: str, expected: int, count: int) -> None:
+    found = climb(text, old, "new", expected)
+    assert isinstance(found, Miscount)
+    assert found.count == count
+
+
+def test_overlapping_places_are_refused_unless_both_ways_give_the_same() -> None:
+    for expected in (1, None):
+        found = climb("aaa", "aa", "b", expected)
+        assert isinstance(found, Miscount)
+        assert found.overlapping
+    assert made("aaaa", "aa", "b", 2)[1] == "bb"
+    assert made("}\n}\n}\n", "}\n}\n", "}\n")[1] == "}\n}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "after"),
+    [
+        ('a = "x"\nb = 1\n', 'a = \\"x\\"\\nb = 1', 'a = \\"y\\"\\nb = 1', 'a = "y"\nb = 1\n'),
+        ('p("a\\n")\n', 'p(\\"a\\n\\")', 'p(\\"b\\n\\")', 'p("b\\n")\n'),
+        ('p("a\\n")\nq\n', 'p(\\"a\\\\n\\")\\nq', 'p(\\"b\\\\n\\")\\nq', 'p("b\\n")\nq\n'),
+        ('it\'s "x"\n', 'it\'s \\"x\\"', 'it\'s \\"y\\"', 'it\'s "y"\n'),
+        ('a = "x"\nb = 1\n', 'a = \\"x\\"\\nb = 1', 'a = "y"\nb = 1', 'a = "y"\nb = 1\n'),
+        ("see one, two\n", "  one  ", "  three  ", "see three, two\n"),
+    ],
+)
+def test_both_strings_are_mended_alike(text: str, old: str, new: str, after: str) -> None:
+    assert repaired(text, old, new) == after
+
+
+def test_a_mended_string_must_be_found_as_often_as_expected() -> None:
+    found = placed_or_repaired("a", "one one\n", "  one  ", "two", 1)
+    assert isinstance(found, Problem)
+    assert found.code == "no_occurrence"
+
+
+def test_a_change_that_is_there_already_changes_nothing() -> None:
+    """`old` is near to what the edit has made of it; making it again would be the same text."""
+    text = "total = compute_price(items, discounts)\n"
+    found = climb(
+        text, "total = compute_price(items, discount)", "total = compute_price(items, discounts)", 1
+    )
+    assert isinstance(found, Match)
+    assert replaced(text, found.spans) == text
+
+
+def test_lines_that_are_not_changed_keep_their_own_ending() -> None:
+    file = decode(b"one\r\ntwo\nthree\r\n")
+    assert file is not None
+    found = placed_or_repaired("a", file.text, "one\ntwo\nthree\n", "one\n2\nthree\n", 1)
+    assert not isinstance(found, Problem)
+    assert raw_after(file, found.spans) == "one\r\n2\r\nthree\r\n"
+
+
+LINE = st.text(st.sampled_from(["a", "b", "(", " ", "\t", "“", '"', "é"]), max_size=6)
+TEXT = st.lists(LINE, min_size=1, max_size=7).map("\n".join)
+SPOILT = st.sampled_from(
+    [
+        str.strip,
+        str.upper,
+        lambda t: t.replace(" ", "  "),
+        lambda t: t.replace("\n", "\n\n"),
+        lambda t: " " + t,
+        lambda t: t,
+    ]
+)
+
+
+@given(TEXT, TEXT, st.sampled_from([1, 2, None]), st.data())
+def test_text_outside_the_windows_never_changes(
+    text: str, new: str, expected: int | None, data: st.DataObject
+) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    old = data.draw(SPOILT)(text[start : data.draw(st.integers(start, len(text)))])
+    found = climb(text, old, new, expected)
+    assume(isinstance(found, Match))
+    assert isinstance(found, Match)
+    assert expected in (None, len(found.spans))
+    ends = [0, *(span.end for span in found.spans)]
+    starts = [*(span.start for span in found.spans), len(text)]
+    assert all(0 <= end <= begin for end, begin in zip(ends, starts, strict=True))
+    kept = [text[end:begin] for end, begin in zip(ends, starts, strict=True)]
+    whole = "".join(k + s.new for k, s in zip(kept, found.spans, strict=False)) + kept[-1]
+    assert replaced(text, found.spans) == whole
+
+
+@given(TEXT, st.text(st.sampled_from("abé( "), min_size=1, max_size=8), SPOILT)
+def test_the_ladder_never_chooses_between_two_equally_good_windows(
+    between: str, block: str, spoil: object
+) -> None:
+    """The same block twice, on lines of its own: whatever the old string is like, one replacement is no answer."""
+    assume(block.strip())
+    text = f"{block}\n{between}|\n{block}\n"
+    old = spoil(block)  # type: ignore[operator]
+    found = climb(text, old, "new", 1)
+    if isinstance(found, Match):
+        # Found only in what stands between, better than in the two.
+        assert len(block) < found.spans[0].start
+        assert found.spans[0].end <= len(text) - len(block) - 1
+
+
+@given(TEXT, TEXT, st.data())
+def test_an_exact_match_is_what_python_replaces(text: str, new: str, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(text)))
+    old = text[start : data.draw(st.integers(start, len(text)))]
+    assume(old and text.count(old) == 1 and text.find(old) == text.rfind(old))
+    assert made(text, old, new) == ("exact", text.replace(old, new))
