@@ -9,6 +9,7 @@ from pydantic import JsonValue, ValidationError
 from interlock.engine.compress_door import enter_compress, leave_compress
 from interlock.engine.edit_door import enter_edit, leave_edit
 from interlock.engine.outside import Outside, append_history, read_history, to_message
+from interlock.engine.plan_door import enter_plan, leave_plan
 from interlock.engine.subagent_door import (
     enter_investigate,
     enter_subagent,
@@ -158,6 +159,7 @@ DOORS: dict[str, Door] = {
     "edit": Door(enter_edit, leave_edit),
     "compress": Door(enter_compress, leave_compress),
     "summarize": Door(enter_summarize, leave_summarize),
+    "plan": Door(enter_plan, leave_plan),
     "subagent": Door(enter_subagent, leave_subagent),
     "investigate": Door(enter_investigate, leave_investigate),
 }

@@ -18,6 +18,7 @@ PIPELINES = {
     "loop-check": "does the run repeat itself: calls, text, and now and then a model's judgement",
     "next-speaker": "must the model go on after its last answer, or is it the user's turn",
     "tools": "one batch of tool calls: every call decided, then executed in groups",
+    "plan": "plan mode: explore, write a plan, have it approved by a person, hand it over to main",
     "subagent": "one sub-agent: turns and tools of its own until it hands over its result",
     "investigate": "the codebase investigator: reads until its objective is answered by a report",
 }

@@ -189,6 +189,14 @@ class AgentEnd(Event, frozen=True):
     duration_s: float
 
 
+class HandOver(Event, frozen=True):
+    """Another run goes on from here."""
+
+    type: Literal["hand_over"] = "hand_over"
+    run: str
+    workflow: str
+
+
 class Cancelled(Event, frozen=True):
     type: Literal["cancelled"] = "cancelled"
 

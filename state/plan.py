@@ -7,6 +7,8 @@ from typing_extensions import TypedDict
 
 from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
 
+PLAN_NAME = "plan.md"
+"""The plan file, where no other name was asked for."""
 REMINDERS = 2
 """How often a model that stops without a plan is told to go on."""
 
@@ -55,6 +57,14 @@ class PlanState(TypedDict, total=False):
     """The name that was asked for; empty: the model's choice."""
     approved_plan: bool
     plan_steps: list[PlanStep]
+    plan_verdict: str
+    """What a person said of the plan last: approve_MODE, reject, reject_silently, cancel; empty: nothing yet."""
+    unavailable: dict[str, str]
+    loop_keys: list[str]
+    loop_count: int
+    loop_interval: int
+    loop_next: int
+    loop_found: dict[str, str]
     model: str
     max_turns: int
     max_session_turns: int

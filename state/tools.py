@@ -50,6 +50,8 @@ class ToolsState(TypedDict, total=False):
     approved_plan: bool
     """A person approved the plan in `plan_file`."""
     plan_steps: list[PlanStep]
+    plan_verdict: str
+    """What a person said of the plan last, see `state/plan.py`."""
     decided: Verdicts
     finished: Verdicts
     todos: str

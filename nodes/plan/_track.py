@@ -21,6 +21,7 @@ class Track(TypedDict, total=False):
     plan_file: str
     approved_plan: bool
     plan_steps: list[PlanStep]
+    plan_verdict: str
 
 
 def track(before: Track, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]) -> Track:
@@ -53,7 +54,10 @@ def _after(now: Track, call: CallView, meta: Mapping[str, Any], risk: str) -> Tr
 def _reviewed(now: Track, event: str, meta: Mapping[str, Any]) -> Track:
     if not event:  # there was no plan to review
         return now
-    decided = _moved(_moved(now, "exit_plan_mode"), event)
+    silent = event == "reject" and not meta.get("feedback")
+    decided: Track = {**_moved(_moved(now, "exit_plan_mode"), event), "plan_verdict": event}
+    if silent:
+        decided = {**decided, "plan_verdict": "reject_silently"}
     if "plan_file" not in meta:
         return decided
     steps: list[PlanStep] = list(meta["plan_steps"])

@@ -38,6 +38,7 @@ class CollectOut(TypedDict, total=False):
     plan_file: str
     approved_plan: bool
     plan_steps: list[PlanStep]
+    plan_verdict: str
     todos: str
 
 

@@ -1,0 +1,48 @@
+"""plan: understand, explore, design, write the plan, have it reviewed; approved, it is handed over to `main`.
+
+`turn` and `tools` alternate under plan mode until a person has decided; a model that stops without a plan is reminded.
+"""
+
+from langgraph.graph import END, START
+
+from interlock.graphs import tools, turn
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.main.nudge import nudge
+from interlock.nodes.plan.finish import finish
+from interlock.nodes.plan.hand_over import hand_over
+from interlock.nodes.plan.open_plan import open_plan
+from interlock.nodes.plan.remind import remind
+from interlock.nodes.plan.routes import after_remind, after_tools, after_turn
+from interlock.state.plan import PlanInput, PlanOutput, PlanState
+from interlock.state.subagent import MAX_DEPTH
+
+
+def build(depth: int = MAX_DEPTH) -> Graph:
+    """`depth`: levels of sub-agents below it."""
+    g = Graph("plan", PlanState)
+    g.node("open_plan", open_plan)
+    g.part("turn", turn.build())
+    g.part("tools", tools.build(depth))
+    g.node("nudge", nudge)
+    g.node("remind", remind)
+    g.node("hand_over", hand_over)
+    g.node("finish", finish)
+
+    g.edge(START, "open_plan")
+    g.edge("open_plan", "turn")
+    g.route(
+        "turn",
+        after_turn,
+        {"calls": "tools", "no calls": "remind", "first loop": "nudge", "ended": "finish"},
+    )
+    g.route(
+        "tools", after_tools, {"results": "turn", "approved": "hand_over", "rejected or stopped": "finish"}
+    )
+    g.route("remind", after_remind, {"once more": "turn", "give up": "finish"})
+    g.edge("nudge", "turn")
+    g.edge("hand_over", "finish")
+    g.edge("finish", END)
+    return g
+
+
+PIPELINE = Pipeline("plan", build, PlanInput, PlanOutput, prompt_field="prompt", needs_model=True)
