@@ -39,6 +39,11 @@ def _model_flags(group: Any) -> None:
     )
     group.add_argument("--timeout", type=duration, metavar="TIME", help="running time: 90s, 15m, 2h")
     group.add_argument(
+        "--no-loop-check",
+        action="store_true",
+        help="let the model repeat itself (else: told once, then stopped)",
+    )
+    group.add_argument(
         "--record-responses", type=Path, metavar="FILE", help="write the model's replies as a script"
     )
     group.add_argument(
@@ -114,9 +119,6 @@ def _later_flags(parser: Parser) -> None:
         "--ide-context", action=later("--ide-context comes in a later version. Name files in the prompt")
     )
     parser.add_argument(
-        "--no-loop-check", action=later("There is no loop check in this version: nothing to turn off")
-    )
-    parser.add_argument(
         "--store", action=later("--store comes in a later version. Choose a folder with INTERLOCK_HOME")
     )
     parser.add_argument("--mode", action=later("Modes come with the task loop, in a later version"))
@@ -136,7 +138,6 @@ def options_from(
     """
     names = {"max_turns": "max_turns", "max_session_turns": "max_session_turns", "max_tokens": "max_tokens"}
     names |= {"max_budget_usd": "max_budget_usd", "timeout": "timeout_s"}
-    denied = tool_rules(args.disallowed_tools)
     return Options(
         home=state_home(env),
         workspace=_folder(args.workspace, "--workspace")
@@ -146,7 +147,7 @@ def options_from(
         else Path.cwd(),
         model=args.model,
         approval_mode=_approval_mode(args),
-        overrides={"tools": {"exclude": denied}} if denied else {},
+        overrides=_overrides(args),
         include_directories=tuple(
             _folder(Path(d), "--include-directories") for d in _split(args.include_directories)
         ),
@@ -160,6 +161,16 @@ def options_from(
         skip_trust=args.skip_trust,
         env=dict(env),
     )
+
+
+def _overrides(args: argparse.Namespace) -> dict[str, Any]:
+    """Settings that flags stand for."""
+    found: dict[str, Any] = {}
+    if denied := tool_rules(args.disallowed_tools):
+        found["tools"] = {"exclude": denied}
+    if args.no_loop_check:
+        found["model"] = {"disableLoopDetection": True}
+    return found
 
 
 def _approval_mode(args: argparse.Namespace) -> str | None:

@@ -5,21 +5,21 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
+from interlock.cli.render.conversation import show_dropped, show_state, verify
 from interlock.cli.render.figures import ago, amount, elapsed, place
-from interlock.cli.render.paint import Paint, cut, harmless, one_line
+from interlock.cli.render.paint import Paint, cut, one_line
 from interlock.cli.render.pending import brief, screen
+from interlock.cli.render.reasons import reason_lines
 from interlock.cli.render.tree import tree
 from interlock.engine import listing_run as detail
 from interlock.engine.listing import RunRow, find_run, waiting_requests
 from interlock.engine.listing_agents import agents
+from interlock.engine.listing_reasons import reasons
 from interlock.engine.store_file import state_home
-
-if TYPE_CHECKING:
-    from interlock.state.messages import Message
 
 _CALLS = 30
 _MARKS = {"success": "✓", "error": "✗", "cancelled": "–"}
@@ -50,12 +50,12 @@ def execute(arguments: list[str]) -> int:
     home = state_home(os.environ)
     run = find_run(home, args.run)
     if args.verify:
-        return _verify(home, run.run)
+        return verify(home, run.run)
     if args.dropped:
-        _show_dropped(home, run.run, args.json)
+        show_dropped(home, run.run, args.json)
         return 0
     if args.at is not None:
-        _show_state(home, run.run, args.at, args.json)
+        show_state(home, run.run, args.at, args.json)
         return 0
     if args.json:
         tables.show_json(_object(home, run))
@@ -71,6 +71,7 @@ def _object(home: Path, run: RunRow) -> dict[str, Any]:
         **run._asdict(),
         "path": detail.path(detail.steps(home, run.run)),
         "steps": [s._asdict() for s in detail.steps(home, run.run)],
+        "reasons": [r._asdict() for r in reasons(home, run.run)],
         "calls": [c._asdict() for c in detail.calls(home, run.run)],
         "models": detail.models(home, run.run),
         "agents": [a._asdict() for a in agents(home, run.run)],
@@ -90,6 +91,7 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
         _path(home, run, paint),
+        reason_lines(home, run.run),
         tree(home, run.run, paint),
         _calls(home, run, paint),
         _tokens(home, run),
@@ -151,53 +153,3 @@ def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
     elif run.status in ("interrupted", "cancelled"):
         yield ""
         yield f"It can go on, nothing is lost: {paint(f'interlock resume {run.run}', 'cyan')}"
-
-
-def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
-    from interlock.engine.snapshot import messages_at, state_at
-
-    state = state_at(home, run, step)
-    messages = messages_at(home, run, str(state.get("head") or ""))
-    if as_json:
-        dumped = [m.model_dump(mode="json", exclude_defaults=True) for m in messages]
-        tables.show_json({"run": run, "step": step, "state": state, "messages": dumped})
-        return
-    tables.show([(key, one_line(str(value), 100)) for key, value in state.items()])
-    print()
-    for message in messages:
-        _show_message(message, 2000)
-
-
-def _show_dropped(home: Path, run: str, as_json: bool) -> None:
-    from interlock.engine.snapshot import dropped
-
-    parts = dropped(home, run)
-    if as_json:
-        messages = [[m.model_dump(mode="json", exclude_defaults=True) for m in part] for part in parts]
-        tables.show_json({"run": run, "dropped": messages})
-        return
-    if not parts:
-        print(f"Run {run}: nothing was taken out of the conversation.")
-    for number_, part in enumerate(parts, 1):
-        print(f"— taken out, {number_} of {len(parts)}: {len(part)} messages —")
-        for message in part:
-            _show_message(message, None)
-
-
-def _show_message(message: "Message", limit: int | None) -> None:
-    text = harmless(message.text.strip())
-    cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
-    print(f"{message.role}: {text[:limit]}{cut_off}")
-    for call in message.tool_calls:
-        print(f"  calls {call.name} {one_line(str(call.args), 100)}")
-
-
-def _verify(home: Path, run: str) -> int:
-    from interlock.engine.snapshot import damage
-
-    problems = list(damage(home, run))
-    for problem in problems:
-        print(problem)
-    if not problems:
-        print(f"Run {run}: every record is there and unchanged.")
-    return 1 if problems else 0

@@ -5,6 +5,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from interlock.cli.render.known import NOTHING, Known
+from interlock.cli.render.notices import notice
 from interlock.cli.render.paint import Paint, harmless, one_line
 from interlock.cli.render.pending import screen
 from interlock.cli.render.stdout import write_json
@@ -18,8 +19,8 @@ from interlock.state.events import (
     Event,
     Finished,
     InvalidStream,
+    LoopDetected,
     MessageEvent,
-    ModelInfo,
     NodeStart,
     Retry,
     Thought,
@@ -81,6 +82,8 @@ class TextView:
             self._end()
 
     def _show(self, event: Event) -> None:
+        if line := notice(event, self._verbose):
+            self._line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
         match event:
             case MessageEvent() | Thought() if event.agent:
                 pass  # what a sub-agent says on its way is no answer; its result is the call's
@@ -98,13 +101,8 @@ class TextView:
                 self._tools.output(event)
             case ToolResultEvent():
                 self._tools.result(event)
-            case Retry():
-                self._line(
-                    f"… asking again in {event.delay_s:.0f} s: {one_line(event.reason)} (attempt {event.attempt})"
-                )
-            case InvalidStream():
-                self._line(f"… the answer was incomplete, asking again: {one_line(event.reason)}")
-                self._text, self._printed = (self._text, self._printed) if event.agent else ("", False)
+            case InvalidStream() | LoopDetected() if not event.agent:
+                self._text, self._printed = "", False
             case ErrorEvent():
                 self._warned.add(event.message)
                 self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
@@ -122,10 +120,8 @@ class TextView:
         elif isinstance(event, NodeStart):
             if self._progress:
                 self._progress.node = f"{event.workflow} › {event.node}"
-            if self._verbose:
-                self._line(self._paint(f"› {event.workflow}.{event.node}", "dim"))
-        elif isinstance(event, ModelInfo) and self._verbose:
-            self._line(self._paint(f"model: {event.model}", "dim"))
+            if event.node == "continue":
+                self._intermediate()
 
     def _message(self, event: MessageEvent) -> None:
         if not event.delta:

@@ -1,0 +1,379 @@
+"""Path tests of `route`, `loop-check`, `next-speaker` and of what `turn` and `main` do with them."""
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams.path import run_path
+from interlock.engine.listing_run import step_rows, steps
+
+Replies = list[dict[str, Any]]
+DONE = {"text": "All of it is done."}
+USER = {"role": "next_speaker", "text": '{"reasoning": "finished", "next_speaker": "user"}'}
+MODEL = {"role": "next_speaker", "text": '{"reasoning": "announces more", "next_speaker": "model"}'}
+CHANT = "I am sorry for the confusion, let me try it once more now. " * 30
+
+
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "args": args}]}
+
+
+def choice(model: str) -> dict[str, Any]:
+    return {"role": "classifier", "text": json.dumps({"reasoning": "why", "model_choice": model})}
+
+
+def score(value: int) -> dict[str, Any]:
+    answer = {"complexity_reasoning": "why", "complexity_score": value}
+    return {"role": "classifier", "text": f"```json\n{json.dumps(answer)}\n```"}
+
+
+def look(role: str, confidence: float) -> dict[str, Any]:
+    answer = {"unproductive_state_analysis": "…", "unproductive_state_confidence": confidence}
+    return {"role": role, "text": json.dumps(answer)}
+
+
+READ = call("read_file", file_path="a.txt")
+USED_UP = {"error": {"status": 404, "message": "no such model"}}
+BUSY = {"error": {"status": 503}}
+
+
+@dataclass(frozen=True)
+class Scene:
+    replies: Replies
+    input: dict[str, Any] = field(default_factory=lambda: {"prompt": "go"})
+    workflow: str = "main"
+    status: str = "done"
+    exit_code: int = 0
+    output: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Part of the output."""
+    model: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Settings under `model`."""
+    second: Replies = field(default_factory=list[dict[str, Any]])
+    """What a second model says, which stands in for the first."""
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+AGAIN = {
+    "read": [READ] * 5,
+    "paged": [call("read_file", file_path="a.txt", start_line=i + 1) for i in range(9)],
+}
+CALLS = [{"type": "tool_call", "name": "ls", "args": {"path": "."}}]
+TURNS = [{"type": "prompt", "prompt_id": "p", "text": "do it"}, *[{"type": "turn"}] * 30]
+NUMBERS = {"numericalRouting": ["gemini-2.5"]}
+HISTORY = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Shall I?"}]
+ASKED = {**HISTORY[1], "tool_calls": [{"id": "1", "name": "ls", "args": {}}]}
+
+
+def route(replies: Replies = [], model: Mapping[str, Any] = {}, **given: Any) -> Scene:  # noqa: B006
+    expected = given.pop("expect")
+    given = {"request": "rename x to y", "requested_model": "auto", **given}
+    output = dict(zip(("model", "strategy"), expected, strict=True))
+    return Scene(replies, given, "route", output=output, model=dict(model))
+
+
+def speaker(who: str | None, by: str, history: list[Any], replies: Replies = []) -> Scene:  # noqa: B006
+    return Scene(
+        replies, {"history": history}, "next-speaker", output={"next_speaker": who, "decided_by": by}
+    )
+
+
+def loops(events: list[Any], replies: Replies = [], history: Any = None, **output: Any) -> Scene:  # noqa: B006
+    given = {"events": events, **({} if history is None else {"history": history})}
+    return Scene(replies, given, "loop-check", output=output)
+
+
+SHELL = Scene([call("run_shell_command", command="true")], status="waiting", exit_code=75)
+PRO, FLASH, LITE = "gemini-2.5-pro", "gemini-3.8-flash", "gemini-3.5-flash-lite"
+SCENES: dict[str, Scene] = {
+    "route: the classifier says flash": route([choice("flash")], expect=(FLASH, "classifier")),
+    "route: the classifier says pro": route([choice("pro")], expect=(PRO, "classifier")),
+    "route: its choice is unavailable": route(
+        [choice("pro")], unavailable=["pro"], expect=(FLASH, "default")
+    ),
+    "route: it fails": route([], expect=(PRO, "default")),
+    "route: it talks": route([{"role": "classifier", "text": "flash!"}] * 2, expect=(PRO, "default")),
+    "route: a named model": route(requested_model="flash-lite", expect=(LITE, "override")),
+    "route: a named model that is gone": route(
+        requested_model="flash", unavailable=["flash"], expect=(LITE, "fallback")
+    ),
+    "route: the last of them is gone": route(
+        requested_model="flash-lite", unavailable=[LITE, "flash"], expect=(PRO, "fallback")
+    ),
+    "route: all are gone": route(
+        requested_model="pro", unavailable=["pro", "flash", "flash-lite"], expect=(PRO, "override")
+    ),
+    "route: plan mode": route(approval_mode="plan", expect=(PRO, "approval_mode")),
+    "route: an approved plan": route(approved_plan=True, expect=(FLASH, "approval_mode")),
+    "route: an approved plan without flash": route(
+        [choice("pro")], approved_plan=True, unavailable=["flash"], expect=(PRO, "classifier")
+    ),
+    "route: a low score": route([score(89)], NUMBERS, expect=(FLASH, "numerical")),
+    "route: a high score": route([score(90)], NUMBERS, expect=(PRO, "numerical")),
+    "route: no score": route([score(101)] * 2, NUMBERS, expect=(PRO, "default")),
+    "next-speaker: nothing was said": speaker(None, "precheck", []),
+    "next-speaker: a tool has answered": speaker(
+        "model", "precheck", [HISTORY[0], ASKED, {"role": "tool", "tool_call_id": "1", "content": "x"}]
+    ),
+    "next-speaker: a call is open": speaker("model", "precheck", [HISTORY[0], ASKED]),
+    "next-speaker: an empty answer": speaker("model", "precheck", [HISTORY[0], {"role": "assistant"}]),
+    "next-speaker: the user has spoken": speaker(None, "precheck", HISTORY[:1]),
+    "next-speaker: the helper says user": speaker("user", "model", HISTORY, [USER]),
+    "next-speaker: the helper says model": speaker("model", "model", HISTORY, [MODEL]),
+    "next-speaker: the helper fails": speaker(None, "none", HISTORY),
+    "loop-check: five calls": loops(CALLS * 5, detected=True, kind="tool_call", at_event=4, count=1),
+    "loop-check: six calls": loops(CALLS * 6, detected=True, at_event=4, count=2),
+    "loop-check: four calls": loops(
+        CALLS * 4, detected=False, kind=None, at_event=None, verdicts=[False] * 4
+    ),
+    "loop-check: a chant": loops(
+        [{"type": "content", "text": CHANT}], detected=True, kind="content", at_event=0
+    ),
+    "loop-check: a verdict that isn't due": loops(
+        [*TURNS[:-1], {"type": "model_verdict", "confidence": 1.0}], detected=False
+    ),
+    "loop-check: a verdict, no stronger model": loops(
+        [*TURNS, {"type": "model_verdict", "confidence": 0.9}], detected=True, kind="model", at_event=31
+    ),
+    "loop-check: a verdict, the stronger model failed": loops(
+        [*TURNS, {"type": "model_verdict", "confidence": 1.0, "double_check_confidence": None}],
+        detected=False,
+        interval=10,
+        next_check_turn=40,
+    ),
+    "loop-check: models are asked": loops(
+        TURNS,
+        [look("loop_check", 0.95), look("loop_double_check", 0.92)],
+        HISTORY,
+        detected=True,
+        kind="model",
+        at_event=30,
+    ),
+    "loop-check: one model is not sure": loops(
+        TURNS, [look("loop_check", 0.5)], HISTORY, detected=False, interval=10, next_check_turn=40
+    ),
+    "loop-check: the stronger model disagrees": loops(
+        TURNS,
+        [look("loop_check", 0.95), look("loop_double_check", 0.2)],
+        HISTORY,
+        detected=False,
+        interval=13,
+        next_check_turn=43,
+    ),
+    "loop-check: the model fails": loops(TURNS, [], HISTORY, detected=False, next_check_turn=40),
+    "loop-check: turned off": Scene(
+        [],
+        {"events": CALLS * 9},
+        "loop-check",
+        output={"detected": False},
+        model={"disableLoopDetection": True},
+    ),
+    "the model goes on": Scene([{"text": "Now I will do the rest."}, DONE, MODEL, USER]),
+    "a window that is too small": Scene(
+        [DONE], status="context_overflow", exit_code=1, model={"tokenLimits": {"tiny": 5}}
+    ),
+    "an empty answer, then a good one": Scene([{"text": ""}, DONE]),
+    "nobody is asked": Scene([DONE], model={"skipNextSpeakerCheck": True}),
+    "the model goes on until the limit": Scene(
+        [{"text": "And more."}] * 3 + [MODEL] * 3, status="turn_limit", exit_code=53, limits={"max_turns": 3}
+    ),
+    "an empty answer after a tool": Scene([READ, {"text": ""}, DONE, USER]),
+    "an empty answer after a tool, and nobody looks": Scene(
+        [READ, {"text": ""}], status="invalid_stream", exit_code=1, model={"skipNextSpeakerCheck": True}
+    ),
+    "five calls, a nudge, another way": Scene([*[READ] * 5, DONE]),
+    "five calls, a nudge, the same call": Scene([*[READ] * 6], status="loop_detected", exit_code=58),
+    "a chant, a nudge, another way": Scene([{"text": CHANT, "chunks": 60}, DONE]),
+    "a chant, a nudge, a chant": Scene(
+        [{"text": CHANT, "chunks": 60}] * 2, status="loop_detected", exit_code=58
+    ),
+    "loops are let be": Scene([*[READ] * 7, {"text": CHANT}], model={"disableLoopDetection": True}),
+    "thirty turns, and the models see a loop": Scene(
+        [
+            *[call("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
+            DONE,
+            look("loop_check", 1),
+            look("loop_double_check", 1),
+        ],
+        limits={"max_turns": 40},
+    ),
+    "thirty turns, and the models see none": Scene(
+        [
+            *[call("read_file", file_path="a.txt", start_line=1 + i) for i in range(30)],
+            DONE,
+            look("loop_check", 0),
+        ],
+    ),
+    "thirty turns alone": Scene(
+        [DONE, look("loop_check", 0)], {"request": "hi", "turn_no": 30}, "turn", status="ok"
+    ),
+    "an unknown model is replaced once": Scene([USED_UP], second=[DONE]),
+    "an overloaded model is replaced once": Scene([BUSY] * 10, second=[DONE]),
+    "both models fail": Scene([BUSY] * 10, second=[BUSY] * 10, status="failed", exit_code=1),
+    "there is no other model": Scene([USED_UP], status="failed", exit_code=1),
+    "a lost connection is no reason for another model": Scene(
+        [{"error": {}}] * 10, second=[DONE], status="failed", exit_code=1
+    ),
+}
+
+
+@dataclass
+class Played:
+    outcome: Outcome
+    events: list[Any]
+    options: Options
+
+    @property
+    def path(self) -> Any:
+        return run_path(step_rows(self.options.home, self.outcome.run), ended=True)
+
+    def told(self, kind: str) -> list[Any]:
+        return [e for e in self.events if e.type == kind]
+
+
+def options(scene: Scene, folder: Path) -> Options:
+    work = folder / "work"
+    work.mkdir(parents=True)
+    (work / "a.txt").write_text("one\ntwo\n" * 40)
+    first, second = folder / "first.json", folder / "second.json"
+    first.write_text(json.dumps(scene.replies))
+    second.write_text(json.dumps(scene.second))
+    chain = [f"script:{first}", f"script:{second}"] if scene.second else []
+    limits = scene.model.get("tokenLimits") and {f"script:{first}": 5}
+    quick = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": chain or ["pro", "flash", "flash-lite"]}
+    return Options(
+        home=folder / "home",
+        user_home=folder / "user",
+        workspace=work,
+        model=f"script:{first}",
+        overrides={"model": {**quick, **scene.model, "tokenLimits": limits or {}}},
+        limits=scene.limits,
+        env={"PATH": os.environ["PATH"]},
+    )
+
+
+def play(scene: Scene, folder: Path) -> Played:
+    events: list[Any] = []
+    chosen = options(scene, folder)
+    return Played(
+        run_sync(scene.workflow, scene.input, options=chosen, renderers=[events.append]), events, chosen
+    )
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]
+    outcome = play(scene, tmp_path / "stage").outcome
+    assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), outcome.error
+    assert {key: outcome.output.get(key, "absent") for key in scene.output} == scene.output
+
+
+def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+    """Of `main` and `turn` also; the graphs of tools have scenes of their own."""
+    taken: set[tuple[str, str, str]] = set()
+    for number, scene in enumerate(SCENES.values()):
+        played = play(scene, tmp_path / str(number))
+        taken |= taken_edges(scene.workflow, played.path)
+    stopped = play(SHELL, tmp_path / "stopped")
+    cancel = Decision(stopped.outcome.pending[0]["id"], "cancel")
+    resume_sync(stopped.outcome.run, decisions=[cancel], options=stopped.options)
+    taken |= taken_edges("main", stopped.path)
+    graphs = {"main", "turn", "route", "loop-check", "next-speaker"}
+    declared = set[tuple[str, str, str]]().union(*map(declared_edges, graphs))
+    assert {edge for edge in declared if edge[0] in graphs} - taken == set()
+
+
+# What the table can't say
+
+
+def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from interlock.cli.commands.show import execute
+
+    played = play(SCENES["an unknown model is replaced once"], tmp_path / "stage")
+    first, second = played.told("route")
+    assert (first.strategy, second.strategy) == ("override", "fallback")
+    assert second.model.endswith("second.json")
+    assert "first.json is unavailable for the rest of this run" in second.reason
+    os.environ["INTERLOCK_HOME"] = str(played.options.home)
+    assert execute([played.outcome.run]) == 0
+    shown = capsys.readouterr().out
+    assert "by fallback" in shown
+    assert "unavailable for the rest of this run" in " ".join(shown.split())
+
+
+def test_the_model_is_chosen_once_a_prompt_and_again_for_the_next(tmp_path: Path) -> None:
+    scene = Scene([READ, READ, DONE, USER, DONE, USER])
+    played = play(scene, tmp_path / "stage")
+    assert len(played.told("route")) == 1
+    assert len([s for s in steps(played.options.home, played.outcome.run) if s.workflow == "route"]) == 2
+    more: list[Any] = []
+    resume_sync(played.outcome.run, prompt="more", options=played.options, renderers=[more.append])
+    assert len([e for e in more if e.type == "route"]) == 1
+
+
+def test_a_model_that_is_gone_stays_gone_and_an_overloaded_one_is_tried_again(tmp_path: Path) -> None:
+    for number, (failing, strategy) in enumerate((([USED_UP], "fallback"), ([BUSY] * 10, "override"))):
+        scene = Scene([*failing, DONE, DONE], second=[DONE, DONE])
+        played = play(scene, tmp_path / str(number))
+        more: list[Any] = []
+        outcome = resume_sync(
+            played.outcome.run, prompt="more", options=played.options, renderers=[more.append]
+        )
+        assert outcome.status == "done", outcome.error
+        assert [e.strategy for e in more if e.type == "route"] == [strategy]
+
+
+def test_a_chant_is_cut_and_never_enters_the_conversation(tmp_path: Path) -> None:
+    played = play(SCENES["a chant, a nudge, another way"], tmp_path / "stage")
+    shown = "".join(e.content for e in played.told("message") if e.delta)
+    size = -(-len(CHANT) // 60)
+    assert len(shown.removesuffix(DONE["text"])) <= 10 * 59 + size
+    (loop,) = played.told("loop_detected")
+    assert (loop.kind, loop.count) == ("content", 1)
+    roles = [(m["role"], m.get("origin")) for m in played.outcome.output["history"]]
+    assert roles == [("user", "person"), ("user", "nudge"), ("assistant", None)]
+    assert "sorry for the confusion" in played.outcome.output["history"][1]["content"]
+    usage = played.outcome.stats
+    assert usage["output_tokens"] > 100, "what was thrown away is paid for, too"
+
+
+def test_the_looping_call_is_not_run(tmp_path: Path) -> None:
+    played = play(SCENES["five calls, a nudge, another way"], tmp_path / "stage")
+    assert len(played.told("tool_result")) == 4
+    nudged = [m for m in played.outcome.output["history"] if m.get("origin") == "nudge"]
+    assert "read_file" in nudged[0]["content"]
+
+
+def test_a_stopped_loop_goes_on_with_advice(tmp_path: Path) -> None:
+    scene = SCENES["five calls, a nudge, the same call"]
+    played = play(Scene([*scene.replies, DONE, USER], status=scene.status), tmp_path / "stage")
+    error = played.outcome.error
+    assert error is not None
+    assert "resume RUN -p" in error["message"]
+    outcome = resume_sync(played.outcome.run, prompt="Try list_directory.", options=played.options)
+    assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
+
+
+def test_a_precheck_costs_no_call(tmp_path: Path) -> None:
+    for name, scene in SCENES.items():
+        if name.startswith("next-speaker") and scene.output["decided_by"] == "precheck":
+            outcome = play(scene, tmp_path / name.replace(" ", "-")).outcome
+            assert outcome.stats["models"] == {}, name
+
+
+def test_what_a_continued_answer_said_first_is_part_of_the_response(tmp_path: Path) -> None:
+    outcome = play(SCENES["the model goes on"], tmp_path / "stage").outcome
+    assert outcome.output["response"] == f"Now I will do the rest.\n\n{DONE['text']}"
+
+
+def test_a_helper_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> None:
+    played = play(Scene([DONE]), tmp_path / "stage")
+    assert played.outcome.status == "done"
+    (failed,) = played.told("helper_failed")
+    assert (failed.role, "no replies" in failed.reason) == ("next_speaker", True)
