@@ -142,10 +142,10 @@ def pending(snapshot: StateSnapshot) -> list[Interrupt]:
     return found
 
 
-async def only_waits(drive: Drive) -> bool:
-    """Everything that is due waits for a person, and nobody has answered."""
-    snapshot, answers = await drive.resume_input()
-    return answers is None and bool(pending(snapshot)) and _all_wait(snapshot)
+async def is_due(drive: Drive) -> bool:
+    """Something can be done: not all of it is done, and not all of the rest waits for a person."""
+    snapshot, _ = await drive.resume_input()
+    return bool(snapshot.tasks) and not _all_wait(snapshot)
 
 
 def _all_wait(snapshot: StateSnapshot) -> bool:

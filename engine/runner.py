@@ -9,7 +9,7 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.decisions import record_decisions
 from interlock.engine.doors import DOORS, follow_up, validated
-from interlock.engine.drive import Drive, only_waits
+from interlock.engine.drive import Drive, is_due
 from interlock.engine.hub import Hub
 from interlock.engine.lease import acquire
 from interlock.engine.listing import RunRow, find_run
@@ -101,12 +101,12 @@ def _options(store: Store, run: str) -> dict[str, Any]:
         conn.close()
 
 
-def _next_pass(row: RunRow, prompt: str | None, out: Outside) -> dict[str, Any]:
-    """State for another prompt, or for another try, after the graph has ended."""
-    if row.workflow != "main":
-        raise UserError(f"Run {row.run!r} of {row.workflow!r} is over ({row.outcome}); start another.")
-    if row.outcome == "done" and not prompt:
-        raise UserError(f"Run {row.run!r} is done. Go on with: interlock resume {row.run} -p '…'")
+def _next_pass(row: RunRow, prompt: str | None, out: Outside) -> dict[str, Any] | None:
+    """State for another prompt, or for another try, after the graph has ended; None: it just tells its end again."""
+    if row.workflow != "main" and prompt:
+        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
+    if row.workflow != "main" or (row.outcome == "done" and not prompt):
+        return None
     message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
     return follow_up(message, out)
 
@@ -163,7 +163,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
     snapshot: StateSnapshot | None = None
     graph_input = await first(drive, out)
     try:
-        if graph_input is not None or not await only_waits(drive):
+        if graph_input is not None or await is_due(drive):
             snapshot = await drive.advance(graph_input, prepared.limits.timeout_s)
     except Exception as problem:
         error = problem  # told as the run's outcome: what it did so far stays, and it can be resumed

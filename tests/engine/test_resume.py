@@ -174,6 +174,15 @@ def test_a_killed_driver_is_replaced_at_once_and_the_outcome_is_asked(tmp_path: 
     assert (outcome.status, place.log()) == ("done", ["began"])
 
 
+def test_a_finished_run_tells_its_end_again(tmp_path: Path) -> None:
+    """The process may have been killed between the last checkpoint and the answer on the screen."""
+    place = Place(tmp_path / "p", [{"text": "the answer"}])
+    run_sync("main", {"prompt": "go"}, options=place.options)
+    again = place.start("resume", "latest")
+    out, error = again.communicate(timeout=60)
+    assert (again.returncode, out) == (0, "the answer\n"), error
+
+
 def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     place = Place(tmp_path / "p", [{"text": ""}] * 4)
     fast = {"model": {"streamRetryDelay": 0}}
