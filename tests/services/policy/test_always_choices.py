@@ -85,6 +85,9 @@ def test_redirection_passes_only_when_the_rule_has_it(make, shell) -> None:
     assert rule is not None and rule.redirection
     assert policy.check(shell("ls > other"), "execute", "default", [rule]).decision == "allow"
     assert policy.check(shell("ls > ../other"), "execute", "default", [rule]).decision == "ask"
+    without = policy.narrow(shell("ls"), "execute", ALWAYS, "default")
+    for mode in ("default", "auto_edit"):
+        assert policy.check(shell("ls > other"), "execute", mode, [without]).decision == "ask"
 
 
 def test_a_choice_holds_in_its_mode_and_looser_ones_and_never_in_plan(make, shell, call) -> None:

@@ -124,7 +124,7 @@ MISREAD = [
     "case x in esac) rm x",
     "nice -n $x c1",
     "f é() { ls; }",
-    "cat <<E\nx\\\nE\n$(rm x)\nE",
+    "cat <<E\nx\\\nE\ncat <<'F'\nE\nrm x\nF",
 ]
 
 
