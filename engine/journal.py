@@ -93,6 +93,15 @@ class SqlJournal:
                 (None if file else text, file, time.time(), self._epoch, *self._where(key)),
             )
 
+    def ended_background(self, since: int) -> tuple[list[CallView], int]:
+        rows = self._normal.execute(
+            "select message, idx, attempt from journal where run = ? and epoch >= ? and epoch < ? "
+            "and json_extract(result, '$.meta.pid') is not null order by done_at",
+            (self._run, since, self._epoch),
+        ).fetchall()
+        keys = [CallKey(message=message, index=index, attempt=attempt) for message, index, attempt in rows]
+        return [self.call(key) for key in keys], self._epoch
+
     def settle(self, key: CallKey, record: str) -> None:
         with transaction(self._normal) as conn:
             conn.execute(

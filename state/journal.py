@@ -42,6 +42,10 @@ class Journal(Protocol):
         """Commit the result."""
         ...
 
+    def ended_background(self, since: int) -> tuple[list[CallView], int]:
+        """Background commands of the drives from `since` on, which ended with them; and the number of this drive."""
+        ...
+
     def settle(self, key: CallKey, record: str) -> None:
         """The result's text is in the conversation now, as `record`: the journal needn't hold it twice."""
         ...

@@ -55,6 +55,8 @@ class MainState(TypedDict, total=False):
     """1 for the first prompt of the run; a follow-up prompt adds one."""
     head: str
     """Newest record of the conversation."""
+    noted_epoch: int
+    """Drive in which the model was last told which background processes had ended."""
     approval_mode: str
     approved_plan: bool
     plan_phase: str

@@ -58,6 +58,8 @@ class ToolsState(TypedDict, total=False):
     """Chain record (detached) of the newest list of steps; empty: none."""
     stop: str
     """Why the run must end after this batch; empty: it goes on."""
+    noted_epoch: int
+    """Drive in which the model was last told which background processes had ended."""
 
 
 class DecideState(TypedDict, total=False):

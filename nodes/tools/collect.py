@@ -7,6 +7,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.nodes.plan._track import Track, track
+from interlock.nodes.tools._ended import ended_processes
 from interlock.nodes.tools._results import recorded_of, sent
 from interlock.nodes.tools._verdicts import attempt_of, is_ready, shortened_of
 from interlock.state.calls import CallKey, CallView, ToolResult
@@ -28,6 +29,7 @@ class CollectIn(TypedDict, total=False):
     plan_file: str
     approved_plan: bool
     plan_steps: list[PlanStep]
+    noted_epoch: int
 
 
 class CollectOut(TypedDict, total=False):
@@ -40,6 +42,7 @@ class CollectOut(TypedDict, total=False):
     plan_steps: list[PlanStep]
     plan_verdict: str
     todos: str
+    noted_epoch: int
 
 
 async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
@@ -72,7 +75,9 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
             continue  # the journal alone holds all of it
         deps.journal.settle(CallKey(message=state["message"], index=index, attempt=attempt), record)
     moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    return {"head": head, "stop": stop, **moved, **_todos(deps, done)}
+    note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
+    head = deps.transcript.append(head, note)
+    return {"head": head, "stop": stop, "noted_epoch": epoch, **moved, **_todos(deps, done)}
 
 
 def _todos(deps: Deps, done: Sequence[tuple[CallView, ToolResult]]) -> CollectOut:

@@ -183,6 +183,27 @@ def test_a_finished_run_tells_its_end_again(tmp_path: Path) -> None:
     assert (again.returncode, out) == (0, "the answer\n"), error
 
 
+def test_the_model_hears_which_background_processes_ended(tmp_path: Path) -> None:
+    server = {"name": "run_shell_command", "args": {"command": "sleep 600", "is_background": True}}
+    place = Place(
+        tmp_path / "p",
+        [{"tool_calls": [server]}, {"tool_calls": [shell("echo ran >> ../log")]}, {"text": "done"}],
+    )
+    outcome = run_sync("main", {"prompt": "go"}, options=place.options)
+    for _ in range(2):  # one process starts it, the next one runs the other command
+        decisions = [Decision(p["id"], "proceed_once") for p in outcome.pending]
+        outcome = resume_sync(outcome.run, decisions=decisions, options=place.options)
+    assert (outcome.status, place.log()) == ("done", ["ran"])
+    conn = sqlite3.connect(place.home / "interlock.db")
+    told = [
+        body
+        for (body,) in conn.execute("select body from chain")
+        if b"sleep 600" in body and b'"context"' in body
+    ]
+    conn.close()
+    assert len(told) == 1
+
+
 def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     place = Place(tmp_path / "p", [{"text": ""}] * 4)
     fast = {"model": {"streamRetryDelay": 0}}
