@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def start(workflow: str, given: Mapping[str, Any], options: Options, view: "View
     """Run a workflow to its end or to where it waits; the exit code."""
     from interlock.engine import run_sync
 
-    return _show(lambda views: run_sync(workflow, given, options=options, renderers=views), view)
+    return _show(lambda views: run_sync(workflow, given, options=options, renderers=views), view, options)
 
 
 def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: "View") -> int:
@@ -50,16 +51,21 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
     return _show(
         lambda views: resume_sync(run, decisions=decisions, prompt=prompt, options=options, renderers=views),
         view,
+        options,
     )
 
 
-def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View") -> int:
+def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View", options: Options) -> int:
     try:
         outcome = drive([view])
     except InterlockError as error:
         failure = error
         _quietly(lambda: view.failed(failure))
         raise
+    if outcome.status == "approved" and (following := outcome.output.get("main_run")):
+        sys.stderr.write(f"The plan is approved; run {following} carries it out.\n")
+        # What was asked of the plan is kept by the run that carries it out; its mode is the approved one.
+        return go_on(following, [], None, replace(options, approval_mode=None), view)
     if not outcome.drained:
         os._exit(outcome.exit_code)  # its thread holds a lock that an ordinary exit would wait for
     _quietly(lambda: view.finish(outcome))

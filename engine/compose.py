@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from interlock.engine.agents import RunAgents, Shared
 from interlock.engine.approvals import SqlApprovals
+from interlock.engine.budget import RunBudget
 from interlock.engine.journal import SqlJournal
 from interlock.engine.model_log import SqlModelLog
 from interlock.engine.plans import RunPlans, plans_folder
@@ -45,6 +46,7 @@ class Composed:
     journal: SqlJournal
     models: ChatModels
     processes: SupervisedProcesses
+    budget: RunBudget
 
     async def close(self) -> None:
         self.processes.close()
@@ -67,7 +69,8 @@ def compose(
     journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch)
     outputs = OutputFiles(store.home)
     processes = SupervisedProcesses(outputs=outputs, cancel=token, env=tool_environment(prepared.env))
-    models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token)
+    budget = RunBudget(normal, info.run, epoch, prepared.limits, prepared.settings.model, token)
+    models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
 
     def toolset(chosen: Mapping[str, Tool]) -> BuiltinToolset:
         return BuiltinToolset(
@@ -98,10 +101,12 @@ def compose(
         plans=RunPlans(store, info, prepared),
     )
     agents.root = deps
-    return Composed(deps, transcript, journal, models, processes)
+    return Composed(deps, transcript, journal, models, processes, budget)
 
 
-def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, token: Token) -> ChatModels:
+def _models(
+    prepared: Prepared, info: RunInfo, log: SqlModelLog, token: Token, budget: RunBudget
+) -> ChatModels:
     return ChatModels(
         settings=prepared.settings,
         log=log,
@@ -112,6 +117,7 @@ def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, token: Token) -
         record_to=prepared.options.record_to,
         fake=prepared.options.fake,
         delay_scale=prepared.settings.model.retry_delay_scale,
+        budget=budget,
     )
 
 

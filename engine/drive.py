@@ -38,7 +38,9 @@ class Drive:
         self.hub = hub
         self.token = Token()
         self.stopped = ""
-        """Why the drive was asked to stop: `cancelled`, `timeout` or `lost`; empty: it wasn't."""
+        """Why the drive was asked to stop: `cancelled`, `timeout`, `budget` or `lost`; empty: it wasn't."""
+        self.refusal = ""
+        """What to tell people of a budget that is used up."""
         self._control = RunControl()
         self._stack = ExitStack()
         self._loop = asyncio.get_running_loop()
@@ -55,6 +57,7 @@ class Drive:
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
         self.composed: Composed = compose(prepared, info, store, lease.epoch, normal, full, self.token, steps)
+        self.composed.budget.on_refused = self.refuse
         self.app: Compiled = pipeline.compile(Saver(own, steps), prepared.settings.agents.max_depth)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
 
@@ -69,6 +72,11 @@ class Drive:
         self.stopped = self.stopped or why
         self.token.request()
         self._control.request_drain(why)
+
+    def refuse(self, why: str) -> None:
+        """The budget is used up: what runs now ends in its own time, and nothing new begins."""
+        self.stopped, self.refusal = self.stopped or "budget", why
+        self._control.request_drain("budget")
 
     def lost(self) -> None:
         """From the heartbeat thread: another process has the run now."""

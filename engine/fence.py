@@ -16,6 +16,7 @@ _TABLES = {
     "writes": "thread_id",
     "chain": "run",
     "model_calls": "run",
+    "reservations": "run",
     "journal": "run",
     "approvals": "run",
     "steps": "run",

@@ -70,7 +70,8 @@ def _ended(home: Path, conn: sqlite3.Connection, run: str) -> dict[str, dict[str
         if row["result_file"]:
             path = home / "outputs" / row["result_file"]
             text = path.read_text(encoding="utf-8") if path.exists() else None
-        meta: dict[str, Any] = (json.loads(text) if text else {}).get("meta") or {}
+        result: dict[str, Any] = json.loads(text) if text else {}
+        meta: dict[str, Any] = result.get("meta") or {}
         if "agent" in meta:
             found[meta["agent"]] = meta
     return found

@@ -17,7 +17,7 @@ from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError
 from interlock.state.events import Result
 from interlock.state.run import WorkflowOutput
 
-_STOPPED = {"cancelled": "cancelled", "timeout": "timeout"}
+_STOPPED = {"cancelled": "cancelled", "timeout": "timeout", "budget": "budget"}
 
 
 def conclude(
@@ -31,6 +31,8 @@ def conclude(
     """Read the end off the last snapshot; the run's row learns of an error."""
     run = drive.lease.run
     told = _told(error)
+    if drive.stopped == "budget" and told is None:
+        told = {"type": "budget", "message": drive.refusal}
     note_error(drive.conn, run, told)
     output: dict[str, Any] = {}
     waiting: list[dict[str, Any]] = []

@@ -5,10 +5,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.engine.budget import no_price, price_of
 from interlock.engine.options import Options
 from interlock.services.agents import load_agents
 from interlock.services.dotenv import load_dotenv
 from interlock.services.models import check_credentials
+from interlock.services.models.names import resolve
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.settings import FOLDERS, load_settings
@@ -164,9 +166,8 @@ def _overrides(options: Options) -> dict[str, Any]:
 
 def _limits(given: Mapping[str, Any], settings: Settings) -> Limits:
     limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **given})
-    for name in ("max_tokens", "max_budget_usd"):
-        if getattr(limits, name) is not None:
-            raise InputError(
-                f"limits.{name} isn't enforced yet; leave it out, or use limits.max_turns.", f"limits.{name}"
-            )
+    if limits.max_budget_usd is not None and settings.model.name != "auto":
+        model = resolve(settings, settings.model.name)
+        if price_of(settings.model, model) is None:
+            raise InputError(no_price(model), "limits.max_budget_usd")
     return limits

@@ -41,6 +41,17 @@ create table if not exists model_calls (
     primary key (run, agent, role, ordinal)
 ) without rowid;
 create unique index if not exists model_calls_task on model_calls (run, task);
+create table if not exists reservations (
+    run text not null,
+    task text not null,               -- graph task whose model call this is
+    epoch integer not null,           -- of its driver: what is left of an earlier one was cut by a kill
+    agent text not null,
+    model text not null,
+    tokens integer not null,          -- estimated, of the request
+    under_way integer not null,       -- 0: cut off, counts at its estimate; the row of an answered call is deleted
+    at real not null,
+    primary key (run, task, epoch)
+) without rowid;
 create table if not exists journal (
     run text not null,
     message text not null,

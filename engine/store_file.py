@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interlock.state.errors import StoreError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """What this Interlock reads: `engine/store.py` writes the same number (a test compares them)."""
 
 

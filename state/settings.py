@@ -19,6 +19,13 @@ class OutputRule(_Section):
     """Estimated tokens up to which an output stays as it is, and that a summary may have."""
 
 
+class Price(_Section):
+    """US dollars for a million tokens."""
+
+    input: float = Field(ge=0)
+    output: float = Field(ge=0)
+
+
 class ModelSettings(_Section):
     name: str = Field("auto", description="alias, Gemini id, provider:model or script:FILE")
     aliases: dict[str, str] = Field(
@@ -32,6 +39,8 @@ class ModelSettings(_Section):
     roles: dict[str, str] = Field(default_factory=dict[str, str])
     """Role → alias, over the defaults of `services/models`."""
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")
+    prices: dict[str, Price] = Field(default_factory=dict[str, Price])
+    """Model's name, alias or provider → price; needed for a budget in US dollars."""
     max_session_turns: int = Field(-1, alias="maxSessionTurns", ge=-1)
     temperature: float | None = None
     compression_threshold: float = Field(0.5, alias="compressionThreshold", gt=0, le=1)

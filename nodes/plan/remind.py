@@ -24,7 +24,9 @@ class RemindOut(TypedDict, total=False):
 async def remind(state: RemindIn, runtime: Runtime[Deps]) -> RemindOut:
     """A few times; then the run ends without a plan."""
     if state["reminders"] >= REMINDERS:
-        message = f"The model stopped without handing in a plan, after {REMINDERS} reminders. Say more of what is wanted."
+        message = (
+            f"The model stopped without a plan, after {REMINDERS} reminders. Say more of what is wanted."
+        )
         return {"reminders": state["reminders"] + 1, "error": {"type": "no_plan", "message": message}}
     text = render("plan/remind", file=state["plan_name"] or PLAN_NAME)
     reminder = Message(role="user", origin="nudge", content=text)

@@ -11,12 +11,13 @@ from interlock.services.models.answer import Answer
 from interlock.services.models.backoff import ATTEMPTS, Backoff
 from interlock.services.models.connect import Providers
 from interlock.services.models.failure import explain
-from interlock.services.models.log import ModelLog
+from interlock.services.models.log import Budget, ModelLog
 from interlock.services.models.memo import RequestHash
 from interlock.services.models.names import limit, resolve, role_model
 from interlock.services.models.race import raced
 from interlock.services.models.record import ReplyRecorder
 from interlock.services.models.request import Request
+from interlock.services.models.spending import Size, Unlimited, counted
 from interlock.state.deps import Cancel, Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit, Retry
@@ -47,6 +48,7 @@ class ChatModels:
         delay_scale: float = 1.0,
         seed: int | None = None,
         stall_s: float = STALL_S,
+        budget: Budget | None = None,
     ) -> None:
         self._settings = settings
         self._log = log
@@ -59,6 +61,8 @@ class ChatModels:
         self._backoff = Backoff(delay_scale, Random(seed))
         self._stall_s = stall_s
         self._hash = RequestHash()
+        self._budget = budget or Unlimited()
+        self._size = Size()
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Thoughts and text as they come, the `Reply` last; nothing after a cancellation.
@@ -72,6 +76,16 @@ class ChatModels:
             yield known.model_copy(update={"replayed": True})
             return
         request = self._request(call)
+        if not await self._budget.reserve(call, self._agent, request.model, self._size(request)):
+            return
+        replies = counted(self._budget, call.task, self._answered(call, request, emit))
+        async with aclosing(replies):
+            async for item in replies:
+                yield item
+
+    async def _answered(
+        self, call: ModelCall, request: Request, emit: Emit
+    ) -> AsyncGenerator[ModelItem, None]:
         started = self._clock.monotonic()
         failures = 0
         while True:

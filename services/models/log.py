@@ -6,6 +6,22 @@ from interlock.state.messages import Message
 from interlock.state.models import ModelCall, Reply, Usage
 
 
+class Budget(Protocol):
+    """What the whole run may use. Each call is reserved before it is made, and settled or lost after."""
+
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> bool:
+        """False: the call must not be made. `tokens`: estimated, of the request."""
+        ...
+
+    def settle(self, task: str) -> None:
+        """Its use is known: it was answered, or refused by the provider."""
+        ...
+
+    def lose(self, task: str) -> None:
+        """It was cut off: it counts at its estimate."""
+        ...
+
+
 class ModelLog(Protocol):
     """Replies of this run, by the task that asked and by (agent, role, ordinal) (`engine.md` 20)."""
 

@@ -1,0 +1,178 @@
+"""budget: what a run may use, over all of its agents: counted before each model call, in one transaction."""
+
+import asyncio
+import sqlite3
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from typing import NamedTuple
+
+from interlock.services.models.names import provider_of
+from interlock.services.sqlite import transaction
+from interlock.state.deps import Cancel
+from interlock.state.models import ModelCall
+from interlock.state.run import Limits
+from interlock.state.settings import ModelSettings, Price
+
+REPLY_TOKENS = 8_192
+"""Reserved for a reply, besides the request's own estimate: more than one usually has."""
+
+
+class Used(NamedTuple):
+    """What a run has used, and what its calls under way may still use."""
+
+    tokens: int
+    usd: float
+    turns: int
+    under_way: int
+    reserved_tokens: int
+    reserved_usd: float
+
+
+class RunBudget:
+    """Implements the models service's `Budget`.
+
+    A call is made while what was used and what is reserved is below the limit; while only reservations keep it from
+    that, it waits for the calls under way. So the limit is passed by one reply at most, however many agents there are.
+    """
+
+    def __init__(
+        self,
+        conn: sqlite3.Connection,
+        run: str,
+        epoch: int,
+        limits: Limits,
+        model: ModelSettings,
+        cancel: Cancel,
+    ) -> None:
+        self._conn, self._run, self._epoch = conn, run, epoch
+        self._limits = limits
+        self._model = model
+        self._cancel = cancel
+        self._settled = asyncio.Event()
+        self.on_refused: Callable[[str], None] = lambda _: None
+        """Told once the limit is reached, with a line for people."""
+
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> bool:
+        """False: the limit is reached, or the run was cancelled; the call must not be made."""
+        while True:
+            with transaction(self._conn):
+                used = self._used()
+                refusal = self._refusal(used, model, agent)
+                if not refusal and not self._must_wait(used):
+                    self._insert(call, agent, model, tokens)
+                    return True
+            if refusal:
+                self.on_refused(refusal)
+                return False
+            self._settled.clear()
+            if await _either(self._settled.wait(), self._cancel.wait()):
+                return False
+
+    def settle(self, task: str) -> None:
+        """Its reply is recorded, or it was never answered: what it really used is counted."""
+        with transaction(self._conn) as conn:
+            conn.execute("delete from reservations where run = ? and task = ? and epoch = ?", self._key(task))
+        self._settled.set()
+
+    def lose(self, task: str) -> None:
+        """It was cut off: nobody says what it used, so it counts at its estimate."""
+        with transaction(self._conn) as conn:
+            conn.execute(
+                "update reservations set under_way = 0 where run = ? and task = ? and epoch = ?",
+                self._key(task),
+            )
+        self._settled.set()
+
+    def _key(self, task: str) -> tuple[str, str, int]:
+        return self._run, task, self._epoch
+
+    def _insert(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+        self._conn.execute(
+            "insert or replace into reservations (run, task, epoch, agent, model, tokens, under_way, at) "
+            "values (?, ?, ?, ?, ?, ?, 1, ?)",
+            (*self._key(call.task), agent, model, tokens, time.time()),
+        )
+
+    def _refusal(self, used: Used, model: str, agent: str) -> str:
+        limits, again = self._limits, f"interlock resume {self._run}"
+        if limits.max_tokens is not None and used.tokens >= limits.max_tokens:
+            return (
+                f"The budget of {limits.max_tokens} tokens is used up: {used.tokens} were used. "
+                f"Raise it and go on with: {again} --max-tokens N"
+            )
+        if limits.max_budget_usd is not None:
+            if price_of(self._model, model) is None:
+                return f"{no_price(model)} Go on with: {again}"
+            if used.usd >= limits.max_budget_usd:
+                return (
+                    f"The budget of ${limits.max_budget_usd:g} is used up: ${used.usd:.4f} was spent. "
+                    f"Raise it and go on with: {again} --max-budget-usd USD"
+                )
+        if 0 <= limits.max_session_turns <= used.turns and agent:
+            return (
+                f"The budget of {limits.max_session_turns} turns is used up, those of sub-agents counted. "
+                f"Raise it and go on with: {again} --max-session-turns N"
+            )
+        return ""
+
+    def _must_wait(self, used: Used) -> bool:
+        if not used.under_way:
+            return False
+        tokens, usd = self._limits.max_tokens, self._limits.max_budget_usd
+        full = tokens is not None and used.tokens + used.reserved_tokens >= tokens
+        return full or (usd is not None and used.usd + used.reserved_usd >= usd)
+
+    def _used(self) -> Used:
+        answered = self._conn.execute(
+            "select model, sum(input_tokens), sum(output_tokens), "
+            "sum(role = 'main' and finish_reason is not null and problem is null) "
+            "from model_calls where run = ? group by model",
+            (self._run,),
+        ).fetchall()
+        # A call of an earlier driver that is still here was cut by a kill.
+        held = self._conn.execute(
+            "select model, sum(tokens), count(*), under_way and epoch = ? as open from reservations "
+            "where run = ? group by model, open",
+            (self._epoch, self._run),
+        ).fetchall()
+        lost = [(m, t) for m, t, _, is_open in held if not is_open]
+        going = [(m, t, n) for m, t, n, is_open in held if is_open]
+        return Used(
+            tokens=sum(i + o for _, i, o, _ in answered) + sum(t for _, t in lost),
+            usd=sum(self._cost(m, i, o) for m, i, o, _ in answered)
+            + sum(self._cost(m, t, 0) for m, t in lost),
+            turns=sum(t for *_, t in answered),
+            under_way=sum(n for *_, n in going),
+            reserved_tokens=sum(t + n * REPLY_TOKENS for _, t, n in going),
+            reserved_usd=sum(self._cost(m, t, n * REPLY_TOKENS) for m, t, n in going),
+        )
+
+    def _cost(self, model: str, given: int, out: int) -> float:
+        price = price_of(self._model, model)
+        return (given * price.input + out * price.output) / 1e6 if price else 0.0
+
+
+def price_of(settings: ModelSettings, model: str) -> Price | None:
+    """By the model's name, an alias of it, or its provider."""
+    prices: Mapping[str, Price] = settings.prices
+    names = [model, *(a for a, target in settings.aliases.items() if target == model), provider_of(model)]
+    return next((prices[name] for name in names if name in prices), None)
+
+
+def no_price(model: str) -> str:
+    return (
+        f"A budget in US dollars needs the price of {model!r}: set model.prices in settings, "
+        '{"NAME": {"input": USD, "output": USD}} for a million tokens, or give limits.max_tokens instead.'
+    )
+
+
+async def _either(first: Coroutine[None, None, object], second: Coroutine[None, None, object]) -> bool:
+    """Wait for one of two; True: the second came."""
+    tasks = [asyncio.ensure_future(first), asyncio.ensure_future(second)]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        return tasks[1].done() and not tasks[0].done()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
