@@ -203,7 +203,8 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
 
 def test_the_checkpoints_of_a_large_edit_hold_no_text(tmp_path: Path) -> None:
     text = "".join(f"line {number} of many\n" for number in range(5_000))
-    scene = Scene("line 40 of manny\n" * 9, "y" * 9_000, [NOTHING, fixer("line 77 of many", "z" * 9_000)], more={"content": text}, file="")  # fmt: skip
+    replies = [NOTHING, fixer("line 77 of many", "z" * 9_000)]
+    scene = Scene("line 40 of manny\n" * 9, "y" * 9_000, replies, more={"content": text}, file="")
     options, outcome = play(scene, tmp_path)
     assert outcome.output["new_content"] == text.replace("line 77 of many", "z" * 9_000)
     conn = sqlite3.connect(options.home / "interlock.db")

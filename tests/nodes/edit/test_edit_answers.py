@@ -1,0 +1,44 @@
+"""A helper's answer is JSON in its schema, or nothing; an error that a checkpoint keeps is short."""
+
+import json
+
+import pytest
+
+from interlock.nodes.edit._ask import shown_text
+from interlock.nodes.edit._subject import answered, problem
+from interlock.state.edit import FixAnswer, TargetAnswer
+
+GOOD = {"search": "a", "replace": "b", "explanation": "c"}
+
+
+@pytest.mark.parametrize(
+    "text", [json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```", f"  {json.dumps(GOOD)}\n"]
+)
+def test_an_answer_is_read_also_out_of_a_code_fence(text: str) -> None:
+    answer = answered(FixAnswer, text)
+    assert answer is not None
+    assert (answer.search, answer.replace, answer.noChangesRequired) == ("a", "b", False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "{}", "null", '{"search": "a", "repl', '{"search": 1}', "no changes needed"]
+)
+def test_blank_cut_off_and_other_answers_are_none(text: str) -> None:
+    assert answered(FixAnswer, text) is None
+    assert answered(TargetAnswer, text) is None
+
+
+def test_an_empty_target_is_no_answer() -> None:
+    assert answered(TargetAnswer, '{"corrected_target_snippet": ""}') is None
+
+
+def test_an_error_in_a_checkpoint_is_cut() -> None:
+    assert len(problem("no_occurrence", "x" * 100_000)["message"]) == 2_000
+
+
+def test_of_a_long_text_a_helper_is_shown_what_is_around_the_likely_place() -> None:
+    lines = [f"line number {number} of the text" for number in range(20_000)]
+    shown = shown_text("\n".join(lines), "line numbr 9000 of the text")
+    assert len(shown) < 130_000
+    assert "line number 9000 of the text" in shown
+    assert shown_text("short", "x") == "short"

@@ -1,0 +1,107 @@
+"""An edit that is cut off at any of its commits is made once, with the same answer, when the run goes on."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Options, Outcome, resume_sync, run_sync
+from interlock.engine.journal import SqlJournal
+from interlock.services.file_calls import FileCalls
+from interlock.services.toolset import BuiltinToolset
+
+BEFORE, AFTER = "one\ntwo\n", "one\n2\n"
+
+
+class Cut(Exception):  # noqa: N818 - no error of ours: the process ends here
+    """Stands for a kill: what comes after it in the process isn't done."""
+
+
+def options(folder: Path) -> Options:
+    (folder / "work").mkdir()
+    (folder / "work/a.txt").write_text(BEFORE)
+    script = folder / "script.json"
+    script.write_text("[]")
+    home, user = folder / "home", folder / "user"
+    env = {"PATH": os.environ["PATH"]}
+    return Options(home=home, user_home=user, workspace=folder / "work", model=f"script:{script}", env=env)
+
+
+def edited(given: Options) -> Outcome:
+    edit = {"file_path": "a.txt", "old_string": "two", "new_string": "2"}
+    return run_sync("edit", edit, options=given)
+
+
+def cut(patch: pytest.MonkeyPatch, owner: type, name: str, *, after: bool) -> None:
+    """The first call of a method ends the process, before it did its work or right after."""
+    real: Callable[..., Any] = getattr(owner, name)
+    if name == "run":
+
+        async def stopped(*args: Any, **kwargs: Any) -> None:
+            if after:
+                await real(*args, **kwargs)
+            raise Cut
+
+        patch.setattr(owner, name, stopped)
+        return
+
+    def stopped_at_once(*args: Any, **kwargs: Any) -> None:
+        if after:
+            real(*args, **kwargs)
+        raise Cut
+
+    patch.setattr(owner, name, stopped_at_once)
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize(
+    ("owner", "name"), [(SqlJournal, "intend"), (BuiltinToolset, "run"), (SqlJournal, "finish")]
+)
+def test_a_cut_edit_goes_on_and_is_made_once(
+    owner: type, name: str, after: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(tmp_path)
+    with monkeypatch.context() as patch:
+        cut(patch, owner, name, after=after)
+        first = edited(given)
+    assert first.status == "failed"
+    file = tmp_path / "work/a.txt"
+    stamp = file.stat().st_mtime_ns if file.read_text() == AFTER else None
+    outcome = resume_sync(first.run, options=given)
+    assert (outcome.output["status"], outcome.output["new_content"]) == ("applied", AFTER)
+    assert file.read_text() == AFTER
+    assert stamp in (None, file.stat().st_mtime_ns)
+    assert [p.name for p in file.parent.iterdir()] == ["a.txt"]
+
+
+def test_a_file_that_somebody_else_wrote_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(tmp_path)
+    file = tmp_path / "work/a.txt"
+    with monkeypatch.context() as patch:
+        cut(patch, BuiltinToolset, "run", after=False)
+        first = edited(given)
+    file.write_text("one\ntwo\nthree\n")
+    outcome = resume_sync(first.run, options=given)
+    assert outcome.output["error"]["code"] == "external_change"
+    assert file.read_text() == "one\ntwo\nthree\n"
+
+
+def test_a_file_that_changes_between_reading_and_writing_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = options(tmp_path)
+    file = tmp_path / "work/a.txt"
+    real = FileCalls.plan
+
+    async def late(*args: Any, **kwargs: Any) -> Any:
+        file.write_text("zero\none\ntwo\n")
+        return await real(*args, **kwargs)
+
+    monkeypatch.setattr(FileCalls, "plan", late)
+    outcome = edited(given)
+    assert outcome.output["error"]["code"] == "external_change"
+    assert file.read_text() == "zero\none\ntwo\n"
