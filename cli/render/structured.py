@@ -88,7 +88,7 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
         result["response"] = outcome.output.get("response", "")
         if outcome.workflow == "plan":
             result["plan"] = outcome.output
-    elif outcome.output and not outcome.error:
+    elif outcome.output:  # its own error is in it
         return outcome.output
     result["stats"] = outcome.stats
     if outcome.error:
