@@ -6,7 +6,7 @@ from interlock.services.shell.model import ShellLine
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, SessionRule
 from interlock.state.tooling import Workspace
 
-_LOOSER: dict[str, tuple[ApprovalMode, ...]] = {
+LOOSER: dict[str, tuple[ApprovalMode, ...]] = {
     "plan": ("plan", "default", "auto_edit", "yolo"),
     "default": ("default", "auto_edit", "yolo"),
     "auto_edit": ("auto_edit", "yolo"),
@@ -41,4 +41,4 @@ def server_rule(call: CallView, choice: Choice, server: str, mode: str) -> Sessi
 
 
 def _modes(mode: str) -> tuple[ApprovalMode, ...]:
-    return _LOOSER.get(mode, ())
+    return LOOSER[mode]

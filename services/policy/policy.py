@@ -12,7 +12,7 @@ from interlock.services.policy.explain import Explanation, explanation
 from interlock.services.policy.fields import SHELL_ALIASES, SHELL_TOOLS
 from interlock.services.policy.from_settings import settings_rules
 from interlock.services.policy.load import shipped_rules
-from interlock.services.policy.narrowing import server_rule, shell_rule, target_rule
+from interlock.services.policy.narrowing import LOOSER, server_rule, shell_rule, target_rule
 from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.rule import Rule, Scope, server_of
 from interlock.services.policy.rulebook import RuleBook, first
@@ -78,7 +78,10 @@ class RulePolicy:
         return (_ONCE[0], *(c for c in offered if self._spares(call, risk, c)), *_ONCE[1:])
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
-        """The session rule of an always-choice; null where it would be a blanket one."""
+        """The session rule of an always-choice; null where it would be a blanket one, or for an unknown mode."""
+        mode = _MODE_NAMES.get(mode, mode)
+        if mode not in LOOSER:
+            return None
         server = server_of(call.name, self._scope.servers)
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return server_rule(call, choice, server, mode) if server is not None else None

@@ -193,3 +193,9 @@ def test_a_damaged_session_rule_covers_nothing(make, shell) -> None:
     policy, _ = make()
     session = [SessionRule(tool="run_shell_command", command_prefixes=("ls 'x", ""))]
     assert policy.check(shell("ls"), "execute", "default", session).decision == "ask"
+
+
+def test_a_choice_in_a_mode_that_is_not_known_is_not_remembered(make, shell) -> None:
+    policy, _ = make()
+    assert policy.narrow(shell("ls"), "execute", ALWAYS, "other") is None
+    assert policy.narrow(shell("ls"), "execute", ALWAYS, "autoEdit").modes == ("auto_edit", "yolo")
