@@ -14,7 +14,7 @@ from interlock.engine.plans import RunPlans, plans_folder
 from interlock.engine.prepare import Prepared
 from interlock.engine.steps import StepLog
 from interlock.engine.store import Store
-from interlock.services.agents import ONLY_AGENTS, agent_tools
+from interlock.services.agents import AGENT_TOOLS, ONLY_AGENTS, agent_tools
 from interlock.services.context import WorkspaceContext
 from interlock.services.models import ChatModels
 from interlock.services.outputs import OutputFiles
@@ -82,6 +82,7 @@ def compose(
         )
 
     tools = {**TOOLS, **agent_tools(prepared.agents)}
+    hidden = ONLY_AGENTS if prepared.settings.agents.max_depth else (*ONLY_AGENTS, *AGENT_TOOLS)
     agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset))
     deps = Deps(
         info=info,
@@ -90,7 +91,7 @@ def compose(
         cancel=token,
         transcript=transcript,
         models=models,
-        toolset=toolset({name: tool for name, tool in tools.items() if name not in ONLY_AGENTS}),
+        toolset=toolset({name: tool for name, tool in tools.items() if name not in hidden}),
         policy=prepared.policy,
         journal=journal,
         approvals=SqlApprovals(normal, info.run),

@@ -47,8 +47,11 @@ class SqlModelLog:
         )
 
     def ordinal(self, agent: str, role: str) -> int:
+        # A plan and the run that carries it out are one piece of work: a script goes on where the plan ended.
         (count,) = self._conn.execute(
-            "select count(*) from model_calls where run = ? and agent = ? and role = ?",
+            "select count(*) from model_calls where agent = ?2 and role = ?3 and (run = ?1 or run = "
+            "(select p.run from runs r join runs p on p.run = r.parent where r.run = ?1 and p.workflow = 'plan' "
+            "and r.workflow = 'main'))",
             (self._run, agent, role),
         ).fetchone()
         return count

@@ -12,6 +12,8 @@ _STRICTNESS = {"deny": 0, "ask": 1, "allow": 2}
 _HARMLESS: frozenset[Risk] = frozenset({"read", "question", "state"})
 _INERT: frozenset[Risk] = frozenset({"question", "state"})
 _SHIPPED = 1
+_MODE_TOOLS = frozenset({"enter_plan_mode", "exit_plan_mode", "invoke_agent"})
+"""Whether they may be called at all depends on the mode alone."""
 
 
 class RuleBook:
@@ -43,7 +45,12 @@ class RuleBook:
     ) -> tuple[Rule, ...]:
         names, hints = self.names(tool), annotations_of(risk, annotations)
         fitting = (r for r in self.rules if about(r, names, mode, hints, self._scope))
-        return tuple(counted for r in fitting if (counted := _counted(r, risk, mode)) is not None)
+        counted = tuple(c for r in fitting if (c := _counted(r, risk, mode)) is not None)
+        shipped = [r.decision for r in counted if r.tier == _SHIPPED]
+        if names & _MODE_TOOLS and "deny" in shipped:
+            # Where the mode has no place for it, no rule makes one.
+            return tuple(r for r in counted if r.decision == "deny" or r.tier == _SHIPPED)
+        return counted
 
 
 def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:

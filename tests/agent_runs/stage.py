@@ -1,0 +1,91 @@
+"""stage: a workspace and a store of their own, for runs with sub-agents and plans."""
+
+import json
+import os
+import sqlite3
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import taken_edges
+from interlock.engine.diagrams.path import run_path
+from interlock.state.events import Event
+
+Replies = list[dict[str, Any]]
+REPORT = {
+    "SummaryOfFindings": "f does nothing",
+    "ExplorationTrace": ["read a.py"],
+    "RelevantLocations": [{"FilePath": "a.py", "Reasoning": "it is there", "KeySymbols": ["f"]}],
+}
+
+
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
+
+
+def says(agent: str, *calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """One reply of a sub-agent."""
+    return {"agent": agent, "tool_calls": list(calls), **more}
+
+
+def complete(**args: Any) -> dict[str, Any]:
+    return call("complete_task", **args)
+
+
+@dataclass
+class Stage:
+    """One workspace, one store, one script."""
+
+    folder: Path
+    replies: Replies
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+    events: list[Event] = field(default_factory=list[Event])
+
+    def __post_init__(self) -> None:
+        self.work = self.folder / "work"
+        self.work.mkdir(parents=True)
+        (self.work / "a.py").write_text("def f(): pass\n")
+        self.write(self.replies)
+
+    def write(self, replies: Replies) -> None:
+        (self.folder / "script.json").write_text(json.dumps(replies))
+
+    @property
+    def options(self) -> Options:
+        model = {"streamRetryDelay": 0, "skipNextSpeakerCheck": True, **self.settings.get("model", {})}
+        return Options(
+            home=self.folder / "home",
+            user_home=self.folder / "user",
+            workspace=self.work,
+            model=f"script:{self.folder / 'script.json'}",
+            overrides={**self.settings, "model": model},
+            limits=self.limits,
+            env={"PATH": os.environ["PATH"]},
+        )
+
+    def run(self, workflow: str, given: dict[str, Any], **options: Any) -> Outcome:
+        chosen = replace(self.options, **options)
+        return run_sync(workflow, given, options=chosen, renderers=[self.events.append])
+
+    def resume(self, outcome: Outcome, *decisions: Decision, **options: Any) -> Outcome:
+        """In another drive, as another process would."""
+        chosen = replace(self.options, **options)
+        return resume_sync(outcome.run, decisions=decisions, options=chosen, renderers=[self.events.append])
+
+    def rows(self, sql: str, *values: Any) -> list[sqlite3.Row]:
+        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
+        conn.row_factory = sqlite3.Row
+        try:
+            return conn.execute(sql, values).fetchall()
+        finally:
+            conn.close()
+
+    def edges(self, outcome: Outcome) -> set[tuple[str, str, str]]:
+        rows = self.rows("select * from steps where run = ? order by seq", outcome.run)
+        return taken_edges(outcome.workflow, run_path(rows, ended=outcome.status != "waiting"))
+
+
+def approve(outcome: Outcome, choice: str = "proceed_once") -> list[Decision]:
+    return [Decision(p["id"], choice) for p in outcome.pending]

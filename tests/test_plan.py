@@ -1,0 +1,309 @@
+"""Plan mode: nothing but reading, asking and the plan file; the review; the hand-over; every edge of the graph."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, says
+
+from interlock.engine import Decision, Outcome
+from interlock.engine.diagrams import declared_edges
+from interlock.state.charts import ApprovalModeChart, step
+from interlock.state.errors import RunError
+from interlock.tools import TOOLS
+
+PLAN = "# Plan\n\n- [ ] add g\n- [ ] test g\n"
+WRITE = call("write_file", file_path="plan.md", content=PLAN)
+HAND_IN = call("exit_plan_mode", plan_filename="plan.md")
+STEPS = [{"text": "add g", "done": False}, {"text": "test g", "done": False}]
+Move = Callable[[Stage, Outcome], list[Decision]]
+
+
+def tools(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"tool_calls": list(calls), **more}
+
+
+def accept(_: Stage, outcome: Outcome) -> list[Decision]:
+    return approve(outcome)
+
+
+def accept_with_edits_unasked(_: Stage, outcome: Outcome) -> list[Decision]:
+    return approve(outcome, "proceed_always")
+
+
+def send_back(_: Stage, outcome: Outcome) -> list[Decision]:
+    return [Decision(outcome.pending[0]["id"], "reject", feedback="test it well")]
+
+
+def refuse(_: Stage, outcome: Outcome) -> list[Decision]:
+    return approve(outcome, "reject")
+
+
+def cancel(_: Stage, outcome: Outcome) -> list[Decision]:
+    return approve(outcome, "cancel")
+
+
+def edit(_: Stage, outcome: Outcome) -> list[Decision]:
+    args = {**outcome.pending[0]["args"], "plan": "# Mine\n1. only this\n", "approval_mode": "auto_edit"}
+    return [Decision(outcome.pending[0]["id"], "modify", args=args)]
+
+
+def change_the_file_then_accept(stage: Stage, outcome: Outcome) -> list[Decision]:
+    (file_of(stage, outcome)).write_text("# Plan\n- [ ] somebody else's\n")
+    return approve(outcome)
+
+
+def file_of(stage: Stage, outcome: Outcome) -> Path:
+    return stage.folder / "home" / "plans" / outcome.run / "plan.md"
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One `plan` run."""
+
+    replies: Replies
+    moves: tuple[Move, ...] = ()
+    status: str = "approved"
+    exit_code: int = 0
+    steps: list[dict[str, Any]] = field(default_factory=lambda: STEPS)
+    next_mode: str | None = "default"
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+SCENES = {
+    "approved": Scene([tools(WRITE), tools(HAND_IN)], (accept,)),
+    "approved, edits unasked": Scene(
+        [tools(WRITE), tools(HAND_IN)], (accept_with_edits_unasked,), next_mode="auto_edit"
+    ),
+    "rejected with feedback, then approved": Scene(
+        [
+            tools(WRITE),
+            tools(HAND_IN),
+            tools(
+                call("replace", file_path="plan.md", old_string="test g", new_string="test g well"),
+                expect="test it well",
+            ),
+            tools(HAND_IN),
+        ],
+        (send_back, accept),
+        steps=[STEPS[0], {"text": "test g well", "done": False}],
+    ),
+    "rejected without a word": Scene(
+        [tools(WRITE), tools(HAND_IN)], (refuse,), "rejected", 56, steps=[], next_mode=None
+    ),
+    "cancelled": Scene([tools(WRITE), tools(HAND_IN)], (cancel,), "cancelled", 130, steps=[], next_mode=None),
+    "edited by the person": Scene(
+        [tools(WRITE), tools(HAND_IN)],
+        (edit,),
+        steps=[{"text": "only this", "done": False}],
+        next_mode="auto_edit",
+    ),
+    "a file that changed is shown again": Scene(
+        [tools(WRITE), tools(HAND_IN)],
+        (change_the_file_then_accept, accept),
+        steps=[{"text": "somebody else's", "done": False}],
+    ),
+    "no plan file is told, and the mode stays": Scene(
+        [tools(HAND_IN), tools(WRITE, expect="There is no plan at 'plan.md'"), tools(HAND_IN)], (accept,)
+    ),
+    "a model that stops is reminded": Scene(
+        [tools(WRITE), {"text": "here it is"}, tools(HAND_IN, expect="isn't handed in yet")], (accept,)
+    ),
+    "a model that never hands in": Scene([{"text": "no"}] * 3, (), "failed", 1, steps=[], next_mode=None),
+    "a loop is named": Scene(
+        [*[tools(call("glob", pattern="*"))] * 5, tools(WRITE), tools(HAND_IN)], (accept,)
+    ),
+    "a limit of turns": Scene(
+        [tools(WRITE)], (), "failed", 53, steps=[], next_mode=None, limits={"max_turns": 1}
+    ),
+}
+
+
+def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    stage = Stage(folder, scene.replies, limits=scene.limits)
+    outcome = stage.run("plan", {"prompt": "add g"})
+    for move in scene.moves:
+        assert (outcome.status, outcome.exit_code) == ("waiting", 75), outcome
+        outcome = stage.resume(outcome, *move(stage, outcome))
+    return stage, outcome
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_plan_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]
+    stage, outcome = play(scene, tmp_path / "stage")
+    assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), outcome
+    assert outcome.output["steps"] == scene.steps
+    assert outcome.output.get("next_mode") == scene.next_mode
+    assert [p.name for p in stage.work.iterdir()] == ["a.py"], "the workspace is as it was"
+
+
+def test_every_edge_of_the_plan_is_taken(tmp_path: Path) -> None:
+    taken: set[tuple[str, str, str]] = set()
+    for number, scene in enumerate(SCENES.values()):
+        stage, outcome = play(scene, tmp_path / str(number))
+        taken |= stage.edges(outcome)
+    declared = {e for e in declared_edges("plan") if e[0] == "plan"}
+    review = {e for e in declared_edges("plan") if e[0] == "execute" and "review" in f"{e[1]}{e[2]}"}
+    assert (declared | review) - taken == set()
+
+
+def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_over(tmp_path: Path) -> None:
+    """The hand-over is a run of its own, linked, in the mode that was chosen; begun once, driven by who likes."""
+    after = [
+        tools(
+            call("write_todos", todos=[{"description": "add g", "status": "completed"}]),
+            expect="- \\[ \\] test g",
+        ),
+        {"text": "carried out"},
+    ]
+    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN), *after])
+    outcome = stage.run("plan", {"prompt": "add g"})
+    assert outcome.pending[0]["preview"] == PLAN
+    outcome = stage.resume(outcome, *approve(outcome, "proceed_always"))
+    (row,) = stage.rows("select * from runs where parent = ?", outcome.run)
+    assert (row["run"], row["workflow"], row["status"]) == (outcome.output["main_run"], "main", "open")
+    assert json.loads(row["options"])["approval_mode"] == "auto_edit"
+    from interlock.engine import resume_sync
+    from interlock.engine.snapshot import state_at
+
+    main = resume_sync(row["run"], options=stage.options)
+    assert (main.status, main.output["response"]) == ("done", "carried out")
+    state = state_at(stage.folder / "home", row["run"])
+    assert [s["done"] for s in state["plan_steps"]] == [True, False]
+    assert state["approved_plan"] is True
+
+
+@pytest.mark.parametrize("mode", ["default", "auto_edit", "yolo"])
+def test_no_flag_no_rule_and_no_mode_approves_a_plan(mode: str, tmp_path: Path) -> None:
+    policy = tmp_path / "all.toml"
+    policy.write_text('[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n')
+    stage = Stage(tmp_path / "stage", [tools(WRITE), tools(HAND_IN)])
+    outcome = stage.run(
+        "plan", {"prompt": "x"}, approval_mode=mode, policy_files=(policy,), allowed_tools=("exit_plan_mode",)
+    )
+    assert outcome.status == "waiting"
+    assert [p["tool_name"] for p in outcome.pending] == ["exit_plan_mode"]
+
+
+READS = {"list_directory", "read_file", "read_many_files", "glob", "grep_search"}
+FREE = {*READS, "write_todos", "codebase_investigator"}
+ASKS = {"ask_user": "question", "web_fetch": "approval", "exit_plan_mode": "approval"}
+ARGS: dict[str, dict[str, Any]] = {
+    "list_directory": {"dir_path": "."},
+    "read_file": {"file_path": "a.py"},
+    "read_many_files": {"include": ["a.py"]},
+    "glob": {"pattern": "*"},
+    "grep_search": {"pattern": "def"},
+    "write_file": {"file_path": "b.py", "content": "x\n"},
+    "replace": {"file_path": "a.py", "old_string": "pass", "new_string": "exit()"},
+    "run_shell_command": {"command": "touch made"},
+    "web_fetch": {"url": "http://127.0.0.1:9/"},
+    "write_todos": {"todos": [{"description": "x", "status": "pending"}]},
+    "ask_user": {"questions": [{"question": "which?"}]},
+    "enter_plan_mode": {},
+    "exit_plan_mode": {"plan_filename": "plan.md"},
+    "codebase_investigator": {"objective": "how?"},
+    "invoke_agent": {"agent_name": "generalist", "prompt": "write b.py"},
+    "complete_task": {"result": "x"},
+    "update_scratchpad": {"findings": ["x"]},
+    "save_memory": {"fact": "x"},
+    "web_search": {"query": "x"},
+    "codebase_search": {"query": "x"},
+}
+
+
+@pytest.mark.parametrize("tool", sorted(TOOLS))
+def test_plan_mode_lets_nothing_through_but_reading_asking_and_the_plan(tool: str, tmp_path: Path) -> None:
+    """Every tool that there is, tried in a run that a policy allows everything."""
+    assert tool in ARGS, "a new tool: say here what plan mode makes of it"
+    policy = tmp_path / "all.toml"
+    policy.write_text('[[rule]]\ntoolName = "*"\ndecision = "allow"\npriority = 999\n')
+    replies: Replies = [
+        tools(WRITE),
+        tools(call(tool, **ARGS[tool])),
+        {"text": "done"},
+        says("codebase_investigator:1.0", complete(report=REPORT)),
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    outcome = stage.run("main", {"prompt": "x"}, approval_mode="plan", policy_files=(policy,))
+    assert [p.name for p in stage.work.iterdir()] == ["a.py"]
+    assert (stage.work / "a.py").read_text() == "def f(): pass\n"
+    if tool in ASKS:
+        assert (outcome.status, outcome.pending[0]["kind"]) == ("waiting", ASKS[tool])
+        return
+    answer = [m for m in outcome.output["history"] if m["role"] == "tool"][-1]
+    expected = "success" if tool in FREE | {"web_search", "codebase_search"} else "error"
+    assert answer["status"] == expected, answer
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["b.md", "docs/b.md", "../b.md", "{work}/b.md", "{plans}/../../../work/b.md", "{plans}/b.txt", "~/b.md"],
+)
+def test_only_markdown_that_really_lies_in_the_plans_folder_is_written(path: str, tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", [tools(WRITE), {"text": "done"}])
+    first = stage.run("main", {"prompt": "x"}, approval_mode="plan")
+    plans = stage.folder / "home" / "plans" / first.run
+    (plans / "link.md").symlink_to(stage.work / "a.py")
+    name = path.format(work=stage.work, plans=plans)
+    write = [call("write_file", file_path=f, content="x\n") for f in (name, f"{plans}/link.md")]
+    stage.write([tools(WRITE), {"text": "done"}, tools(*write), {"text": "done"}])
+    from interlock.engine import resume_sync
+
+    outcome = resume_sync(first.run, prompt="again", options=stage.options)
+    answers = [m["status"] for m in outcome.output["history"] if m["role"] == "tool"][-2:]
+    assert answers == ["success" if path in ("b.md", "docs/b.md") else "error", "error"]
+    assert [p.name for p in stage.work.iterdir()] == ["a.py"]
+    assert (stage.work / "a.py").read_text() == "def f(): pass\n"
+
+
+def test_a_model_enters_and_leaves_plan_mode_in_a_main_run(tmp_path: Path) -> None:
+    """The mode holds from the next batch on, and after the approval edits are asked about again."""
+    change = call("write_file", file_path="b.py", content="x\n")
+    replies: Replies = [
+        tools(call("enter_plan_mode", reason="it is large")),
+        tools(change),
+        tools(WRITE, expect="Plan mode changes no files"),
+        tools(HAND_IN),
+        tools(change, expect="The plan was approved"),
+        {"text": "done"},
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    outcome = stage.run("main", {"prompt": "go"})
+    assert [p["tool_name"] for p in outcome.pending] == ["exit_plan_mode"]
+    outcome = stage.resume(outcome, *approve(outcome))
+    assert [p["tool_name"] for p in outcome.pending] == ["write_file"]
+    outcome = stage.resume(outcome, *approve(outcome))
+    assert outcome.status == "done"
+    assert (stage.work / "b.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "after"),
+    [
+        ("default", "enter_plan_mode", "plan.requirements"),
+        ("auto_edit", "enter_plan_mode", "plan.requirements"),
+        ("plan.requirements", "read", "plan.exploration"),
+        ("plan.exploration", "write_plan", "plan.design"),
+        ("plan.design", "exit_plan_mode", "plan.review"),
+        ("plan.review", "reject", "plan.design"),
+        ("plan.review", "approve_default", "default"),
+        ("plan.review", "approve_auto_edit", "auto_edit"),
+        ("plan.design", "use_yolo", "yolo"),
+    ],
+)
+def test_the_approval_mode_moves_as_its_chart_says(state: str, event: str, after: str) -> None:
+    assert step(ApprovalModeChart, state, event) == after
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [("yolo", "enter_plan_mode"), ("plan.design", "enter_plan_mode"), ("plan.design", "approve_default")],
+)
+def test_an_illegal_event_raises(state: str, event: str) -> None:
+    with pytest.raises(RunError, match="illegal"):
+        step(ApprovalModeChart, state, event)

@@ -1,0 +1,320 @@
+"""Sub-agents: what ends one, what it may call, what comes back, and every edge of its graph."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, says
+
+from interlock.engine import Decision, Outcome
+from interlock.engine.diagrams import declared_edges
+from interlock.engine.listing_agents import agents
+
+ME, DETECTIVE = "generalist:0", "codebase_investigator:0"
+LOOK = call("list_directory", dir_path=".")
+DONE = complete(result="all done")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One sub-agent, alone."""
+
+    replies: Replies
+    status: str = "goal"
+    turns: int = 1
+    result: str = ""
+    workflow: str = "subagent"
+    definition: str = ""
+    """Of an agent `worker` in the user's folder, which is then run."""
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    choice: str = ""
+    """What is said to whatever waits."""
+
+
+LOOP: Replies = [says(ME, LOOK) for _ in range(5)]
+SCENES: dict[str, Scene] = {
+    "done at once": Scene([says(ME, DONE)], result="all done"),
+    "a look, then done": Scene([says(ME, LOOK), says(ME, DONE)], turns=2, result="all done"),
+    "a blank result goes back": Scene(
+        [says(ME, complete(result="  ")), says(ME, DONE)], turns=2, result="all done"
+    ),
+    "it stops without handing over, and does so when told": Scene(
+        [{"agent": ME, "text": "I think I am done"}, says(ME, DONE)], turns=2, result="all done"
+    ),
+    "it never hands over": Scene(
+        [{"agent": ME, "text": "found x"}, {"agent": ME, "text": "still x"}], "no_complete_task", 2, "still x"
+    ),
+    "the last turn is used for something else": Scene(
+        [{"agent": ME, "text": "hm"}, says(ME, LOOK, text="one more look")],
+        "no_complete_task",
+        2,
+        "one more look",
+    ),
+    "its turns are up": Scene(
+        [says("worker:0", LOOK), says("worker:0", LOOK), says("worker:0", LOOK, text="saw it")],
+        "max_turns",
+        3,
+        "saw it",
+        definition="max_turns: 2",
+    ),
+    "its turns are up, and the last chance is taken": Scene(
+        [says("worker:0", LOOK), says("worker:0", DONE, expect="limit of 1 turns is reached")],
+        turns=2,
+        result="all done",
+        definition="max_turns: 1",
+    ),
+    "a loop is named, and left": Scene([*LOOP, says(ME, DONE)], turns=6, result="all done"),
+    "a model that fails": Scene([{"agent": ME, "error": {"status": 400, "message": "no"}}], "error", 1),
+    "a person stops it": Scene(
+        [says(ME, call("run_shell_command", command="echo hi"))], "aborted", 1, choice="cancel"
+    ),
+    "an open question comes back once": Scene(
+        [
+            says(DETECTIVE, call("update_scratchpad", questions=["who calls f?"]), complete(report=REPORT)),
+            says(DETECTIVE, complete(report=REPORT), expect="who calls f"),
+        ],
+        turns=2,
+        workflow="investigate",
+    ),
+}
+
+
+def stage_of(scene: Scene, folder: Path) -> Stage:
+    stage = Stage(folder, scene.replies, scene.settings)
+    if scene.definition:
+        write_agent(stage, scene.definition)
+    return stage
+
+
+def write_agent(stage: Stage, front: str, name: str = "worker") -> None:
+    target = stage.folder / "user" / ".interlock" / "agents"
+    target.mkdir(parents=True, exist_ok=True)
+    text = f"---\nname: {name}\ndescription: works\n{front}\n---\nYou work.\n"
+    (target / f"{name}.md").write_text(text)
+
+
+def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    stage = stage_of(scene, folder)
+    given = {"objective": "how?"} if scene.workflow == "investigate" else {"prompt": "do it"}
+    if scene.definition:
+        given["agent"] = "worker"
+    outcome = stage.run(scene.workflow, given)
+    if scene.choice:
+        assert outcome.status == "waiting"
+        outcome = stage.resume(outcome, *approve(outcome, scene.choice))
+    return stage, outcome
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    scene = SCENES[name]
+    _, outcome = play(scene, tmp_path / "stage")
+    assert outcome.status == scene.status, outcome
+    if scene.workflow == "subagent":
+        assert outcome.output["turns"] == scene.turns
+        assert scene.result in outcome.output["result"]
+    codes = {"goal": 0, "max_turns": 53, "timeout": 124, "aborted": 130}
+    assert outcome.exit_code == codes.get(scene.status, 1)
+
+
+def test_every_edge_of_its_graphs_is_taken(tmp_path: Path) -> None:
+    taken: set[tuple[str, str, str]] = set()
+    for number, scene in enumerate(SCENES.values()):
+        stage, outcome = play(scene, tmp_path / str(number))
+        taken |= {("subagent" if g == "investigate" else g, a, b) for g, a, b in stage.edges(outcome)}
+    declared = {edge for edge in declared_edges("subagent") if edge[0] == "subagent"}
+    assert declared - taken == set()
+
+
+def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
+    """Unlisted tools are refused, a report that doesn't fit goes back, and the loop goes on."""
+    before = "def f(): pass\n"
+    replies: Replies = [
+        says(
+            DETECTIVE, call("read_file", file_path="a.py"), call("write_file", file_path="a.py", content="x")
+        ),
+        says(DETECTIVE, complete(report={"SummaryOfFindings": "half"}), expect="No tool 'write_file'"),
+        says(DETECTIVE, complete(report=REPORT), expect="'ExplorationTrace' is a required property"),
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    outcome = stage.run("investigate", {"objective": "what does f do?"})
+    assert (outcome.status, outcome.exit_code) == ("goal", 0)
+    assert outcome.output["report"] == REPORT
+    assert (stage.work / "a.py").read_text() == before
+
+
+def test_an_investigator_has_reading_tools_alone_and_hears_the_objective_word_for_word(
+    tmp_path: Path,
+) -> None:
+    stage = Stage(
+        tmp_path / "stage", [says(DETECTIVE, complete(report=REPORT), expect="what {{f}} does, \\$x")]
+    )
+    outcome = stage.run("investigate", {"objective": "what {{f}} does, $x"})
+    assert outcome.status == "goal"
+
+
+def test_what_an_investigator_found_is_returned_when_it_never_completes(tmp_path: Path) -> None:
+    pad = call("update_scratchpad", findings=["a.py holds f"], questions=["who calls it?"])
+    replies = [
+        says(DETECTIVE, pad, text="looking"),
+        *([{"agent": DETECTIVE, "text": "I forgot to hand over"}] * 2),
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    outcome = stage.run("investigate", {"objective": "how?"})
+    assert outcome.status == "no_complete_task"
+    assert "report" not in outcome.output
+    for part in ("a.py holds f", "who calls it?", "I forgot"):
+        assert part in outcome.output["partial"]
+
+
+def test_fifteen_turns_are_enforced(tmp_path: Path) -> None:
+    looks = [says(DETECTIVE, call("glob", pattern=f"*.{n}")) for n in range(20)]
+    stage = Stage(tmp_path / "stage", looks)
+    outcome = stage.run("investigate", {"objective": "how?"})
+    assert outcome.status == "max_turns"
+    (row,) = stage.rows("select count(*) as n from model_calls")
+    assert row["n"] == 16, "fifteen, and the one of the last chance"
+
+
+def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
+    """The reply that was cut is asked for again, as the last chance."""
+    stage = Stage(tmp_path / "stage", [says("worker:0", DONE, delay_s=30)])
+    write_agent(stage, "max_time_minutes: 0.01")
+    stage.run("subagent", {"agent": "worker", "prompt": "go", "limits": {"timeout_s": 8}})
+    warned = stage.rows("select count(*) as n from steps where node = 'recover'")
+    assert warned[0]["n"] == 1
+
+
+def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
+    import time
+
+    replies = [says("worker:0", call("run_shell_command", command="echo hi")), says("worker:0", DONE)]
+    stage = Stage(tmp_path / "stage", replies)
+    write_agent(stage, "max_time_minutes: 0.05")
+    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
+    assert outcome.status == "waiting"
+    time.sleep(3.2)  # more than the three seconds that it has in all
+    outcome = stage.resume(outcome, *approve(outcome))
+    assert outcome.status == "goal", outcome
+    assert outcome.output["duration_s"] < 3
+
+
+def test_agents_of_one_batch_run_side_by_side_and_their_events_carry_the_path(tmp_path: Path) -> None:
+    batch = [call("invoke_agent", agent_name="generalist", prompt=f"part {n}") for n in range(3)]
+    slow = [says(f"generalist:0.{n}", DONE, delay_s=0.5) for n in range(3)]
+    stage = Stage(tmp_path / "stage", [{"tool_calls": batch}, {"text": "done"}, *slow])
+    outcome = stage.run("main", {"prompt": "go"})
+    assert outcome.status == "done"
+    rows = stage.rows(
+        "select started, ms from steps where node = 'call_model' and namespace like '%subagent%'"
+    )
+    begun = [row["started"] for row in rows]
+    ended = [row["started"] + row["ms"] / 1000 for row in rows]
+    assert max(begun) < min(ended), "all three were under way at once"
+    paths = {e.agent for e in stage.events}
+    assert paths == {"", "generalist:0.0", "generalist:0.1", "generalist:0.2"}
+    told = [(a.path, a.state, a.turns, a.reason) for a in agents(stage.folder / "home", outcome.run)]
+    assert told == [(f"generalist:0.{n}", "done", 1, "goal") for n in range(3)]
+    answers = [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
+    assert len(answers) == 3
+    assert all("all done" in text for text in answers)
+
+
+def test_agents_nest_as_deep_as_settings_say(tmp_path: Path) -> None:
+    """The lowest level has no tool that starts agents."""
+    down = call("invoke_agent", agent_name="boss", prompt="go on")
+    replies: Replies = [
+        {"tool_calls": [down]},
+        {"text": "done"},
+        says("boss:0.0", down),
+        says("boss:0.0", complete(result="upper")),
+        says("boss:0.0/boss:0.0", down),
+        says("boss:0.0/boss:0.0", complete(result="lower"), expect="No tool 'invoke_agent'"),
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    write_agent(stage, "tools: [invoke_agent, read_file]", "boss")
+    outcome = stage.run("main", {"prompt": "go"})
+    assert outcome.status == "done", outcome.error
+    assert [a.path for a in agents(stage.folder / "home", outcome.run)] == ["boss:0.0", "boss:0.0/boss:0.0"]
+
+
+def test_no_level_means_no_agent_tool(tmp_path: Path) -> None:
+    replies: Replies = [
+        {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]},
+        {"text": "done", "expect": "No tool 'invoke_agent'"},
+    ]
+    stage = Stage(tmp_path / "stage", replies, {"agents": {"maxDepth": 0}})
+    assert stage.run("main", {"prompt": "go"}).status == "done"
+
+
+def test_requests_of_agents_side_by_side_are_decided_each_by_itself(tmp_path: Path) -> None:
+    batch = [call("invoke_agent", agent_name="generalist", prompt=f"part {n}") for n in range(2)]
+    replies: Replies = [{"tool_calls": batch}, {"text": "done"}]
+    for n in range(2):
+        write = [call("write_file", file_path=f"{n}{m}.txt", content="x\n") for m in range(2)]
+        replies += [says(f"generalist:0.{n}", *write), says(f"generalist:0.{n}", DONE)]
+    stage = Stage(tmp_path / "stage", replies)
+    outcome = stage.run("main", {"prompt": "go"})
+    ids = {p["id"]: (p["agent"], p["args"]["file_path"]) for p in outcome.pending}
+    assert len(ids) == 4
+    assert {agent for agent, _ in ids.values()} == {"generalist:0.0", "generalist:0.1"}
+    decisions = [
+        Decision(name, "reject" if file == "01.txt" else "proceed_once") for name, (_, file) in ids.items()
+    ]
+    outcome = stage.resume(outcome, *decisions)
+    assert outcome.status == "done", outcome
+    assert sorted(p.name for p in stage.work.glob("*.txt")) == ["00.txt", "10.txt", "11.txt"]
+
+
+def test_a_rule_can_be_about_one_agent(tmp_path: Path) -> None:
+    policy = tmp_path / "p.toml"
+    policy.write_text(
+        '[[rule]]\ntoolName = "write_file"\nsubagent = "generalist"\ndecision = "allow"\npriority = 500\n'
+    )
+    write = call("write_file", file_path="new.txt", content="x\n")
+    replies: Replies = [
+        {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="x")]},
+        {"tool_calls": [write]},
+        says("generalist:0.0", write),
+        says("generalist:0.0", DONE),
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    outcome = stage.run("main", {"prompt": "go"}, policy_files=(policy,))
+    assert (stage.work / "new.txt").exists(), "the agent's own write was allowed"
+    assert outcome.status == "waiting", "the main agent's is asked about"
+
+
+def test_project_agents_count_only_in_a_trusted_folder_and_bad_files_are_named(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", [says("local:0", complete(report={"n": 1}))])
+    folder = stage.work / ".gemini" / "agents"
+    folder.mkdir(parents=True)
+    schema = "output_schema: {type: object, properties: {n: {type: integer}}, required: [n]}"
+    (folder / "local.md").write_text(f"---\ndescription: local\ntools: read_file\n{schema}\n---\nYou work.\n")
+    (folder / "bad.md").write_text("---\ndescription: x\nmax_turns: many\n---\nYou.\n")
+    with pytest.raises(Exception, match="no agent 'local'"):
+        stage.run("subagent", {"agent": "local", "prompt": "go"})
+    outcome = stage.run("subagent", {"agent": "local", "prompt": "go"}, skip_trust=True)
+    assert outcome.status == "goal"
+    assert json.loads(outcome.output["result"]) == {"n": 1}
+    assert any("bad.md was ignored: 'max_turns'" in w for w in outcome.warnings)
+
+
+def test_an_open_run_keeps_the_definition_that_it_began_with(tmp_path: Path) -> None:
+    replies = [says("worker:0", call("run_shell_command", command="echo hi")), says("worker:0", DONE)]
+    stage = Stage(tmp_path / "stage", replies)
+    write_agent(stage, "tools: [run_shell_command]")
+    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
+    write_agent(stage, "tools: [read_file]\nmax_turns: 1")
+    outcome = stage.resume(outcome, *approve(outcome))
+    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
+
+
+def test_time_that_is_up_before_a_turn_leaves_the_last_chance(tmp_path: Path) -> None:
+    slow = call("run_shell_command", command="sleep 1.2")
+    replies = [says("worker:0", slow), says("worker:0", DONE, expect="limit of 0.02 minutes is reached")]
+    stage = Stage(tmp_path / "stage", replies)
+    write_agent(stage, "max_time_minutes: 0.02")
+    outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"}, approval_mode="yolo")
+    assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
