@@ -153,13 +153,16 @@ def pending(snapshot: StateSnapshot) -> list[Interrupt]:
 async def is_due(drive: Drive) -> bool:
     """Something can be done: not all of it is done, and not all of the rest waits for a person."""
     snapshot, _ = await drive.resume_input()
-    return bool(snapshot.tasks) and not _all_wait(snapshot)
+    return bool(snapshot.tasks) and not _only_waits(snapshot)
 
 
-def _all_wait(snapshot: StateSnapshot) -> bool:
-    return all(
-        _all_wait(task.state)
-        if isinstance(task.state, StateSnapshot)
-        else bool(task.interrupts or task.result)
+def _only_waits(snapshot: StateSnapshot) -> bool:
+    """Some task waits for a person, and every other one waits too or is done.
+
+    Where none waits, as in a nested graph that a kill left with nothing but its input, the next step is due.
+    """
+    waits = [
+        _only_waits(task.state) if isinstance(task.state, StateSnapshot) else bool(task.interrupts)
         for task in snapshot.tasks
-    )
+    ]
+    return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
