@@ -12,7 +12,7 @@ from interlock.cli.render.known import Known
 from interlock.cli.render.pending import brief
 from interlock.cli.render.stdout import close_stdout
 from interlock.engine.listing import RunRow
-from interlock.engine.listing_run import asked_calls
+from interlock.engine.listing_decisions import asked_calls
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import InterlockError
 

@@ -1,8 +1,7 @@
-"""listing_run: one run in detail: steps, calls, tokens, answered requests; read with sqlite3 alone."""
+"""listing_run: one run in detail: steps, calls, tokens; read with sqlite3 alone."""
 
 import json
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -161,43 +160,3 @@ def models(home: Path, run: str) -> dict[str, dict[str, int]]:
             (run,),
         ).fetchall()
     return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}
-
-
-def asked_calls(home: Path, run: str) -> dict[str, dict[str, Any]]:
-    """Name of a call → {id, name, args} of every call that a person was asked about."""
-    with reading(home) as conn:
-        if conn is None:
-            return {}
-        rows = conn.execute("select request from approvals where run = ? order by rowid", (run,)).fetchall()
-    requests = [json.loads(row["request"]) for row in rows]
-    return {call_name(r.get("agent", ""), r["call"]["id"]): r["call"] for r in requests}
-
-
-def call_name(agent: str, call_id: str) -> str:
-    """A call within a run: ids are an agent's own."""
-    return f"{agent}/{call_id}" if agent else call_id
-
-
-def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
-    """Requests that were answered: id, tool, what was chosen, by whom, when."""
-    with reading(home) as conn:
-        rows = (
-            []
-            if conn is None
-            else conn.execute(
-                "select id, request, answer, answered_at, answered_by from approvals where run = ? "
-                "and answer is not null order by rowid",
-                (run,),
-            ).fetchall()
-        )
-    for row in rows:
-        request, answer = json.loads(row["request"]), json.loads(row["answer"])
-        yield {
-            "id": row["id"],
-            "tool_name": request["call"]["name"],
-            "choice": answer["choice"],
-            "feedback": answer.get("feedback"),
-            "text": answer.get("text"),
-            "by": row["answered_by"] or "",
-            "at": row["answered_at"],
-        }

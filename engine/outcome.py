@@ -29,10 +29,7 @@ def conclude(
     warnings: Sequence[str],
 ) -> Outcome:
     """Read the end off the last snapshot; the run's row learns of an error."""
-    run = drive.lease.run
-    told = _told(error)
-    if drive.stopped == "budget" and told is None:
-        told = {"type": "budget", "message": drive.refusal}
+    run, told = drive.lease.run, _told(error, drive)
     note_error(drive.conn, run, told)
     output: dict[str, Any] = {}
     waiting: list[dict[str, Any]] = []
@@ -102,9 +99,9 @@ def _named(error: dict[str, str] | None) -> dict[str, str] | None:
     return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
 
 
-def _told(error: Exception | None) -> dict[str, str] | None:
+def _told(error: Exception | None, drive: Drive) -> dict[str, str] | None:
     if error is None:
-        return None
+        return {"type": "budget", "message": drive.refusal} if drive.stopped == "budget" else None
     if isinstance(error, InterlockError):
         return {"type": error.kind, "message": str(error)}
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -15,7 +15,8 @@ from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.settings import FOLDERS, load_settings
 from interlock.services.trust import is_trusted
-from interlock.services.workspace import FolderWorkspace, open_workspace
+from interlock.services.workspace import FolderWorkspace
+from interlock.services.workspace_settings import open_workspace
 from interlock.state.errors import InputError
 from interlock.state.run import Limits, WorkflowInput
 from interlock.state.settings import Settings

@@ -4,14 +4,11 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
 from interlock.services.output_paths import kept_output, plan_path
 from interlock.services.private_paths import is_private, private_part
-from interlock.state.errors import ConfigError, UserError
-from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused
 
@@ -184,22 +181,3 @@ def _entries(path: str) -> list[os.DirEntry[str]]:
             return sorted(found, key=lambda entry: entry.name)
     except OSError:  # gone meanwhile, or not ours to read: as if it were empty
         return []
-
-
-def open_workspace(root: Path, settings: Settings, outputs: Path | None = None) -> FolderWorkspace:
-    """The workspace that settings describe. Raises `UserError` or `ConfigError` naming a directory that isn't there."""
-    if not root.is_dir():
-        raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
-    included = [root / Path(name).expanduser() for name in settings.context.include_directories]
-    for directory in included:
-        if not directory.is_dir():
-            raise ConfigError(f"Included directory {str(directory)!r} isn't there; expected a directory.")
-    filtering: dict[str, Any] = settings.context.file_filtering
-    return FolderWorkspace(
-        root,
-        included,
-        git_ignore=filtering.get("respectGitIgnore", True),
-        agent_ignore=filtering.get("respectGeminiIgnore", True),
-        custom_ignore=[Path(name) for name in filtering.get("customIgnoreFilePaths", ())],
-        outputs=outputs,
-    )

@@ -18,6 +18,7 @@ from interlock.cli.render.tree import tree
 from interlock.engine import listing_run as detail
 from interlock.engine.listing import RunRow, find_run, waiting_requests
 from interlock.engine.listing_agents import agents
+from interlock.engine.listing_decisions import answered
 from interlock.engine.listing_reasons import reasons
 from interlock.engine.store_file import state_home
 
@@ -75,7 +76,7 @@ def _object(home: Path, run: RunRow) -> dict[str, Any]:
         "calls": [c._asdict() for c in detail.calls(home, run.run)],
         "models": detail.models(home, run.run),
         "agents": [a._asdict() for a in agents(home, run.run)],
-        "answered": list(detail.answered(home, run.run)),
+        "answered": list(answered(home, run.run)),
         "pending_approvals": [r.fields for r in waiting_requests(home, run.run)],
     }
 
@@ -139,7 +140,7 @@ def _tokens(home: Path, run: RunRow) -> Iterator[str]:
 
 
 def _answered(home: Path, run: RunRow) -> Iterator[str]:
-    for number_, item in enumerate(detail.answered(home, run.run)):
+    for number_, item in enumerate(answered(home, run.run)):
         said = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
         line = f"{item['id']} {item['tool_name']}: {item['choice']}{who}, {ago(item['at'])}"

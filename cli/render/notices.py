@@ -1,13 +1,12 @@
 """notices: what is said, beside the answer, of what a run does by itself."""
 
 from interlock.cli.render.paint import one_line
-from interlock.state.events import (
-    Event,
+from interlock.state.events import Event, NodeStart
+from interlock.state.turn_events import (
     HelperFailed,
     InvalidStream,
     LoopDetected,
     ModelInfo,
-    NodeStart,
     Retry,
     RouteEvent,
 )

@@ -17,17 +17,14 @@ from interlock.state.events import (
     AgentStart,
     ErrorEvent,
     Event,
-    Finished,
-    InvalidStream,
-    LoopDetected,
     MessageEvent,
     NodeStart,
-    Retry,
     Thought,
     ToolOutput,
     ToolResultEvent,
     ToolUse,
 )
+from interlock.state.turn_events import Finished, InvalidStream, LoopDetected, Retry
 
 if TYPE_CHECKING:
     from interlock.cli.render.spinner import Progress as Spinner

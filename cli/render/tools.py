@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from interlock.cli.render.figures import diff_stat, elapsed
 from interlock.cli.render.paint import Paint, cut, one_line, plain
-from interlock.engine.listing_run import call_name
+from interlock.engine.listing_decisions import call_name
 from interlock.state.events import AgentEnd, AgentStart, ToolOutput, ToolResultEvent, ToolUse
 
 _HEAD, _TAIL = 20, 5

@@ -11,9 +11,9 @@ from interlock.nodes.compress._snapshot import BadSnapshot, sections_of, xml_of
 from interlock.nodes.compress._split import Cut, kept, opening_length
 from interlock.prompts import load, render
 from interlock.state.deps import Deps
-from interlock.state.events import ChatCompressed
 from interlock.state.messages import Message
 from interlock.state.plan import PlanStep
+from interlock.state.turn_events import ChatCompressed
 
 
 class AcceptIn(TypedDict, total=False):

@@ -10,9 +10,10 @@ from interlock.nodes.turn._loops import LoopWatch
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError
-from interlock.state.events import Finished, MessageEvent, Retry, Thought
+from interlock.state.events import MessageEvent, Thought
 from interlock.state.messages import Message, curated, open_calls
 from interlock.state.models import ModelCall, Reply, TextDelta
+from interlock.state.turn_events import Finished, Retry
 
 
 class CallModelIn(TypedDict, total=False):

@@ -4,8 +4,8 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
-from interlock.state.events import ContextOverflow
 from interlock.state.messages import Message, estimate_message
+from interlock.state.turn_events import ContextOverflow
 
 
 class CheckContextIn(TypedDict, total=False):

@@ -4,7 +4,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
-from interlock.state.events import MaxSessionTurns
+from interlock.state.turn_events import MaxSessionTurns
 
 
 class CheckLimitsIn(TypedDict, total=False):

@@ -4,10 +4,10 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
-from interlock.state.events import InvalidStream
 from interlock.state.messages import Message
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS
+from interlock.state.turn_events import InvalidStream
 
 _BLOCKED = {
     "safety",

@@ -7,8 +7,8 @@ from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
-from interlock.state.events import LoopDetected
 from interlock.state.loop_check import Kind
+from interlock.state.turn_events import LoopDetected
 
 _ADVICE = "Show it another way: interlock resume RUN -p '…'"
 

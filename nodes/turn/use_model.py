@@ -5,7 +5,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
-from interlock.state.events import ModelInfo, RouteEvent
+from interlock.state.turn_events import ModelInfo, RouteEvent
 
 
 class UseModelIn(TypedDict, total=False):

@@ -20,10 +20,11 @@ from interlock.services.models.request import Request
 from interlock.services.models.spending import Size, Unlimited, counted
 from interlock.state.deps import Cancel, Clock
 from interlock.state.errors import ModelError
-from interlock.state.events import Emit, Retry
+from interlock.state.events import Emit
 from interlock.state.messages import Message
 from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta
 from interlock.state.settings import Settings
+from interlock.state.turn_events import Retry
 
 STALL_S = 300.0
 """Seconds without a piece of an answer after which the request counts as failed."""

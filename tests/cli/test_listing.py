@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from interlock.engine.listing import find_run, list_runs, waiting_requests
-from interlock.engine.listing_run import answered, calls, path, steps
+from interlock.engine.listing_decisions import answered
+from interlock.engine.listing_run import calls, path, steps
 from interlock.engine.process_identity import this_boot, this_host, this_process
 from interlock.engine.store import SCHEMA_VERSION as WRITTEN
 from interlock.engine.store_file import SCHEMA_VERSION as READ
@@ -187,7 +188,7 @@ def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None
         )  # fmt: skip
     for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
         made.execute(
-            "insert into steps values ('aa11', ?, ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', ?, 'c', ?)",
+            "insert into steps values ('aa11', ?, ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', null, ?, 'c', ?)",
             namespace, f"t{seq}", node, seq, seq,
         )  # fmt: skip
     taken = steps(place, "aa11")

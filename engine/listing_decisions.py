@@ -1,0 +1,48 @@
+"""listing_decisions: what people were asked in a run, and what they said; sqlite3 alone."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.store_file import reading
+
+
+def asked_calls(home: Path, run: str) -> dict[str, dict[str, Any]]:
+    """Name of a call → {id, name, args} of every call that a person was asked about."""
+    with reading(home) as conn:
+        if conn is None:
+            return {}
+        rows = conn.execute("select request from approvals where run = ? order by rowid", (run,)).fetchall()
+    requests = [json.loads(row["request"]) for row in rows]
+    return {call_name(r.get("agent", ""), r["call"]["id"]): r["call"] for r in requests}
+
+
+def call_name(agent: str, call_id: str) -> str:
+    """A call within a run: ids are an agent's own."""
+    return f"{agent}/{call_id}" if agent else call_id
+
+
+def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
+    """Requests that were answered: id, tool, what was chosen, by whom, when."""
+    with reading(home) as conn:
+        rows = (
+            []
+            if conn is None
+            else conn.execute(
+                "select id, request, answer, answered_at, answered_by from approvals where run = ? "
+                "and answer is not null order by rowid",
+                (run,),
+            ).fetchall()
+        )
+    for row in rows:
+        request, answer = json.loads(row["request"]), json.loads(row["answer"])
+        yield {
+            "id": row["id"],
+            "tool_name": request["call"]["name"],
+            "choice": answer["choice"],
+            "feedback": answer.get("feedback"),
+            "text": answer.get("text"),
+            "by": row["answered_by"] or "",
+            "at": row["answered_at"],
+        }
