@@ -104,7 +104,9 @@ def _journal(
     rows = conn.execute(
         "select message, idx, attempt, tool, state, result, result_file from journal"
     ).fetchall()
-    order = [m for (m,) in conn.execute("select record from model_calls order by ordinal")]
+    order = [
+        m for (m,) in conn.execute("select record from model_calls where role = 'main' order by ordinal")
+    ]
     found: dict[str, tuple[str, str, str]] = {}
     for message, index, attempt, tool, state, result, file in rows:
         place = f"{order.index(message)}.{index}"

@@ -1,0 +1,107 @@
+"""helper_scenes: runs in which helper models work: one that is compressed, and a long session with everything."""
+
+import json
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kill_runs.scene import Scene
+
+from interlock.engine import Options
+
+_TURNS = 156
+_BIG = range(20, 26)
+"""Turns that read 20,000 tokens each: those that masking moves to files."""
+_COMPRESSED = (45, 90, 130)
+"""Turns after which the conversation is taken for half the window."""
+_LOOPS = range(60, 65)
+"""Five calls in a row that are the same."""
+_LOST_MODEL = 75
+"""Turn at which the first model is gone for good."""
+_SILENT = 100
+"""Turn that announces a step without a call: the next speaker is the model."""
+_SHELL = {5: "", 15: "; seq 1 3000", 55: "", 110: "; seq 1 3000"}
+"""Turns with a shell command, two of them with a long output."""
+_TODOS = (3, 95)
+
+
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
+
+
+def shell(word: str, more: str = "") -> dict[str, Any]:
+    return call("run_shell_command", command=f"echo {word} >> ../effects.log{more}")
+
+
+def snapshot(goal: str) -> dict[str, Any]:
+    text = f"<scratchpad>…</scratchpad><state_snapshot><overall_goal>{goal}</overall_goal></state_snapshot>"
+    return {"role": "compressor", "text": text}
+
+
+def speaker(who: str) -> dict[str, Any]:
+    return {"role": "next_speaker", "text": json.dumps({"reasoning": "so", "next_speaker": who})}
+
+
+COMPRESSED: list[dict[str, Any]] = [
+    {"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]},
+    {"tool_calls": [shell("first", "; seq 1 3000")]},
+    {"tool_calls": [call("read_file", file_path="b.txt")], "usage": {"input": 600_000, "output": 9}},
+    {"text": "All done."},
+    {"role": "summarizer", "text": "numbers"},
+    snapshot("draft"),
+    snapshot("checked"),
+    speaker("user"),
+]
+
+
+def _turn(n: int) -> dict[str, Any]:
+    if n == _SILENT:
+        return {"text": "Next I read on."}
+    if n in _LOOPS:
+        calls = [call("list_directory", dir_path=".")]
+    elif n in _BIG:
+        calls = [call("read_file", file_path=f"big{n}.txt")]
+    elif n in _SHELL:
+        calls = [shell(f"w{n}", _SHELL[n])]
+    elif n in _TODOS:
+        calls = [call("write_todos", todos=[{"description": f"since {n}", "status": "in_progress"}])]
+    else:
+        calls = [
+            call("read_file", file_path="a.txt", end_line=n + 1),
+            call("read_file", file_path="b.txt", end_line=n + 1),
+        ]
+    usage = {"usage": {"input": 600_000, "output": 9}} if n in _COMPRESSED else {}
+    return {"text": f"Turn {n}.", "tool_calls": calls, **usage}
+
+
+def _loop_check() -> dict[str, Any]:
+    verdict = {"unproductive_state_analysis": "it moves", "unproductive_state_confidence": 0.1}
+    return {"role": "loop_check", "text": json.dumps(verdict)}
+
+
+TURNS = [*(_turn(n) for n in range(_TURNS)), {"text": "All done."}]
+HELPERS = [
+    *(snapshot(f"goal {i}") for i in range(40)),
+    *({"role": "summarizer", "text": f"numbers, time {i}"} for i in range(9)),
+    *(_loop_check() for _ in range(40)),
+    speaker("model"),
+    *(speaker("user") for _ in range(3)),
+]
+GONE = {"error": {"status": 404, "message": "no such model"}}
+SESSION = [*TURNS[:_LOST_MODEL], GONE, *TURNS[_LOST_MODEL:], *HELPERS]
+
+
+@dataclass(frozen=True)
+class HelperScene(Scene):
+    """A scene with settings of its own, and a second model to fall back to."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        (self.folder / "second.json").write_text(json.dumps([*TURNS, *HELPERS]))
+        for n in _BIG:
+            (self.folder / "work" / f"big{n}.txt").write_text(f"{n} {'x' * 40}\n" * 1850)
+
+    @property
+    def options(self) -> Options:
+        first, second = (f"script:{self.folder / name}" for name in ("script.json", "second.json"))
+        model = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": [first, second]}
+        return replace(super().options, overrides={"model": model}, limits={"max_turns": 400})
