@@ -4,6 +4,7 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from interlock.engine.agents import RunAgents, Shared
 from interlock.engine.approvals import SqlApprovals
@@ -72,17 +73,8 @@ def compose(
     budget = RunBudget(normal, info.run, epoch, prepared.limits, prepared.settings.model, token)
     models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
 
-    def toolset(chosen: Mapping[str, Tool]) -> BuiltinToolset:
-        return BuiltinToolset(
-            workspace=prepared.workspace,
-            processes=processes,
-            outputs=outputs,
-            settings=prepared.settings,
-            tools=chosen,
-        )
-
     tools = {**TOOLS, **agent_tools(prepared.agents)}
-    hidden = ONLY_AGENTS if prepared.settings.agents.max_depth else (*ONLY_AGENTS, *AGENT_TOOLS)
+    toolset = partial(_toolset, prepared, processes, outputs)
     agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset))
     deps = Deps(
         info=info,
@@ -91,7 +83,7 @@ def compose(
         cancel=token,
         transcript=transcript,
         models=models,
-        toolset=toolset({name: tool for name, tool in tools.items() if name not in hidden}),
+        toolset=toolset(_of_the_root(prepared, tools)),
         policy=prepared.policy,
         journal=journal,
         approvals=SqlApprovals(normal, info.run),
@@ -103,6 +95,24 @@ def compose(
     )
     agents.root = deps
     return Composed(deps, transcript, journal, models, processes, budget)
+
+
+def _toolset(
+    prepared: Prepared, processes: SupervisedProcesses, outputs: OutputFiles, chosen: Mapping[str, Tool]
+) -> BuiltinToolset:
+    return BuiltinToolset(
+        workspace=prepared.workspace,
+        processes=processes,
+        outputs=outputs,
+        settings=prepared.settings,
+        tools=chosen,
+    )
+
+
+def _of_the_root(prepared: Prepared, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Not those that end a sub-agent; nor those that start one, where settings allow none."""
+    hidden = ONLY_AGENTS if prepared.settings.agents.max_depth else (*ONLY_AGENTS, *AGENT_TOOLS)
+    return {name: tool for name, tool in tools.items() if name not in hidden}
 
 
 def _models(
