@@ -73,8 +73,10 @@ def compose(
     budget = RunBudget(normal, info.run, epoch, prepared.limits, prepared.settings.model, token)
     models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
 
-    tools = {**TOOLS, **agent_tools(prepared.agents)}
-    toolset = partial(_toolset, prepared, processes, outputs)
+    tools, toolset = (
+        {**TOOLS, **agent_tools(prepared.agents)},
+        partial(_toolset, prepared, processes, outputs),
+    )
     agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset))
     deps = Deps(
         info=info,

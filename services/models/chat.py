@@ -87,8 +87,7 @@ class ChatModels:
     async def _answered(
         self, call: ModelCall, request: Request, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
-        started = self._clock.monotonic()
-        failures = 0
+        started, failures = self._clock.monotonic(), 0
         while True:
             answer = Answer()
             try:
