@@ -1,4 +1,4 @@
-"""loop-check: does the run repeat itself? Calls and text are compared; now and then models are asked.
+"""loop_check: does the run repeat itself? Calls and text are compared; now and then models are asked.
 
 `scan` loops with the models until nothing is due; the end of the events, or of the one turn in a run, ends it.
 """

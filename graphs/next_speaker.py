@@ -1,4 +1,4 @@
-"""next-speaker: must the model go on, or is it the user's turn? Nothing loops; the first that decides ends it."""
+"""next_speaker: must the model go on, or is it the user's turn? Nothing loops; the first that decides ends it."""
 
 from langgraph.graph import END, START
 

@@ -12,9 +12,9 @@ _SHOWN = 200
 
 
 def call_key(name: str, args: Mapping[str, Any]) -> str:
-    """Name and a hash of the arguments in the order given; the name is kept to be told."""
+    """A hash of the name and of the arguments in the order given; short, because 25 of them are in every checkpoint."""
     given = json.dumps(args, ensure_ascii=True, separators=(",", ":"))
-    return f"{name} {hashlib.sha256(given.encode()).hexdigest()[:16]}"
+    return hashlib.sha256(f"{name}:{given}".encode()).hexdigest()[:12]
 
 
 def remembered(keys: Sequence[str], key: str) -> list[str]:
@@ -31,9 +31,9 @@ def cycle(keys: Sequence[str]) -> int:
     return 0
 
 
-def told(keys: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
-    """The cycle in words; `args` are those of the last call."""
-    names = [key.rpartition(" ")[0] for key in keys[-length:]]
+def told(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
+    """The cycle in words; `names` are those of the calls so far, `args` are those of the last one."""
+    names = names[-length:]
     given = json.dumps(args, ensure_ascii=False)
     given = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
     if length == 1:

@@ -9,6 +9,7 @@ from interlock.nodes.loop_check._judging import judged
 from interlock.state.loop_check import (
     FIRST_CHECK,
     INTERVAL,
+    LONGEST_CYCLE,
     ContentEvent,
     Judgement,
     Kind,
@@ -38,6 +39,7 @@ class Replay:
     prompt_id: str | None = None
     prompt: str = ""
     _keys: list[str] = field(default_factory=list[str])
+    _names: list[str] = field(default_factory=list[str])
     _chants: Chants = field(default_factory=Chants)
 
     def take(self, event: LoopEvent) -> None:
@@ -78,8 +80,9 @@ class Replay:
     def _call(self, event: ToolCallEvent) -> None:
         self._chants.reset()
         self._keys = remembered(self._keys, call_key(event.name, event.args))
+        self._names = [*self._names, event.name][-LONGEST_CYCLE:]
         if length := cycle(self._keys):
-            self._note("tool_call", told(self._keys, length, event.args))
+            self._note("tool_call", told(self._names, length, event.args))
 
     def _verdict(self, event: ModelVerdictEvent) -> None:
         if not self.check_due:

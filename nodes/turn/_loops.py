@@ -4,8 +4,12 @@ from collections.abc import Sequence
 
 from interlock.nodes.loop_check._chants import Chants
 from interlock.nodes.loop_check._cycles import call_key, cycle, remembered, told
+from interlock.state.loop_check import LONGEST_CYCLE
 from interlock.state.messages import Message
 from interlock.state.models import Reply
+
+_CALLS = 2 * LONGEST_CYCLE
+"""Messages at the end of a history that hold the calls of the longest cycle, each with its answer."""
 
 
 class LoopWatch:
@@ -13,6 +17,7 @@ class LoopWatch:
 
     def __init__(self, history: Sequence[Message], keys: Sequence[str]) -> None:
         self.keys = list(keys)
+        self._history = history
         self._chants = Chants()
         for text in _spoken(history):
             self._chants.feed(text)
@@ -27,10 +32,12 @@ class LoopWatch:
         if reply.finish_reason == "abandoned":
             return {"kind": "content", "detail": reply.problem or ""}
         loop: dict[str, str] = {}
+        names = [call.name for message in self._history[-_CALLS:] for call in message.tool_calls]
         for call in reply.message.tool_calls:
+            names.append(call.name)
             self.keys = remembered(self.keys, call_key(call.name, call.args))
             if not loop and (length := cycle(self.keys)):
-                loop = {"kind": "tool_call", "detail": told(self.keys, length, call.args)}
+                loop = {"kind": "tool_call", "detail": told(names, length, call.args)}
         return loop
 
 
