@@ -54,17 +54,26 @@ class Composed:
         await self.models.aclose()
 
 
+@dataclass(frozen=True)
+class Wires:
+    """What the drive itself made: its fenced connections, its cancel token, its steps."""
+
+    normal: sqlite3.Connection
+    full: sqlite3.Connection
+    """Commits on it are synced to the disk."""
+    token: Token
+    steps: StepLog
+
+
 def compose(
     prepared: Prepared,
     info: RunInfo,
     store: Store,
     epoch: int,
-    normal: sqlite3.Connection,
-    full: sqlite3.Connection,
-    token: Token,
-    steps: StepLog,
+    wires: Wires,
 ) -> Composed:
     """Wire the services of one drive; nothing is connected to or started yet."""
+    normal, full, token = wires.normal, wires.full, wires.token
     transcript = ChainTranscript(normal, store.outputs, info.run)
     prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch)
@@ -73,10 +82,8 @@ def compose(
     budget = RunBudget(normal, info.run, epoch, prepared.limits, prepared.settings.model, token)
     models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
 
-    tools, toolset = (
-        {**TOOLS, **agent_tools(prepared.agents)},
-        partial(_toolset, prepared, processes, outputs),
-    )
+    tools = {**TOOLS, **agent_tools(prepared.agents)}
+    toolset = partial(_toolset, prepared, processes, outputs)
     agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset))
     deps = Deps(
         info=info,
@@ -91,7 +98,7 @@ def compose(
         approvals=SqlApprovals(normal, info.run),
         context=_context(prepared, info),
         outputs=outputs,
-        steps=steps,
+        steps=wires.steps,
         agents=agents,
         plans=RunPlans(store, info, prepared),
     )

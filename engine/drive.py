@@ -11,7 +11,7 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from interlock.engine.approvals import ready_answers
-from interlock.engine.compose import Composed, compose
+from interlock.engine.compose import Composed, Wires, compose
 from interlock.engine.fence import fence, fenced
 from interlock.engine.hub import Hub
 from interlock.engine.lease import Lease
@@ -56,7 +56,8 @@ class Drive:
             interactive=prepared.options.interactive,
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
-        self.composed: Composed = compose(prepared, info, store, lease.epoch, normal, full, self.token, steps)
+        wires = Wires(normal, full, self.token, steps)
+        self.composed: Composed = compose(prepared, info, store, lease.epoch, wires)
         self.composed.budget.on_refused = self.refuse
         self.app: Compiled = pipeline.compile(Saver(own, steps), prepared.settings.agents.max_depth)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
