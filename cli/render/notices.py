@@ -3,6 +3,7 @@
 from interlock.cli.render.paint import one_line
 from interlock.state.events import Event, NodeStart
 from interlock.state.turn_events import (
+    ChatCompressed,
     HelperFailed,
     InvalidStream,
     LoopDetected,
@@ -23,6 +24,8 @@ def notice(event: Event, verbose: bool) -> str:
         case LoopDetected():
             then = "it is told so, and tries another way" if event.count == 1 else "the run stops"
             return f"… the model goes round in circles: {one_line(event.detail, 300)}; {then}"
+        case ChatCompressed():
+            return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
         case RouteEvent() if verbose or event.strategy == "fallback":
             return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
         case HelperFailed() if verbose:

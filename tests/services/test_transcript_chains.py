@@ -1,0 +1,59 @@
+"""A new chain names the old one, and what is wrong with either is found."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.engine.store import Store
+from interlock.services.transcript import ChainTranscript
+from interlock.state.messages import Message
+
+
+@pytest.fixture
+def chain(tmp_path: Path) -> Iterator[ChainTranscript]:
+    store = Store(tmp_path / "home")
+    store.open()
+    conn = store.connect()
+    yield ChainTranscript(conn, store.outputs, "run")
+    conn.close()
+
+
+def said(text: str) -> Message:
+    return Message(role="user", content=text)
+
+
+def test_a_new_chain_names_the_old_head(chain: ChainTranscript) -> None:
+    old = chain.append("", [said("a"), said("b")])
+    new = chain.append("", [said("s"), said("b")], continues=old)
+    assert chain.continued(new) == old and chain.continued(old) == ""
+    assert chain.append("", [said("s"), said("b")], continues=old) == new, "appending twice is harmless"
+    assert [m.text for m in chain.read(new)] == ["s", "b"]
+    further = chain.append(new, [said("c")])
+    assert chain.continued(further) == old
+    assert [m.text for m in chain.read(old)] == ["a", "b"], "the old one is untouched"
+
+
+def test_the_same_messages_after_different_pasts_are_different_chains(chain: ChainTranscript) -> None:
+    one, two = chain.append("", [said("a")]), chain.append("", [said("b")])
+    heads = {chain.append("", [said("s")], continues=c) for c in (one, two, "")}
+    assert len(heads) == 3
+
+
+@pytest.mark.parametrize("text", ["a", "b", "s"])
+def test_damage_is_found_on_both_sides_of_a_compression(chain: ChainTranscript, text: str) -> None:
+    old = chain.append("", [said("a"), said("b")])
+    new = chain.append("", [said("s")], continues=old)
+    assert list(chain.verify(new)) == []
+    chain._conn.execute(
+        "update chain set body = ? where cast(body as text) like ?",
+        (b'{"role":"user","content":"x"}', f'%"{text}"%'),
+    )
+    assert len(list(chain.verify(new))) == 1
+
+
+def test_a_lost_old_head_is_found(chain: ChainTranscript) -> None:
+    old = chain.append("", [said("a"), said("b")])
+    new = chain.append("", [said("s")], continues=old)
+    chain._conn.execute("delete from chain where id = ?", (old,))
+    assert list(chain.verify(new)) == [f"record {old} is missing"]
