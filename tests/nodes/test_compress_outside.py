@@ -1,0 +1,46 @@
+"""What a run knows by itself is in the message of every snapshot: plan, list of steps, open requests."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from interlock.engine.approvals import SqlApprovals, decide
+from interlock.engine.store import Store
+from interlock.nodes.compress.accept import _outside
+from interlock.services.transcript import ChainTranscript
+from interlock.state.calls import Answer, ApprovalRequest, CallView
+from interlock.state.messages import Message
+
+
+def request(number: int) -> ApprovalRequest:
+    call = CallView(id=f"{number}.0", name="run_shell_command", args={"command": f"make step{number} && é"})
+    key = f"{'ab' * 32}.{number}.1:approval:1"
+    return ApprovalRequest(
+        key=key, kind="approval", call=call, reason="r", preview="p", choices=("proceed_once",)
+    )
+
+
+def test_plan_steps_and_open_requests_are_told_and_answered_ones_are_not(tmp_path: Path) -> None:
+    store = Store(tmp_path / "home")
+    store.open()
+    conn = store.connect()
+    chain, approvals = ChainTranscript(conn, store.outputs, "run"), SqlApprovals(conn, "run")
+    approvals.ask(request(1))
+    answered = approvals.ask(request(2))
+    decide(conn, "run", answered, Answer(choice="proceed_once"))
+    todos = [{"description": "look <here>", "status": "pending"}]
+    record = chain.append("", [Message(role="tool", name="write_todos", content=json.dumps(todos))])
+    deps = cast(Any, SimpleNamespace(transcript=chain, approvals=approvals))
+    plan = [{"text": "first", "done": True}, {"text": "second", "done": False}]
+    told = "\n\n".join(_outside(cast(Any, {"todos": record, "plan_steps": plan}), deps))
+    conn.close()
+    assert "- [x] first\n- [ ] second" in told
+    assert "- [pending] look <here>" in told
+    assert 'run_shell_command {"command": "make step1 && é"}' in told
+    assert "step2" not in told
+
+
+def test_a_run_that_knows_nothing_says_nothing(tmp_path: Path) -> None:
+    deps = cast(Any, SimpleNamespace(approvals=SimpleNamespace(open_requests=list)))
+    assert _outside({}, deps) == []
