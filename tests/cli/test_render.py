@@ -18,8 +18,9 @@ from interlock.cli.render.paint import Paint, harmless, plain, visible
 from interlock.cli.render.pending import screen
 from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
-from interlock.engine.options import Outcome, Renderer
+from interlock.engine.options import Options, Outcome, Renderer
 from interlock.state import events as e
+from interlock.state import turn_events as t
 from interlock.state.errors import RunError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cli"
@@ -31,12 +32,12 @@ DIFF = (
 EVENTS: list[e.Event] = [
     e.Init(session_id="aa11bb22", model="flash", workflow="main"),
     e.NodeStart(workflow="turn", node="call_model", checkpoint_id="c1"),
-    e.ModelInfo(model="gemini-3.8-flash"),
-    e.Retry(reason="503: overloaded", delay_s=5.2, attempt=1),
+    t.ModelInfo(model="gemini-3.8-flash"),
+    t.Retry(reason="503: overloaded", delay_s=5.2, attempt=1),
     e.Thought(content="The sign is wrong."),
     e.MessageEvent(role="assistant", content="I'll look ", delta=True),
     e.MessageEvent(role="assistant", content="at it.", delta=True),
-    e.Finished(reason="stop", usage={"input": 1200, "output": 34}, duration_ms=80),
+    t.Finished(reason="stop", usage={"input": 1200, "output": 34}, duration_ms=80),
     e.NodeEnd(workflow="turn", node="call_model", checkpoint_id="c1", duration_ms=81.5),
     e.ToolUse(
         tool_name="read_file", tool_id="0.0", parameters={"file_path": "calc.py"}, summary="Read calc.py"
@@ -64,11 +65,11 @@ EVENTS: list[e.Event] = [
         status="error",
         error={"type": "x", "message": "pattern is missing\nmore"},
     ),
-    e.InvalidStream(reason="no finish reason"),
+    t.InvalidStream(reason="no finish reason"),
     e.ErrorEvent(severity="warning", message="settings.json: $X is not set."),
     e.MessageEvent(role="assistant", content="Fixed: ", delta=True),
     e.MessageEvent(role="assistant", content="add adds.", delta=True),
-    e.Finished(reason="stop", usage={"input": 1300, "output": 10}, duration_ms=70),
+    t.Finished(reason="stop", usage={"input": 1300, "output": 10}, duration_ms=70),
     e.Result(status="done", response="Fixed: add adds."),
 ]
 DONE = Outcome(
@@ -271,13 +272,16 @@ def test_an_event_after_the_result_is_not_written(capsys: pytest.CaptureFixture[
     assert len(capsys.readouterr().out.splitlines()) == 1
 
 
+OPTIONS = Options(home=Path("/nowhere"))
+
+
 @pytest.mark.parametrize("view", [JsonView(), StreamJsonView()])
 def test_a_run_that_does_not_start_is_json_too(view: Any, capsys: pytest.CaptureFixture[str]) -> None:
     def fail(_: Sequence[Renderer]) -> Outcome:
         raise RunError("no luck")
 
     with pytest.raises(RunError):
-        _show(fail, view)
+        _show(fail, view, OPTIONS)
     shown = json.loads(capsys.readouterr().out)
     assert shown["error"] == {"type": "run", "message": "no luck", "code": 1}
 
@@ -287,7 +291,7 @@ def test_a_reader_that_is_gone_does_not_change_the_exit_code(monkeypatch: pytest
     os.close(reader)
     with os.fdopen(writer, "w") as stdout:
         monkeypatch.setattr(sys, "stdout", stdout)
-        assert _show(lambda _: WAITING, JsonView()) == 75
+        assert _show(lambda _: WAITING, JsonView(), OPTIONS) == 75
         stdout.flush()
 
 
