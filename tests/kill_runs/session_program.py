@@ -1,0 +1,179 @@
+"""session_program: a long session that crosses everything a turn does by itself, killed at random and resumed.
+
+Prints one JSON object: seed, kills, what was crossed, and every difference from the undisturbed session.
+"""
+
+import json
+import os
+import random
+import sqlite3
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from kill_runs.program import child, to_the_end, wait
+from kill_runs.scene import Scene
+
+from interlock.engine import Options, resume_sync, run_sync
+
+RUN = "session"
+TURNS, LOOP_AT, GONE_AT, CONTINUE_AT = 165, 60, 100, 130
+LIMIT = 180_000
+SNAPSHOT = (
+    "<state_snapshot>"
+    + "".join(
+        f"<{part}>{text}</{part}>"
+        for part, text in (
+            ("overall_goal", "Read the whole of big.txt."),
+            ("active_constraints", "none"),
+            ("key_knowledge", "It has many lines."),
+            ("file_system_state", "READ: big.txt"),
+            ("artifact_trail", "none"),
+            ("recent_actions", "read"),
+            ("current_plan", "1. [IN PROGRESS] read on"),
+        )
+    )
+    + "</state_snapshot>"
+)
+
+
+def read(start: int) -> dict[str, Any]:
+    args = {"file_path": "big.txt", "start_line": start, "end_line": start + 120}
+    return {"tool_calls": [{"name": "read_file", "args": args}]}
+
+
+def replies() -> list[dict[str, Any]]:
+    """One conversation; the same in both scripts, because the place in it is counted over both models."""
+    said = [read(1 + 20 * turn) for turn in range(TURNS)]
+    said[LOOP_AT : LOOP_AT + 5] = [read(7)] * 5
+    said[CONTINUE_AT] = {"text": "I have read most of it. Now I will read the rest."}
+    helpers = [
+        {"role": "next_speaker", "text": json.dumps({"reasoning": "r", "next_speaker": who})}
+        for who in ("model", "user")
+    ]
+    compressor = [{"role": "compressor", "text": SNAPSHOT}] * 40
+    return [*said, {"text": "It is all read."}, *helpers, *compressor]
+
+
+@dataclass(frozen=True)
+class Session(Scene):
+    def prepare(self) -> None:
+        work = self.folder / "work"
+        work.mkdir(parents=True)
+        lines = (
+            f"line {i} of a long file, with enough text on it to count for something\n" for i in range(5000)
+        )
+        (work / "big.txt").write_text("".join(lines))
+        said = replies()
+        (self.folder / "second.json").write_text(json.dumps(said))
+        main = [r for r in said if "role" not in r]
+        gone = {"error": {"status": 404, "message": "the model was switched off"}}
+        (self.folder / "script.json").write_text(
+            json.dumps([*main[:GONE_AT], gone, *main[GONE_AT:], *(r for r in said if "role" in r)])
+        )
+
+    @property
+    def options(self) -> Options:
+        names = [f"script:{self.folder / name}.json" for name in ("script", "second")]
+        return Options(
+            home=self.folder / "home",
+            user_home=self.folder / "user",
+            workspace=self.folder / "work",
+            model=names[0],
+            limits={"max_turns": TURNS + 20},
+            overrides={
+                "model": {
+                    "fallback": names,
+                    "tokenLimits": dict.fromkeys(names, LIMIT),
+                    "retryDelayScale": 0,
+                    "streamRetryDelay": 0,
+                }
+            },
+            env={"PATH": os.environ["PATH"], "HOME": str(self.folder / "user")},
+        )
+
+
+def drive(scene: Session) -> None:
+    if not scene.exists():
+        scene.save(run_sync("main", {"prompt": "Read all of big.txt."}, options=scene.options, run_id=RUN))
+    else:
+        scene.save(resume_sync(RUN, options=scene.options))
+
+
+def crossed(scene: Session) -> dict[str, int]:
+    """What the session went through, counted in its steps."""
+    conn = sqlite3.connect(scene.store)
+    try:
+        count = "select count(*) from steps where node = ? and (? is null or reason like ?)"
+        asked = {
+            "turns": ("call_model", None),
+            "nudges": ("nudge", None),
+            "fallbacks": ("use_model", "%by fallback%"),
+            "continuations": ("continue", None),
+            "compressions": ("accept", None),
+        }
+        found = {
+            name: conn.execute(count, (n, like, like)).fetchone()[0] for name, (n, like) in asked.items()
+        }
+        masked = conn.execute(
+            "select count(*) from steps where node = 'mask_tool_outputs' and keys like '%head%'"
+        ).fetchone()[0]
+    finally:
+        conn.close()
+    return {**found, "maskings": masked}
+
+
+def told(scene: Session) -> dict[str, Any]:
+    outcome = scene.outcome()
+    return {
+        "status": outcome["status"],
+        "exit_code": outcome["exit_code"],
+        "output": {k: v for k, v in outcome["output"].items() if k != "stats"},
+        "tree": scene.tree(),
+        "crossed": crossed(scene),
+    }
+
+
+def main() -> None:
+    seed = int(sys.argv[1])
+    rng = random.Random(seed)
+    import kill_runs.program as program
+
+    program.drive = drive  # type: ignore[assignment] - what a child does
+    program.WORK_S = 300.0
+    with tempfile.TemporaryDirectory() as name:
+        plain, killed = Session(Path(name) / "plain" / "scene"), Session(Path(name) / "killed" / "scene")
+        plain.prepare()
+        assert wait(child(plain, lambda: None)) == 0
+        expected = told(plain)
+        killed.prepare()
+
+        def disturb(attempt: int) -> Any:
+            return (lambda: None), (rng.uniform(0.2, 1.5) if attempt < 15 else None)
+
+        kills = to_the_end(killed, disturb)
+        found = told(killed)
+        # Both lie in folders of their own.
+        mine, theirs = (json.dumps(t, sort_keys=True) for t in (found, expected))
+        mine = mine.replace(str(killed.folder), "").replace("killed/scene", "")
+        theirs = theirs.replace(str(plain.folder), "").replace("plain/scene", "")
+    differ = [k for k in expected if expected[k] != found[k]] if mine != theirs else []
+    print(
+        json.dumps(
+            {
+                "seed": seed,
+                "kills": kills,
+                "crossed": expected["crossed"],
+                "status": expected["status"],
+                "differ": differ,
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
