@@ -42,7 +42,9 @@ class SqlApprovals:
         # Batches of agents side by side ask in turn: each keeps the number that it got first.
         earlier = next((i for i, (m,) in enumerate(batches) if m == call.message), len(batches))
         again = (
-            "" if kind in ("approval", "review") and (asked, call.attempt) == ("1", 1) else f".{kind[0]}{call.attempt}{asked}"
+            ""
+            if kind in ("approval", "review") and (asked, call.attempt) == ("1", 1)
+            else f".{kind[0]}{call.attempt}{asked}"
         )
         return f"{self._run}-{earlier + 1}.{call.index + 1}{again}"
 

@@ -30,7 +30,7 @@ def pipeline(name: str) -> "Pipeline":
     if name not in PIPELINES:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, PIPELINES, 3, 0.4)
+        near = get_close_matches(name, PIPELINES, 3, 0.6)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
         raise UserError(f"No workflow {name!r}.{hint} List them with: interlock workflows")
     return import_module(f"interlock.graphs.{name.replace('-', '_')}").PIPELINE

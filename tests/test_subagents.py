@@ -128,6 +128,17 @@ def test_every_edge_of_its_graphs_is_taken(tmp_path: Path) -> None:
     assert declared - taken == set()
 
 
+def test_every_way_to_and_from_a_sub_agent_is_taken(tmp_path: Path) -> None:
+    batch = tools_of_main(call("invoke_agent", agent_name="generalist", prompt="x"))
+    stage = Stage(tmp_path / "stage", [batch, {"text": "done"}, says("generalist:0.0", DONE)])
+    taken = stage.edges(stage.run("main", {"prompt": "go"}))
+    assert {("execute", "__start__", "subagent"), ("execute", "subagent", "respond")} <= taken
+
+
+def tools_of_main(*calls: dict[str, Any]) -> dict[str, Any]:
+    return {"tool_calls": list(calls)}
+
+
 def test_an_investigation_ends_with_a_validated_report(tmp_path: Path) -> None:
     """Unlisted tools are refused, a report that doesn't fit goes back, and the loop goes on."""
     before = "def f(): pass\n"

@@ -1,0 +1,99 @@
+"""A budget counts the whole tree, is passed by one reply at most, and can be raised."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_runs.stage import Replies, Stage, call, complete, says
+
+from interlock.state.errors import InputError
+
+COST = {"input": 300, "output": 100}
+PRICES = {"model": {"prices": {"script": {"input": 1000.0, "output": 10000.0}}}}
+"""A reply of COST is 1.30 dollars."""
+
+
+def family(count: int, **more: Any) -> Replies:
+    """A parent with `count` agents, each of one reply."""
+    batch = [call("invoke_agent", agent_name="generalist", prompt=f"part {n}") for n in range(count)]
+    workers = [says(f"generalist:0.{n}", complete(result="ok"), usage=COST, **more) for n in range(count)]
+    return [{"tool_calls": batch, "usage": COST}, {"text": "done", "usage": COST}, *workers]
+
+
+def spent(stage: Stage) -> int:
+    (row,) = stage.rows("select sum(input_tokens + output_tokens) as n from model_calls")
+    return row["n"]
+
+
+def test_agents_side_by_side_pass_the_limit_by_one_reply_at_most(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", family(6, delay_s=0.05), limits={"max_tokens": 1000})
+    outcome = stage.run("main", {"prompt": "go"})
+    assert (outcome.status, outcome.exit_code, outcome.error["type"]) == ("budget", 57, "budget")
+    assert 1000 <= spent(stage) < 1000 + 400
+    (row,) = stage.rows("select count(*) as n from reservations")
+    assert row["n"] == 0, "what was refused holds nothing"
+
+
+def test_a_call_over_the_limit_is_not_made_and_raising_it_resumes(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", family(3), limits={"max_tokens": 800})
+    outcome = stage.run("main", {"prompt": "go"})
+    assert (outcome.status, spent(stage)) == ("budget", 800)
+    outcome = stage.resume(outcome)
+    assert (outcome.status, spent(stage)) == ("budget", 800), "nothing was asked meanwhile"
+    outcome = stage.resume(outcome, limits={"max_tokens": 100_000})
+    assert (outcome.status, outcome.exit_code, spent(stage)) == ("done", 0, 5 * 400)
+    (row,) = stage.rows("select count(distinct agent) as n from model_calls where agent <> ''")
+    assert row["n"] == 3
+
+
+def test_while_there_is_room_agents_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", family(3, delay_s=0.5), limits={"max_tokens": 1_000_000})
+    assert stage.run("main", {"prompt": "go"}).status == "done"
+    rows = stage.rows(
+        "select started, ms from steps where node = 'call_model' and namespace like '%subagent%'"
+    )
+    assert max(r["started"] for r in rows) < min(r["started"] + r["ms"] / 1000 for r in rows)
+
+
+def test_money_is_counted_by_the_prices_of_the_settings(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", family(3), PRICES, {"max_budget_usd": 2.0})
+    outcome = stage.run("main", {"prompt": "go"})
+    assert (outcome.status, outcome.exit_code, spent(stage)) == ("budget", 57, 800)
+    assert "$2.6" in outcome.error["message"]
+    assert stage.resume(outcome, limits={"max_budget_usd": 50}).status == "done"
+
+
+def test_a_budget_in_dollars_needs_a_price(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", family(1), limits={"max_budget_usd": 2.0})
+    with pytest.raises(InputError, match=r"price of 'script:.*model\.prices") as refused:
+        stage.run("main", {"prompt": "go"})
+    assert refused.value.field == "limits.max_budget_usd"
+
+
+def test_turns_of_sub_agents_count_for_the_run(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", family(3), limits={"max_session_turns": 2})
+    outcome = stage.run("main", {"prompt": "go"})
+    assert outcome.status == "budget"
+    (row,) = stage.rows("select count(*) as n from model_calls where role = 'main'")
+    assert row["n"] <= 3
+    assert stage.resume(outcome, limits={"max_session_turns": 20}).status == "done"
+
+
+def test_a_call_that_was_cut_counts_at_its_estimate(tmp_path: Path) -> None:
+    """What a kill leaves: a reservation of an earlier driver, without a reply."""
+    import sqlite3
+
+    stage = Stage(tmp_path / "stage", [{"text": "", "usage": COST}, {"text": "done", "usage": COST}])
+    stage.limits = {"max_tokens": 400}
+    outcome = stage.run("main", {"prompt": "go"})
+    assert outcome.status == "budget", "400 are used up by an answer that has to be asked for again"
+    conn = sqlite3.connect(stage.folder / "home" / "interlock.db")
+    with conn:
+        conn.execute(
+            "insert into reservations (run, task, epoch, agent, model, tokens, under_way, at) "
+            "values (?, 'cut', 0, '', 'm', 5000, 1, 0)",
+            (outcome.run,),
+        )
+    conn.close()
+    assert "5400 were used" in stage.resume(outcome, limits={"max_tokens": 5000}).error["message"]
+    assert stage.resume(outcome, limits={"max_tokens": 6000}).status == "done"
