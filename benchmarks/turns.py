@@ -75,12 +75,16 @@ def _bytes(store: Path) -> dict[str, Any]:
         )
     ]
     conn.execute("pragma wal_checkpoint(truncate)")
-    messages = conn.execute("select sum(length(body)) from chain").fetchone()[0] / TURNS
+    # Whole pages of every table but the chain, which is the messages.
+    pages = conn.execute(
+        "select sum(pgsize) from dbstat where name not in ('chain', 'sqlite_autoindex_chain_1')"
+    )
+    besides = pages.fetchone()[0] / TURNS
     conn.close()
     growth = sum(sizes[2 * 290 : 2 * 300]) / sum(sizes[2 * 10 : 2 * 20])
     return {
         "rows_kb": sum(per_table.values()) / 1024,
-        "file_kb": (store.stat().st_size / TURNS - messages) / 1024,
+        "file_kb": besides / 1024,
         "growth": growth,
         "largest": max(sizes),
     }
@@ -143,7 +147,9 @@ def main() -> int:
     print(f"{'with client and server, ms':28}" + "".join(f"{v:9.1f}   " for v in rows["whole"]))
     share = [w - o for o, w in zip(rows["own"], rows["whole"], strict=True)]
     print(f"{'client and server, ms':28}" + "".join(f"{v:9.1f}   " for v in share))
-    print(f"store besides messages: {own['rows_kb']:.1f} KB of rows a turn ({own['file_kb']:.1f} KB of file)")
+    print(
+        f"store besides messages: {own['rows_kb']:.1f} KB of rows a turn ({own['file_kb']:.1f} KB with its pages)"
+    )
     print(f"largest checkpoint of main: {own['largest']} bytes; turns 291-300 ÷ 11-20: {own['growth']:.3f}")
     grown = [(told["resident"][-1] - told["resident"][20]) / 2**20 for told in (own, whole)]
     print(

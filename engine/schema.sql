@@ -20,7 +20,7 @@ create table if not exists chain (
     run text not null,
     body blob not null,               -- the exact bytes that `id` names, UTF-8 JSON; or a reference to a file
     file text                         -- name in outputs/ when the bytes are over 8 KB
-) without rowid;
+);
 create table if not exists model_calls (
     run text not null,
     agent text not null,

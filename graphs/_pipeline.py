@@ -59,10 +59,10 @@ class Graph:
 
     def part(self, name: str, graph: "Graph") -> None:
         """Add another graph as a node. Keys that both states have are handed over and back."""
-        if graph.output is not None:
-            check_keys(f"{self.name}.{name} returns", graph.output, self.state)
-        elif graph.input is None:
+        if graph.input is None:
             check_shared(f"{self.name}.{name}", graph.state, self.state)
+        elif graph.output is not None:  # reached by `Send`: it returns by its own keys alone
+            check_keys(f"{self.name}.{name} returns", graph.output, self.state)
         self.parts[name] = graph
         self._inputs[name] = graph.input or graph.state
         self._graph.add_node(name, graph.compiled)

@@ -24,12 +24,12 @@ from interlock.nodes.turn.routes import (
     after_use_model,
 )
 from interlock.nodes.turn.use_model import use_model
-from interlock.state.turn import TurnInput, TurnOutput, TurnState
+from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
 
 
 @cache
 def build() -> Graph:
-    g = Graph("turn", TurnState)
+    g = Graph("turn", TurnState, output=TurnDone)
     g.node("check_limits", check_limits)
     g.part("compress", compress.build())
     g.node("mask_tool_outputs", mask_tool_outputs)

@@ -104,3 +104,24 @@ class TurnState(TypedDict, total=False):
     """Turn from which a model looks for a loop next."""
     loop_found: dict[str, str]
     """`{kind, detail}` of the loop that ended the last turn; empty: none."""
+
+
+class TurnDone(TypedDict, total=False):
+    """What a turn hands back to the graph that it is a part of: what it may have changed."""
+
+    head: str
+    unavailable: dict[str, str]
+    turn_no: int
+    session_turns: int
+    sticky_model: str
+    last_prompt_tokens: int
+    compress_failed_at: int
+    turn_status: str
+    reply: str
+    finish_reason: str
+    error: dict[str, str]
+    loop_keys: list[str]
+    loop_count: int
+    loop_interval: int
+    loop_next: int
+    loop_found: dict[str, str]
