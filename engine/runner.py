@@ -81,7 +81,10 @@ async def resume(
             return answers
         if not snapshot.values:  # killed before its first checkpoint
             return read_input(drive.conn, row.run)
-        return _next_pass(row, prompt, out)
+        following = _next_pass(row, prompt, out)
+        if following is not None and options.approval_mode is None:
+            del following["approval_mode"]  # an approved plan, or the model, may have moved the mode
+        return following
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, go_on)

@@ -307,3 +307,24 @@ def test_the_approval_mode_moves_as_its_chart_says(state: str, event: str, after
 def test_an_illegal_event_raises(state: str, event: str) -> None:
     with pytest.raises(RunError, match="illegal"):
         step(ApprovalModeChart, state, event)
+
+
+def test_the_rules_are_told_when_a_run_begins_in_plan_mode_and_the_approved_mode_lasts(tmp_path: Path) -> None:
+    """A follow-up prompt doesn't fall back to plan mode."""
+    change = call("write_file", file_path="b.py", content="x\n")
+    replies: Replies = [
+        tools(WRITE, expect="# Plan mode"),
+        tools(HAND_IN),
+        {"text": "planned"},
+        tools(change),
+        {"text": "done"},
+    ]
+    stage = Stage(tmp_path / "stage", replies)
+    outcome = stage.run("main", {"prompt": "go"}, approval_mode="plan")
+    outcome = stage.resume(outcome, *approve(outcome, "proceed_always"))
+    assert outcome.status == "done"
+    from interlock.engine import resume_sync
+
+    outcome = resume_sync(outcome.run, prompt="now do it", options=stage.options)
+    assert outcome.status == "done"
+    assert (stage.work / "b.py").exists(), "auto_edit was approved"

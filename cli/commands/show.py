@@ -13,6 +13,7 @@ from interlock.cli.render.conversation import show_dropped, show_state, verify
 from interlock.cli.render.figures import ago, amount, elapsed, place
 from interlock.cli.render.paint import Paint, cut, one_line
 from interlock.cli.render.pending import brief, screen
+from interlock.cli.render.plan import plan
 from interlock.cli.render.reasons import reason_lines
 from interlock.cli.render.tree import tree
 from interlock.engine import listing_run as detail
@@ -94,6 +95,7 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         _path(home, run, paint),
         reason_lines(home, run.run),
         tree(home, run.run, paint),
+        plan(home, run, paint),
         _calls(home, run, paint),
         _tokens(home, run),
         _answered(home, run),

@@ -3,14 +3,19 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.prompts import render
 from interlock.state.deps import Deps
 from interlock.state.loop_check import FIRST_CHECK, INTERVAL
+from interlock.state.messages import Message
+from interlock.state.plan import PLAN_NAME
 
 
 class OpenPromptIn(TypedDict, total=False):
     prompt: str
     head: str
     unavailable: dict[str, str]
+    approval_mode: str
+    plan_phase: str
 
 
 class OpenPromptOut(TypedDict, total=False):
@@ -29,13 +34,15 @@ class OpenPromptOut(TypedDict, total=False):
     loop_next: int
     loop_found: dict[str, str]
     next_speaker_check: bool
+    plan_phase: str
 
 
 async def open_prompt(state: OpenPromptIn, runtime: Runtime[Deps]) -> OpenPromptOut:
     """Start a prompt: limits, sticky model and loop detection begin anew. Without one the conversation just goes on."""
     deps = runtime.context
     history = deps.transcript.read(state["head"]) if state["head"] else []
-    prompt = [deps.transcript.message(state["prompt"])] if state["prompt"] else []
+    rules, phase = _plan_mode(deps, state)
+    prompt = [*rules, *([deps.transcript.message(state["prompt"])] if state["prompt"] else [])]
     if any(m.role == "system" for m in history):
         head = deps.transcript.append(state["head"], prompt)
     else:
@@ -56,5 +63,17 @@ async def open_prompt(state: OpenPromptIn, runtime: Runtime[Deps]) -> OpenPrompt
         "loop_interval": INTERVAL,
         "loop_next": FIRST_CHECK,
         "loop_found": {},
+        "plan_phase": phase,
         "next_speaker_check": not deps.settings.model.skip_next_speaker_check,
     }
+
+
+def _plan_mode(deps: Deps, state: OpenPromptIn) -> tuple[list[Message], str]:
+    """The rules of plan mode, when a prompt begins in it; and where it stands."""
+    phase = state.get("plan_phase", "")
+    if state["approval_mode"] != "plan":
+        return [], ""
+    if phase:
+        return [], phase
+    text = render("plan/mode", folder=str(deps.plans.folder), file=PLAN_NAME)
+    return [Message(role="user", origin="context", content=text)], "requirements"
