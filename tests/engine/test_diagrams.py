@@ -16,7 +16,7 @@ from interlock.engine.diagrams.model import Diagram
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_verdicts
-from interlock.state.charts import CHARTS
+from interlock.state.charts import CHARTS, leaf_of, name_of
 from interlock.state.errors import UserError
 
 
@@ -193,23 +193,19 @@ def test_render_refuses_what_it_cannot_draw() -> None:
 @pytest.mark.parametrize("name", CHARTS)
 def test_every_state_and_event_of_a_chart_is_drawn(name: str) -> None:
     chart, drawn = CHARTS[name], extract_chart(name, CHARTS[name])
+    states = [inner for s in chart.states for inner in (s, *s.states)]
     moves = {
-        (t.source.id, _entered(t.target), e.id)
-        for s in chart.states
+        (name_of(t.source), name_of(leaf_of(t.target)), e.id)
+        for s in states
         for t in s.transitions
         for e in t.events
         if t.target
     }
-    assert {(e.source, e.target, label) for e in drawn.edges for label in e.labels} == moves
-    assert {n.name for n in drawn.nodes if n.kind == "step"} == {s.id for s in chart.states}
+    assert {(e.source, e.target, label) for e in drawn.all_edges() for label in e.labels} == moves
+    names = {n.name for n in drawn.all_nodes() if n.kind == "step"} | {c.name for c in drawn.clusters}
+    assert names == {s.id for s in states}
     assert [e.target for e in drawn.edges if e.source == START] == [chart.initial_state.id]
     assert {e.source for e in drawn.edges if e.target == END} == {s.id for s in chart.states if s.final}
-
-
-def _entered(state: Any) -> str:
-    """Where one lands: in the first state inside a compound one."""
-    inside = next((s for s in state.states if s.initial), None)
-    return f"{state.id}.{inside.id}" if inside else state.id
 
 
 def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -> None:
