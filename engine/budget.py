@@ -16,6 +16,9 @@ from interlock.state.settings import ModelSettings, Price
 REPLY_TOKENS = 8_192
 """Reserved for a reply, besides the request's own estimate: more than one usually has."""
 
+_TURN = "(role = 'main' and finish_reason is not null and problem is null)"
+"""An answer that counts as a turn: retries cost none."""
+
 
 class Used(NamedTuple):
     """What a run has used, and what its calls under way may still use."""
@@ -23,6 +26,8 @@ class Used(NamedTuple):
     tokens: int
     usd: float
     turns: int
+    agent_turns: int
+    """Those of sub-agents."""
     under_way: int
     reserved_tokens: int
     reserved_usd: float
@@ -108,7 +113,8 @@ class RunBudget:
                     f"The budget of ${limits.max_budget_usd:g} is used up: ${used.usd:.4f} was spent. "
                     f"Raise it and go on with: {again} --max-budget-usd USD"
                 )
-        if 0 <= limits.max_session_turns <= used.turns and agent:
+        # Alone, the main agent counts for itself, and says so before it asks (`check_limits`).
+        if 0 <= limits.max_session_turns <= used.turns and (agent or used.agent_turns):
             return (
                 f"The budget of {limits.max_session_turns} turns is used up, those of sub-agents counted. "
                 f"Raise it and go on with: {again} --max-session-turns N"
@@ -118,14 +124,20 @@ class RunBudget:
     def _must_wait(self, used: Used) -> bool:
         if not used.under_way:
             return False
-        tokens, usd = self._limits.max_tokens, self._limits.max_budget_usd
+        tokens, usd, turns = (
+            self._limits.max_tokens,
+            self._limits.max_budget_usd,
+            self._limits.max_session_turns,
+        )
+        if 0 <= turns <= used.turns + used.under_way:
+            return True
         full = tokens is not None and used.tokens + used.reserved_tokens >= tokens
         return full or (usd is not None and used.usd + used.reserved_usd >= usd)
 
     def _used(self) -> Used:
         answered = self._conn.execute(
             "select model, sum(input_tokens), sum(output_tokens), "
-            "sum(role = 'main' and finish_reason is not null and problem is null) "
+            f"sum({_TURN}), sum({_TURN} and agent <> '') "
             "from model_calls where run = ? group by model",
             (self._run,),
         ).fetchall()
@@ -138,10 +150,11 @@ class RunBudget:
         lost = [(m, t) for m, t, _, is_open in held if not is_open]
         going = [(m, t, n) for m, t, n, is_open in held if is_open]
         return Used(
-            tokens=sum(i + o for _, i, o, _ in answered) + sum(t for _, t in lost),
-            usd=sum(self._cost(m, i, o) for m, i, o, _ in answered)
+            tokens=sum(i + o for _, i, o, *_ in answered) + sum(t for _, t in lost),
+            usd=sum(self._cost(m, i, o) for m, i, o, *_ in answered)
             + sum(self._cost(m, t, 0) for m, t in lost),
-            turns=sum(t for *_, t in answered),
+            turns=sum(t for *_, t, _ in answered),
+            agent_turns=sum(a for *_, a in answered),
             under_way=sum(n for *_, n in going),
             reserved_tokens=sum(t + n * REPLY_TOKENS for _, t, n in going),
             reserved_usd=sum(self._cost(m, t, n * REPLY_TOKENS) for m, t, n in going),
