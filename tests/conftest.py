@@ -9,6 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
+
+# The gate tries the same examples each time; a person's run tries new ones.
+settings.register_profile("gate", derandomize=True, database=None)
+if os.environ.get("CI"):
+    settings.load_profile("gate")
 
 GOLDEN = Path(__file__).parent / "golden"
 
