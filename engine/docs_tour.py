@@ -10,7 +10,7 @@ from interlock.state.errors import UserError
 
 _EVEN = (
     (re.compile(r"/[\w./-]*interlock-demo-\w+"), "/tmp/interlock-demo"),
-    (re.compile(r"\d+ ms|\d+\.\d s"), "0.2 s"),
+    (re.compile(r" · (?:\d+ ms|\d+(?:\.\d+)? s)"), ""),
     (re.compile(r"in \d+\.\d+s"), "in 0.001s"),
     (re.compile(r"\S+/bin/interlock"), "interlock"),
 )
