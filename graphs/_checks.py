@@ -9,8 +9,11 @@ from interlock.state.errors import SetupError
 
 
 def check_keys(what: str, part: type, state: type) -> None:
-    """Each key of `part` is a key of `state`, with the same type. LangGraph would add a channel instead."""
-    known = get_type_hints(state, include_extras=True)
+    """Each key of `part` is a key of `state`, with the same type. LangGraph would add a channel instead.
+
+    `hooked` is a channel of every graph.
+    """
+    known = {"hooked": str, **get_type_hints(state, include_extras=True)}
     for key, kind in get_type_hints(part, include_extras=True).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")

@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
 from interlock.graphs._checks import check_keys, check_shape, check_shared
-from interlock.graphs._wrap import checked_node, checked_router, checked_sender, with_agent
+from interlock.graphs._wrap import checked_node, checked_router, checked_sender, with_run_channels
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.run import WorkflowInput, WorkflowOutput
@@ -39,9 +39,9 @@ class Graph:
     def __post_init__(self) -> None:
         # Any: the overloads of `add_node` aren't fully typed.
         self._graph: Any = StateGraph(
-            with_agent(self.state),
+            with_run_channels(self.state),
             context_schema=Deps,
-            input_schema=with_agent(self.input or self.state),
+            input_schema=with_run_channels(self.input or self.state),
             output_schema=self.output,
         )
         self._inputs: dict[str, type] = {}
@@ -55,7 +55,7 @@ class Graph:
         check_keys(f"{self.name}.{name} writes", writes, self.state)
         self._inputs[name] = reads
         wrapped = checked_node(self.name, name, function, reads, writes)
-        self._graph.add_node(name, wrapped, input_schema=with_agent(reads))
+        self._graph.add_node(name, wrapped, input_schema=with_run_channels(reads))
 
     def part(self, name: str, graph: "Graph") -> None:
         """Add another graph as a node. Keys that both states have are handed over and back."""

@@ -22,16 +22,18 @@ def _newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this sha
     return new
 
 
-_AGENT = Annotated[str, _newest]
-"""Channel of every graph: the card of the sub-agent that it works for. Parts hand it on, senders send it on."""
+_CHANNEL = Annotated[str, _newest]
+RUN_CHANNELS = ("agent", "hooked")
+"""Channels of every graph: the card of the sub-agent that it works for, and the events that have hooks
+(`Hooks.configured`). Parts hand them on, senders send them on."""
 
 
 @cache
-def with_agent(kind: type) -> type:
-    """The TypedDict, with the channel `agent`."""
+def with_run_channels(kind: type) -> type:
+    """The TypedDict, with the channels that every graph has."""
     from typing_extensions import TypedDict
 
-    keys = {**get_type_hints(kind, include_extras=True), "agent": _AGENT}
+    keys = {**get_type_hints(kind, include_extras=True), **dict.fromkeys(RUN_CHANNELS, _CHANNEL)}
     return TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
@@ -77,7 +79,7 @@ def checked_node(
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> Any:
         deps, info = _context(runtime, where)
         runtime = _scoped(runtime, state.get("agent", ""))
-        state = {key: value for key, value in state.items() if key != "agent" or key in keys}
+        state = {key: value for key, value in state.items() if key not in RUN_CHANNELS or key in keys}
         if not keys.issuperset(state):
             raise SetupError(f"{where} was sent {sorted(set(state) - keys)}, it reads {sorted(keys)}.")
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
@@ -134,7 +136,7 @@ def checked_sender(
     check = _adapter(payload)
 
     async def send(state: Any, runtime: Runtime[Deps]) -> list[Send] | str:
-        agent = {"agent": state["agent"]} if state.get("agent") else {}
+        handed_on = {key: state[key] for key in RUN_CHANNELS if state.get(key)}
         payloads = sender(state)
         for item in payloads:
             try:
@@ -147,8 +149,8 @@ def checked_sender(
         deps.steps.routed(info.task_id, f"{target}×{len(payloads)}" if payloads else otherwise or END)
         if not payloads:
             return otherwise or END
-        return [Send(target, {**item, **agent}) for item in payloads]
+        return [Send(target, {**item, **handed_on}) for item in payloads]
 
     send.__name__ = sender.__name__
-    send.__annotations__["state"] = with_agent(reads)
+    send.__annotations__["state"] = with_run_channels(reads)
     return send

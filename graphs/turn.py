@@ -42,7 +42,9 @@ def build() -> Graph:
     g.node("note_loop", note_loop)
 
     g.edge(START, "check_limits")
-    g.route("check_limits", after_check_limits, {"ok": "compress", "limit": END})
+    g.route(
+        "check_limits", after_check_limits, {"short": "mask_tool_outputs", "long": "compress", "limit": END}
+    )
     g.edge("compress", "mask_tool_outputs")
     g.edge("mask_tool_outputs", "check_context")
     g.route(

@@ -75,6 +75,8 @@ class TurnState(TypedDict, total=False):
     todos: str
     """Chain record (detached) of the newest list of steps; empty: none."""
     plan_steps: list[PlanStep]
+    long: bool
+    """The conversation reaches the share of the window from which it is compressed."""
     attempt: int
     """Tries at this answer so far; counts invalid streams, not connection errors."""
     candidate: str

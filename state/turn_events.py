@@ -19,6 +19,32 @@ class ModelInfo(Event, frozen=True):
     model: str
 
 
+class HookRan(Event, frozen=True):
+    """A user's hook has answered; `decision` is none, allow, ask or block."""
+
+    type: Literal["hook"] = "hook"
+    event: str
+    name: str
+    decision: str
+    reason: str = ""
+    warning: str = ""
+    duration_ms: int = 0
+
+
+class AgentStopped(Event, frozen=True):
+    """A hook ended the run."""
+
+    type: Literal["agent_stopped"] = "agent_stopped"
+    reason: str
+
+
+class AgentBlocked(Event, frozen=True):
+    """A hook blocked a prompt, a request or an answer."""
+
+    type: Literal["agent_blocked"] = "agent_blocked"
+    reason: str
+
+
 class RouteEvent(Event, frozen=True):
     """Which model answers, and why."""
 

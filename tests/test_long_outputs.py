@@ -167,8 +167,7 @@ def sent(home: Path, run: str) -> list[Any]:
 
 
 EDGES = {
-    ("turn", "check_limits", "compress"),
-    ("turn", "compress", "mask_tool_outputs"),
+    ("turn", "check_limits", "mask_tool_outputs"),
     ("turn", "mask_tool_outputs", "check_context"),
     ("execute", "run_tool", "summarize"),
     ("execute", "summarize", "respond"),

@@ -1,13 +1,14 @@
-"""check_limits: count the turn, or refuse it."""
+"""check_limits: count the turn, or refuse it; and see whether the conversation has grown long."""
 
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.compress._sizes import SizedIn, size
 from interlock.state.deps import Deps
 from interlock.state.turn_events import MaxSessionTurns
 
 
-class CheckLimitsIn(TypedDict, total=False):
+class CheckLimitsIn(SizedIn, total=False):
     turn_no: int
     session_turns: int
     max_turns: int
@@ -15,6 +16,7 @@ class CheckLimitsIn(TypedDict, total=False):
 
 
 class CheckLimitsOut(TypedDict, total=False):
+    long: bool
     turn_no: int
     session_turns: int
     turn_status: str
@@ -30,6 +32,7 @@ class CheckLimitsOut(TypedDict, total=False):
 async def check_limits(state: CheckLimitsIn, runtime: Runtime[Deps]) -> CheckLimitsOut:
     """Both limits count model turns; the session's is -1 when there is none."""
     fresh: CheckLimitsOut = {
+        "long": False,
         "attempt": 1,
         "candidate": "",
         "stream_problem": "",
@@ -46,7 +49,13 @@ async def check_limits(state: CheckLimitsIn, runtime: Runtime[Deps]) -> CheckLim
     if state["turn_no"] >= state["max_turns"]:
         runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
         return _refuse(fresh, "max_turns", f"This prompt's limit of {state['max_turns']} turns is reached")
-    return {**fresh, "turn_no": state["turn_no"] + 1, "session_turns": state["session_turns"] + 1}
+    long = size(runtime.context, state).reaches(runtime.context.settings.model.compression_threshold)
+    return {
+        **fresh,
+        "long": long,
+        "turn_no": state["turn_no"] + 1,
+        "session_turns": state["session_turns"] + 1,
+    }
 
 
 def _refuse(fresh: CheckLimitsOut, kind: str, what: str) -> CheckLimitsOut:

@@ -11,6 +11,10 @@ class StatusIn(TypedDict, total=False):
     turn_status: str
 
 
+class AfterLimitsIn(StatusIn, total=False):
+    long: bool
+
+
 class BeforeModelIn(StatusIn, total=False):
     turn_no: int
     loop_next: int
@@ -23,8 +27,10 @@ class AfterStreamIn(StatusIn, total=False):
     loop_found: dict[str, str]
 
 
-def after_check_limits(state: StatusIn) -> Literal["ok", "limit"]:
-    return "limit" if state["turn_status"] else "ok"
+def after_check_limits(state: AfterLimitsIn) -> Literal["short", "long", "limit"]:
+    if state["turn_status"]:
+        return "limit"
+    return "long" if state["long"] else "short"
 
 
 def after_check_context(state: BeforeModelIn) -> Literal["overflow", "look due", "sticky", "unrouted"]:
