@@ -6,21 +6,27 @@ import time
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PARTS = ("startup.py", "turns.py", "edit/run.py", "loops/run.py", "policy/run.py")
-"""In this order; a part that isn't built yet isn't there."""
+PARTS = {
+    "startup": "startup.py",
+    "turns": "turns.py",
+    "edit": "edit/run.py",
+    "loops": "loops/run.py",
+    "policy": "policy/run.py",
+}
+"""In this order."""
 
 
 def main() -> int:
     """Run the parts named on the command line, or all. Exit code 1 when one of them says so."""
-    wanted = sys.argv[1:] or PARTS
+    wanted = sys.argv[1:] or list(PARTS)
+    if unknown := set(wanted) - set(PARTS):
+        raise SystemExit(f"No benchmark {sorted(unknown)}; there are {', '.join(PARTS)}.")
     failed = False
     for part in wanted:
-        file = HERE / part
-        if not file.exists():
-            continue
+        file = HERE / PARTS[part]
         started = time.perf_counter()
-        print(f"\n== {part.removesuffix('/run.py').removesuffix('.py')}", flush=True)
-        spec = importlib.util.spec_from_file_location(f"benchmark_{part.replace('/', '_')[:-3]}", file)
+        print(f"\n== {part}", flush=True)
+        spec = importlib.util.spec_from_file_location(f"benchmark_{part}", file)
         if spec is None or spec.loader is None:
             raise SystemExit(f"{file} can't be loaded")
         module = importlib.util.module_from_spec(spec)

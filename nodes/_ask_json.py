@@ -2,22 +2,23 @@
 
 import asyncio
 import json
+import re
 from collections.abc import Sequence
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, ValidationError
 
+from interlock.nodes._helper import reply_to, task_of, unusable
 from interlock.state.deps import Deps
-from interlock.state.errors import ModelError, RunError, UserError
+from interlock.state.errors import ModelError, UserError
 from interlock.state.messages import Message
-from interlock.state.models import ModelCall, Reply
+from interlock.state.models import ModelCall
 from interlock.state.turn_events import HelperFailed
 
 T = TypeVar("T", bound=BaseModel)
-_FENCE, _FENCE_END = "```json", "```"
+_FENCED = re.compile(r"```\w*\s(.*)```", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -46,21 +47,20 @@ class Answered(NamedTuple, Generic[T]):
 
 async def ask_json(question: Question[T], runtime: Runtime[Deps]) -> Answered[T] | None:
     """The answer; None when there is none, for any reason but a broken script. A cancelled run has none either."""
-    if runtime.execution_info is None:
-        raise RunError(f"{question.role} was asked outside a graph.")
-    task = runtime.execution_info.task_id
+    task = task_of(runtime, question.role)
     problem = "no attempt was allowed"
     try:
         async with asyncio.timeout(question.timeout_s):
             for attempt in range(question.attempts):
                 # A reply is recorded by task: each request of this node gets a name of its own.
                 name = f"{task}#{attempt}" if attempt else task
-                reply = await _reply(question, name, runtime)
+                reply = await reply_to(_call(question, name), runtime)
                 if reply is None:
                     return None
-                if reply.problem is None and (answer := parsed(reply.message.text, question.kind)):
+                problem = unusable(reply)
+                if not problem and (answer := parsed(reply.message.text, question.kind)):
                     return Answered(reply.record, answer)
-                problem = reply.problem or f"the answer is no {question.kind.__name__}"
+                problem = problem or f"the answer is no {question.kind.__name__}"
     except TimeoutError:
         problem = f"no answer within {question.timeout_s:g} s"
     except (ModelError, UserError) as error:  # UserError: no key for the role's model, or none of its package
@@ -72,17 +72,16 @@ async def ask_json(question: Question[T], runtime: Runtime[Deps]) -> Answered[T]
 def parsed(text: str, kind: type[T]) -> T | None:
     """The JSON object in `text`, alone or as a whole fenced block; None when it isn't of the shape `kind`."""
     text = text.strip()
-    if text.startswith(_FENCE) and text.endswith(_FENCE_END) and len(text) > len(_FENCE):
-        text = text.removeprefix(_FENCE).removesuffix(_FENCE_END)
+    fenced = _FENCED.fullmatch(text)
     try:
-        value: Any = json.loads(text)
+        value: Any = json.loads(fenced[1] if fenced else text)
         return kind.model_validate(value) if isinstance(value, dict) else None
     except (ValueError, RecursionError, ValidationError):
         return None
 
 
-async def _reply(question: Question[T], task: str, runtime: Runtime[Deps]) -> Reply | None:
-    call = ModelCall(
+def _call(question: Question[Any], task: str) -> ModelCall:
+    return ModelCall(
         task=task,
         role=question.role,
         head=question.head,
@@ -90,8 +89,3 @@ async def _reply(question: Question[T], task: str, runtime: Runtime[Deps]) -> Re
         schema=question.kind.model_json_schema(),
         attempts=question.attempts,
     )
-    async with aclosing(runtime.context.models.stream(call, runtime.stream_writer)) as items:
-        async for item in items:
-            if isinstance(item, Reply):
-                return item
-    return None

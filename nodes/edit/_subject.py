@@ -1,18 +1,16 @@
 """_subject: the text that an edit is about, read anew by each node; a checkpoint holds no text."""
 
 from dataclasses import dataclass
-from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
+from interlock.nodes._ask_json import parsed
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.edit import FixAnswer, TargetAnswer
 from interlock.state.toolset import FileNow
 from interlock.tools._text import TextFile, decode
 
-Answer = TypeVar("Answer", bound=BaseModel)
 _MOST = 2_000
 """Characters of an error that a checkpoint keeps."""
 
@@ -88,23 +86,12 @@ def strings(deps: Deps, state: SubjectIn) -> Strings:
     if state.get("helper"):
         text = deps.transcript.message(state["helper"]).text
         if state["helper_role"] == "edit_target":
-            answer = answered(TargetAnswer, text)
+            answer = parsed(text, TargetAnswer)
             old = answer.corrected_target_snippet if answer else old
-        elif fixed := answered(FixAnswer, text):
+        elif fixed := parsed(text, FixAnswer):
             old, new = fixed.search, fixed.replace
     count = expected if isinstance(expected, int) else None
     return Strings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
-
-
-def answered(kind: type[Answer], text: str) -> Answer | None:
-    """A helper's JSON answer, also in a code fence; null: blank, cut off, or something else."""
-    bare = text.strip()
-    if bare.startswith("```"):
-        bare = bare.partition("\n")[2].rpartition("```")[0]
-    try:
-        return kind.model_validate_json(bare)
-    except ValidationError:
-        return None
 
 
 def problem(code: str, message: str) -> dict[str, str]:

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from interlock.nodes._ask_json import parsed
 from interlock.nodes.edit._ask import shown_text
-from interlock.nodes.edit._subject import answered, problem
+from interlock.nodes.edit._subject import problem
 from interlock.state.edit import FixAnswer, TargetAnswer
 
 GOOD = {"search": "a", "replace": "b", "explanation": "c"}
@@ -15,7 +16,7 @@ GOOD = {"search": "a", "replace": "b", "explanation": "c"}
     "text", [json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```", f"  {json.dumps(GOOD)}\n"]
 )
 def test_an_answer_is_read_also_out_of_a_code_fence(text: str) -> None:
-    answer = answered(FixAnswer, text)
+    answer = parsed(text, FixAnswer)
     assert answer is not None
     assert (answer.search, answer.replace, answer.noChangesRequired) == ("a", "b", False)
 
@@ -24,12 +25,12 @@ def test_an_answer_is_read_also_out_of_a_code_fence(text: str) -> None:
     "text", ["", " ", "{}", "null", '{"search": "a", "repl', '{"search": 1}', "no changes needed"]
 )
 def test_blank_cut_off_and_other_answers_are_none(text: str) -> None:
-    assert answered(FixAnswer, text) is None
-    assert answered(TargetAnswer, text) is None
+    assert parsed(text, FixAnswer) is None
+    assert parsed(text, TargetAnswer) is None
 
 
 def test_an_empty_target_is_no_answer() -> None:
-    assert answered(TargetAnswer, '{"corrected_target_snippet": ""}') is None
+    assert parsed('{"corrected_target_snippet": ""}', TargetAnswer) is None
 
 
 def test_an_error_in_a_checkpoint_is_cut() -> None:
