@@ -35,6 +35,8 @@ class Options:
     include_directories: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     policy_files: tuple[Path, ...] = ()
+    admin_policies: tuple[Path, ...] | None = None
+    """Folders of the admin's rules, instead of those of this machine."""
     limits: Mapping[str, Any] = field(default_factory=_empty)
     record_to: Path | None = None
     fake: Path | None = None

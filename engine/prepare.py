@@ -11,9 +11,10 @@ from interlock.services.agents import load_agents
 from interlock.services.dotenv import load_dotenv
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
-from interlock.services.policy.load import load_rules
+from interlock.services.policy import Scope, workspace_policy
+from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.settings import FOLDERS, load_settings
+from interlock.services.settings import load_settings
 from interlock.services.trust import is_trusted
 from interlock.services.workspace import FolderWorkspace
 from interlock.services.workspace_settings import open_workspace
@@ -86,15 +87,15 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     if needs_model and options.fake is None:
         check_credentials(settings, dotenv.values, options.model)
     warnings = [*loaded.warnings, *dotenv.warnings]
-    for path in [*loaded.ignored, *dotenv.ignored]:
+    places = _rule_places(options, root, trusted)
+    for path in [*loaded.ignored, *dotenv.ignored, *ignored_files(places)]:
         warnings.append(
             f"{path} was ignored: this folder isn't trusted. Use --skip-trust to count it for one run."
         )
     workspace = open_workspace(root, settings, options.home / "outputs")
-    rules, problems = load_rules(_policy_files(options, root, trusted))
-    policy = RulePolicy(rules, settings, workspace)
+    policy = workspace_policy(settings, workspace, rule_files(places), Scope(interactive=options.interactive))
     agents, bad = load_agents(root, options.user_home, trusted)
-    warnings += [*map(str, [*problems, *policy.problems]), *bad]
+    warnings += [*map(str, policy.problems), *bad]
     return Prepared(
         options=options,
         settings=settings,
@@ -140,12 +141,9 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
     return replace(options, **changes)
 
 
-def _policy_files(options: Options, root: Path, trusted: bool) -> list[tuple[Path, int]]:
-    """Rule files with their tiers: 4 the user's, 3 the workspace's (`pipelines.md` §4); named ones are the user's."""
-    folders = [(options.user_home / name / "policies", 4) for name in FOLDERS]
-    folders += [(root / name / "policies", 3) for name in FOLDERS] if trusted else []
-    found = [(file, tier) for folder, tier in folders for file in sorted(folder.glob("*.toml"))]
-    return [*found, *((file, 4) for file in options.policy_files)]
+def _rule_places(options: Options, root: Path, trusted: bool) -> Places:
+    admin = ADMIN_FOLDERS if options.admin_policies is None else options.admin_policies
+    return Places(root, options.user_home, trusted, admin, options.policy_files)
 
 
 def _overrides(options: Options) -> dict[str, Any]:

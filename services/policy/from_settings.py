@@ -5,11 +5,10 @@ from collections.abc import Iterable
 
 from interlock.services.policy.fields import SHELL_ALIASES, SHELL_TOOLS, usable_tool_name, words
 from interlock.services.policy.load import Problem, stand_in
-from interlock.services.policy.rule import Rule
+from interlock.services.policy.rule import USER, Rule
 from interlock.state.calls import Decision
 from interlock.state.settings import Settings
 
-_USER = 4
 _ALLOWED = 300
 _EXCLUDED = 400
 """Priorities within the user tier (gemini-cli: 4.3 and 4.4)."""
@@ -34,7 +33,7 @@ def _entries(setting: str, entries: Iterable[str], decision: Decision) -> tuple[
             effect = "everything asks until it is right" if decision == "deny" else "it allows nothing"
             problems.append(Problem(source, str(error), effect))
             if decision == "deny":
-                rules.append(stand_in(source, _USER, ("*",), str(error)))
+                rules.append(stand_in(source, USER, ("*",), str(error)))
     return rules, problems
 
 
@@ -51,7 +50,7 @@ def _rule(entry: str, source: str, decision: Decision) -> Rule:
         source=source,
         tools=(name,),
         decision=decision,
-        tier=_USER,
+        tier=USER,
         priority=_ALLOWED if decision == "allow" else _EXCLUDED,
         prefixes=(words(prefix),) if prefix else (),
     )

@@ -8,13 +8,11 @@ from typing import Any, cast
 
 from interlock.services.policy.chunks import BadChunk, Chunk, chunks_of
 from interlock.services.policy.fields import SHELL_ALIASES, to_rule, usable_tool_name
-from interlock.services.policy.rule import Rule
+from interlock.services.policy.rule import EXTENSION, SHIPPED, Rule
+from interlock.services.policy.rule_text import RuleTextError, read_rules
 from interlock.state.errors import SetupError
 
-_EXTENSION = 2
 _NO_ALLOW = "no rule of this file allows anything until it is right"
-_LARGEST = 1_000_000
-"""Bytes of a rule file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Prob
 def shipped_rules() -> tuple[Rule, ...]:
     """The default rules. Raises `SetupError` when the package is damaged."""
     path = Path(__file__).with_name("default.toml")
-    rules, problems = _load_file(path, 1, shown="default.toml")
+    rules, problems = _load_file(path, SHIPPED, shown="default.toml")
     if problems:
         raise SetupError(f"{problems[0]}. Install interlock again.")
     return tuple(rules)
@@ -58,13 +56,9 @@ def shipped_rules() -> tuple[Rule, ...]:
 def _load_file(path: Path, tier: int, shown: str | None = None) -> tuple[list[Rule], list[Problem]]:
     shown = shown or str(path)
     try:
-        data = path.read_bytes()
-        if len(data) > _LARGEST:
-            raise ValueError(f"{len(data)} bytes, expected at most {_LARGEST}")
-        text = data.decode("utf-8")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        problem = Problem(f"{shown}:1", f"can't be read: {reason}", "everything of its tier and below asks")
+        text = read_rules(path, tier)
+    except RuleTextError as error:
+        problem = Problem(f"{shown}:1", str(error), "everything of its tier and below asks")
         return [stand_in(problem.source, tier, ("*",), problem.text)], [problem]
     return _from_chunks(chunks_of(text), shown, tier)
 
@@ -84,7 +78,7 @@ def _from_chunks(
             if table.get("decision") != "allow":
                 rules.append(stand_in(source, tier, _tools(table), str(error)))
     usable = [r for r in rules if r.decision != "allow"] if problems else rules
-    if tier != _EXTENSION:
+    if tier != EXTENSION:
         return usable, problems
     left_out = [r for r in usable if r.decision == "allow" or "yolo" in r.modes]
     problems += [

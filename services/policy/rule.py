@@ -8,9 +8,15 @@ from pydantic import JsonValue
 from interlock.services.policy.patterns import Pattern
 from interlock.state.calls import ApprovalMode, Decision, Risk
 
-ADMIN = 5
-"""The highest tier (default 1 < extension 2 < workspace 3 < user 4 < admin 5)."""
-TIER_NAMES = {1: "shipped", 2: "extension", 3: "workspace", 4: "user", 5: "admin"}
+SHIPPED, EXTENSION, WORKSPACE, USER, ADMIN = 1, 2, 3, 4, 5
+"""Tiers (`pipelines.md` §4, Policy): a higher one decides first, whatever the priorities."""
+TIER_NAMES = {
+    SHIPPED: "shipped",
+    EXTENSION: "extension",
+    WORKSPACE: "workspace",
+    USER: "user",
+    ADMIN: "admin",
+}
 
 
 @dataclass(frozen=True, slots=True)

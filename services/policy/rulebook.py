@@ -5,13 +5,12 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from interlock.services.policy.rule import ADMIN, Rule, Scope, about, annotations_of
+from interlock.services.policy.rule import ADMIN, SHIPPED, Rule, Scope, about, annotations_of
 from interlock.state.calls import Risk
 
 _STRICTNESS = {"deny": 0, "ask": 1, "allow": 2}
 _HARMLESS: frozenset[Risk] = frozenset({"read", "question", "state"})
 _INERT: frozenset[Risk] = frozenset({"question", "state"})
-_SHIPPED = 1
 _MODE_TOOLS = frozenset({"enter_plan_mode", "exit_plan_mode", "invoke_agent"})
 """Whether they may be called at all depends on the mode alone."""
 
@@ -46,10 +45,10 @@ class RuleBook:
         names, hints = self.names(tool), annotations_of(risk, annotations)
         fitting = (r for r in self.rules if about(r, names, mode, hints, self._scope))
         counted = tuple(c for r in fitting if (c := _counted(r, risk, mode)) is not None)
-        shipped = [r.decision for r in counted if r.tier == _SHIPPED]
+        shipped = [r.decision for r in counted if r.tier == SHIPPED]
         if names & _MODE_TOOLS and "deny" in shipped:
             # Where the mode has no place for it, no rule makes one.
-            return tuple(r for r in counted if r.decision == "deny" or r.tier == _SHIPPED)
+            return tuple(r for r in counted if r.decision == "deny" or r.tier == SHIPPED)
         return counted
 
 
@@ -60,7 +59,7 @@ def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
     if mode != "plan" or risk in _HARMLESS or rule.decision == "deny":
         return rule
     # Plan mode changes nothing, whatever an extension, a workspace or a user says; an admin must name it.
-    if rule.tier == _SHIPPED or (rule.tier == ADMIN and "plan" in rule.modes):
+    if rule.tier == SHIPPED or (rule.tier == ADMIN and "plan" in rule.modes):
         return rule
     return replace(rule, lowers=True) if rule.decision == "ask" else None
 
