@@ -38,5 +38,5 @@ def clean_json(value: object) -> object:
 
 def estimate_tokens(text: str) -> int:
     """Tokens before a provider has counted them: ¼ per ASCII character, 1.5 per other (`pipelines.md` §2)."""
-    ascii_count = len(text) if text.isascii() else sum(1 for c in text if c < "\x80")
+    ascii_count = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return int(ascii_count / 4 + (len(text) - ascii_count) * 1.5)
