@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from pydantic import BaseModel, ValidationError
 
@@ -68,7 +68,7 @@ class BuiltinToolset:
         return ToolInfo(name=tool.name, risk=tool.risk, alone=alone, effect=effect, kind=tool.kind)
 
     def nearest(self, name: str) -> list[str]:
-        return difflib.get_close_matches(name, self._names, n=_NEAREST, cutoff=0.0)
+        return nearest_names(name, self._names)
 
     def invalid(self, call: CallView) -> str | None:
         tool = self._names.get(call.name)
@@ -163,6 +163,11 @@ class BuiltinToolset:
             emit_output=lambda text: tell(ToolOutput(tool_id=call_id, text=text)),
             call_id=call_id,
         )
+
+
+def nearest_names(name: str, known: Iterable[str]) -> list[str]:
+    """Up to three of them, nearest first."""
+    return difflib.get_close_matches(name, list(known), n=_NEAREST, cutoff=0.0)
 
 
 def _unheard(event: Event, /) -> None:
