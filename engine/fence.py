@@ -18,6 +18,7 @@ _TABLES = {
     "model_calls": "run",
     "reservations": "run",
     "journal": "run",
+    "decisions": "run",
     "approvals": "run",
     "steps": "run",
     "runs": "run",

@@ -8,7 +8,7 @@ from interlock.engine.store import Store
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError
 
-_TABLES = ("steps", "journal", "model_calls", "reservations", "approvals", "lease", "runs")
+_TABLES = ("steps", "journal", "decisions", "model_calls", "reservations", "approvals", "lease", "runs")
 
 
 def remove_run(home: Path, run: str) -> None:

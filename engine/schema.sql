@@ -70,6 +70,16 @@ create table if not exists journal (
     done_at real,
     primary key (run, message, idx, attempt)
 ) without rowid;
+create table if not exists decisions (
+    run text not null,
+    message text not null,
+    idx integer not null,
+    attempt integer not null,
+    task text not null,               -- graph task that decided; the row is written with its writes, so once
+    body text not null,               -- JSON Decided
+    at real not null,
+    primary key (run, message, idx, task)
+) without rowid;
 create table if not exists approvals (
     id text primary key,              -- RUN-N
     run text not null,

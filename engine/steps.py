@@ -6,6 +6,10 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from interlock.engine.decided import DecisionLog
+from interlock.state.calls import CallKey
+from interlock.state.decided import Decided
+
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; their first eight digits tell the tasks of a run's step apart."""
 
@@ -28,6 +32,7 @@ class StepLog:
     def __init__(self) -> None:
         self.root_step = 0
         self._notes: dict[str, _Note] = {}
+        self._decisions = DecisionLog()
         self._seq = -1
         self._read: Callable[[str], list[tuple[float, float]]] = lambda _: []
 
@@ -64,6 +69,9 @@ class StepLog:
         if note := self._notes.get(task):
             note.reason = reason
 
+    def decided(self, task: str, key: CallKey, what: Decided) -> None:
+        self._decisions.note(task, key, what)
+
     def spent_s(self, namespace: str) -> float:
         """What ran side by side counts once."""
         total, until = 0.0, 0.0
@@ -76,6 +84,7 @@ class StepLog:
         self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
         """Insert the row of a finished task; a task that no wrapper saw is a graph whose name is in its path."""
+        self._decisions.save(conn, run, task)
         note = self._notes.pop(task, None)
         node = note.node if note else task_path.rpartition(", ")[2]
         now = time.time()

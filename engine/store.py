@@ -8,7 +8,7 @@ from typing import Literal
 from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
 from interlock.state.errors import StoreError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """`PRAGMA user_version`; grows with every change that an older Interlock can't read."""
 __all__ = ["SCHEMA_VERSION", "Store", "transaction"]
 _CHECKPOINT_TABLES = """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from interlock.state.errors import StoreError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """What this Interlock reads: `engine/store.py` writes the same number (a test compares them)."""
 
 

@@ -60,19 +60,6 @@ class ShellPart(Frozen):
     reason: str
 
 
-class Verdict(Frozen):
-    """What policy says of a call."""
-
-    decision: Decision
-    rule: str
-    """The deciding rule, with its file and line where it has one."""
-    reason: str
-    """One line for people: why this is asked or denied."""
-    deny_message: str | None = None
-    """For the model, when denied."""
-    parts: tuple[ShellPart, ...] = ()
-
-
 class SessionRule(Frozen):
     """An always-choice, narrowed: never a blanket permission for a tool that can do harm."""
 
@@ -84,6 +71,21 @@ class SessionRule(Frozen):
     server: str | None = None
     redirection: bool = False
     modes: tuple[ApprovalMode, ...] = ()
+
+
+class Verdict(Frozen):
+    """What policy says of a call."""
+
+    decision: Decision
+    rule: str
+    """The deciding rule, with its file and line where it has one."""
+    reason: str
+    """One line for people: why this is asked or denied."""
+    deny_message: str | None = None
+    """For the model, when denied."""
+    parts: tuple[ShellPart, ...] = ()
+    session: SessionRule | None = None
+    """The always-choice of a person that lifted an ask."""
 
 
 class FileState(Frozen):

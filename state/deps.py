@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Protocol
 
 from interlock.state.agents import Agents, Plans
+from interlock.state.calls import CallKey
+from interlock.state.decided import Decided
 from interlock.state.journal import Approvals, Journal
 from interlock.state.messages import Message
 from interlock.state.models import Models, ToolDeclaration
@@ -101,6 +103,10 @@ class Steps(Protocol):
 
     def reasoned(self, task: str, reason: str) -> None:
         """Why the node decided as it did, for people."""
+        ...
+
+    def decided(self, task: str, key: CallKey, what: Decided) -> None:
+        """What the node decided of a call, or somebody through it; once a task."""
         ...
 
     def spent_s(self, namespace: str) -> float:

@@ -29,6 +29,7 @@ class Decided:
             rule=sentences.named(self.outcome),
             reason=reason,
             deny_message=self._deny_message(reason),
+            session=self.outcome.session,
             parts=tuple(
                 ShellPart(
                     text=p.command.text, decision=p.outcome.decision, reason=sentences.part(self.mode, p)

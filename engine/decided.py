@@ -1,0 +1,35 @@
+"""decided: the record of who decided what of a call; a row is committed with the writes of the node that decided."""
+
+import sqlite3
+import time
+from typing import NamedTuple
+
+from interlock.state.calls import CallKey
+from interlock.state.decided import Decided
+
+
+class _Note(NamedTuple):
+    key: CallKey
+    what: Decided
+    at: float
+
+
+class DecisionLog:
+    """Keeps what nodes note until the saver takes it: no commit of its own, and none for a node that a kill cut."""
+
+    def __init__(self) -> None:
+        self._notes: dict[str, _Note] = {}
+
+    def note(self, task: str, key: CallKey, what: Decided) -> None:
+        self._notes[task] = _Note(key, what, time.time())
+
+    def save(self, conn: sqlite3.Connection, run: str, task: str) -> None:
+        """Inside the saver's transaction; a task that runs again writes the same row."""
+        note = self._notes.pop(task, None)
+        if note is not None:
+            key, body = note.key, note.what.model_dump_json(exclude_defaults=True)
+            conn.execute(
+                "insert or replace into decisions (run, message, idx, attempt, task, body, at) "
+                "values (?, ?, ?, ?, ?, ?, ?)",
+                (run, key.message, key.index, key.attempt, task, body, note.at),
+            )
