@@ -64,6 +64,16 @@ class HookOutcome(Frozen):
     """
 
 
+class Unsettled(Frozen):
+    """A firing that a kill cut off: what a person must look for before they answer."""
+
+    event: HookEvent
+    subject: str
+    """What its matchers looked at: a tool's name, a trigger or a source; may be empty."""
+    commands: tuple[str, ...]
+    """Of the hooks that were started and may or may not have taken effect."""
+
+
 class Hooks(Protocol):
     """The hooks that settings configure, journaled: none runs twice behind anybody's back."""
 
@@ -87,6 +97,10 @@ class Hooks(Protocol):
         names); those that every event has are added. `subject` is what matchers look at: the tool's name, the trigger
         or the source. Warnings, messages and what each hook said are told through `emit`.
         """
+        ...
+
+    def unsettled(self, unknown: str) -> Unsettled:
+        """What the request named by `HookOutcome.unknown` is about."""
         ...
 
 
