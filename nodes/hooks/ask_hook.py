@@ -9,7 +9,8 @@ from interlock.state.deps import Deps
 
 
 class AskHookIn(TypedDict, total=False):
-    hook_unknown: str
+    approval: str
+    """`HookOutcome.unknown`, as the node that fired wrote it."""
 
 
 class AskHookOut(TypedDict, total=False):
@@ -18,7 +19,7 @@ class AskHookOut(TypedDict, total=False):
 
 async def ask_hook(state: AskHookIn, runtime: Runtime[Deps]) -> AskHookOut:
     """Only a person can tell; `await_person` stops for the answer, and the hook's own node reads it by firing again."""
-    unknown = state["hook_unknown"]
+    unknown = state["approval"]
     found = runtime.context.hooks.unsettled(unknown)
     commands = "\n".join(found.commands)
     subject = f" for {found.subject}" if found.subject else ""

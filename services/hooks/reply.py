@@ -1,0 +1,188 @@
+"""reply: what one hook's process said, by its exit code and its output (`pipelines.md` §18)."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictStr, ValidationError
+
+from interlock.state.hooks import HookDecision
+from interlock.state.messages import Frozen
+from interlock.state.text import clean, clean_json
+from interlock.state.tooling import Ended
+
+BLOCKS = 2
+"""The exit code by which a hook says no."""
+OUTPUT_CHARS = 1_000_000
+"""Of stdout; a hook that says more than this can't be read."""
+REASON_CHARS = 10_000
+"""Of stderr, and of a text that is no JSON: as much as people and models are told."""
+_DEPTH = 3
+"""How often JSON may stand in a JSON string."""
+NO_REASON = "It gave no reason."
+_WORDS: dict[str, HookDecision] = {
+    "allow": "allow",
+    "approve": "allow",
+    "ask": "ask",
+    "deny": "block",
+    "block": "block",
+}
+_ORDER: tuple[HookDecision, ...] = ("none", "allow", "ask", "block")
+_Word = Literal["allow", "approve", "ask", "deny", "block"]
+
+
+class Reply(Frozen):
+    """What counts of a hook's answer."""
+
+    decision: HookDecision = "none"
+    reason: str = ""
+    stop: str | None = None
+    message: str = ""
+    context: str = ""
+    output: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    warning: str = ""
+    """Why the rest doesn't count: then only what narrows is left of it."""
+    exit_code: int | None = None
+    duration_ms: int = 0
+
+
+class _Specific(BaseModel):
+    """`hookSpecificOutput`: gemini-cli's names, and Claude's three."""
+
+    model_config = ConfigDict(extra="allow")
+    additionalContext: StrictStr | None = None  # noqa: N815 - as hooks spell it
+    tool_input: dict[str, JsonValue] | None = None
+    llm_request: dict[str, JsonValue] | None = None
+    llm_response: dict[str, JsonValue] | None = None
+    toolConfig: dict[str, JsonValue] | None = None  # noqa: N815
+    tailToolCallRequest: dict[str, JsonValue] | None = None  # noqa: N815
+    clearContext: StrictBool | None = None  # noqa: N815
+    permissionDecision: _Word | None = None  # noqa: N815
+    permissionDecisionReason: StrictStr | None = None  # noqa: N815
+    updatedInput: dict[str, JsonValue] | None = None  # noqa: N815
+
+
+_CLAUDES = {"permissionDecision", "permissionDecisionReason", "updatedInput", "hookEventName"}
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    goes_on: StrictBool = Field(True, alias="continue")
+    stop_reason: StrictStr | None = Field(None, alias="stopReason")
+    message: StrictStr | None = Field(None, alias="systemMessage")
+    decision: _Word | None = None
+    reason: StrictStr | None = None
+    specific: _Specific | None = Field(None, alias="hookSpecificOutput")
+
+
+def stricter(*decisions: HookDecision) -> HookDecision:
+    """Any block wins over ask, ask over allow."""
+    return max(decisions, key=_ORDER.index)
+
+
+def read_reply(ended: Ended, said: str, *, required: bool) -> Reply:
+    """Exit 0: what stdout says; 2: no, `said` on stderr is why; anything else warns, or blocks where it is required."""
+    given, unread = _parsed(ended)
+    reply, unfit = _reply(given) if given is not None else (Reply(), "")
+    if ended.exit_code == BLOCKS:
+        text = said.strip() or reply.reason or ("" if given else ended.output.strip())
+        reply = reply.model_copy(update={"decision": "block", "reason": clean(text)[:REASON_CHARS]})
+    elif problem := _failure(ended, said) or unread or unfit:
+        reply = _narrowed(given or {}, problem, required)
+    elif given is None:
+        reply = Reply(message=clean(ended.output.strip())[:REASON_CHARS])
+    if reply.decision == "block" and not reply.reason:
+        reply = reply.model_copy(update={"reason": NO_REASON})
+    return reply.model_copy(
+        update={"exit_code": ended.exit_code, "duration_ms": round(ended.duration_s * 1000)}
+    )
+
+
+def _parsed(ended: Ended) -> tuple[dict[str, Any] | None, str]:
+    """The JSON object on stdout, if it is one; why stdout can't be read."""
+    text = ended.output.strip()
+    if ended.how == "not_started" or not text:
+        return None, ""
+    if ended.omitted:
+        return None, f"it printed more than {OUTPUT_CHARS:,} characters"
+    if not any(line.lstrip().startswith(("{", '"{', '"\\')) for line in text.splitlines()):
+        return None, ""
+    try:
+        value: object = text
+        for _ in range(_DEPTH):
+            if not isinstance(value, str):
+                break
+            value = json.loads(value)
+    except (ValueError, RecursionError):
+        return None, "its output isn't one JSON object and nothing else"
+    if not isinstance(value, dict):
+        return None, "its output is JSON, but no object"
+    return cast(dict[str, Any], clean_json(cast(dict[str, Any], value))), ""
+
+
+def _reply(given: Mapping[str, Any]) -> tuple[Reply, str]:
+    """The answer, or why its fields can't be used."""
+    try:
+        answer = _Answer.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return Reply(), f"its output can't be used: {place}: {first['msg']}"
+    specific = answer.specific or _Specific()
+    reason = answer.reason or specific.permissionDecisionReason or ""
+    reply = Reply(
+        decision=stricter(_word(answer.decision), _word(specific.permissionDecision)),
+        reason=reason,
+        stop=None if answer.goes_on else answer.stop_reason or reason or NO_REASON,
+        message=answer.message or "",
+        context=specific.additionalContext or "",
+        output=_output(specific),
+    )
+    return reply, ""
+
+
+def _output(specific: _Specific) -> dict[str, JsonValue]:
+    """As gemini-cli spells it."""
+    output = specific.model_dump(exclude_none=True, exclude={"additionalContext", *_CLAUDES})
+    output.pop("hookEventName", None)
+    if specific.updatedInput is not None and specific.tool_input is None:
+        output["tool_input"] = specific.updatedInput
+    return output
+
+
+def _word(word: object) -> HookDecision:
+    return _WORDS.get(word.lower(), "none") if isinstance(word, str) else "none"
+
+
+def _failure(ended: Ended, said: str) -> str:
+    """Why it didn't end well; empty: it did."""
+    detail = next((line.strip() for line in said.strip().splitlines()[-1:]), "")[:500]
+    tail = f": {clean(detail)}" if detail else ""
+    match ended.how:
+        case "not_started":
+            return f"it could not be started: {ended.output or 'its supervisor ended'}"
+        case "timeout" | "inactivity":
+            return f"it took longer than {ended.duration_s:.1f} s"
+        case "cancelled":
+            return "it was cancelled"
+        case "exited":
+            if ended.exit_code is None:
+                return f"it was ended by {ended.signal}{tail}"
+            return f"it exited with {ended.exit_code}{tail}" if ended.exit_code else ""
+
+
+def _narrowed(given: Mapping[str, Any], problem: str, required: bool) -> Reply:
+    """Of a hook that failed only what forbids something counts; a required one forbids by failing."""
+    specific: Any = given.get("hookSpecificOutput")
+    permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
+    decision = stricter(_word(given.get("decision")), _word(permission))
+    reason = given.get("reason")
+    text = reason if isinstance(reason, str) else ""
+    if required and decision != "block":
+        decision, text = "block", f"A required hook failed: {problem}."
+    return Reply(
+        decision="none" if decision == "allow" else decision,
+        reason="" if decision == "allow" else text,
+        stop=text or NO_REASON if given.get("continue") is False else None,
+        warning=problem,
+    )
