@@ -13,8 +13,9 @@ if TYPE_CHECKING:
 
     from interlock.services.shell.walker import Walker
 
-_COMPARES = re.compile(r"(\S+)\s+-(?:eq|ne|lt|le|gt|ge)\s+(\S+)")
-_NUMBER = re.compile(r"-?\d+|\"?\$[#?]\"?|\"?\$\{#\w+\}\"?")
+_COMPARES = re.compile(r"-(?:eq|ne|lt|le|gt|ge)(?![\w-])")
+_NUMBER = r"(?:-?\d+|\"?\$[#?]\"?|\"?\$\{#\w+\}\"?)"
+_NUMBERS = re.compile(rf"(?:^|(?<!\\)[\s(]){_NUMBER}[ \t]+-(?:eq|ne|lt|le|gt|ge)[ \t]+{_NUMBER}(?=[\s)]|$)")
 
 
 def test_command(walk: "Walker", node: "Node") -> None:
@@ -43,9 +44,8 @@ def _conditional(walk: "Walker", node: "Node") -> None:
     inner = walk.source(node)[2:-2]
     if re.search(r"[;\n]|\]\]\s", inner):
         walk.doubt("a condition that can't be read")
-    for left, right in _COMPARES.findall(inner):
-        if not (_NUMBER.fullmatch(left) and _NUMBER.fullmatch(right)):
-            walk.doubt("a comparison that evaluates values")
+    if len(_COMPARES.findall(inner)) != len(_NUMBERS.findall(inner)):
+        walk.doubt("a comparison that evaluates values")
     if re.search(r"(^|\s)-[vR]\s", inner):
         walk.doubt("a condition that evaluates a name")
     walk.inside(node)

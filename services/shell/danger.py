@@ -140,26 +140,11 @@ def _variables(words: _Words) -> str | None:
         name = word.lead.partition("=")[0]
         if sensitive(name):
             return f"sets {name}, which changes what other commands do"
-        if "[" in word.text:
-            return "evaluates an index"
     return None
-
-
-def _declares(words: _Words) -> str | None:
-    options = seen(words[1:])
-    evaluates = options.has("ni") and words[0].text != "export"
-    return "evaluates what it is given" if evaluates or options.unknown else _variables(words)
 
 
 def _printf(words: _Words) -> str | None:
-    first = words[1] if len(words) > 1 else None
-    if first is not None and (first.lead.startswith("-v") or first.may_be_option):
-        return "sets a variable"
-    return None
-
-
-def _test(words: _Words) -> str | None:
-    return "evaluates a name" if any(w.text in ("-v", "-R") for w in words[1:]) else None
+    return _variables(words[1:3]) if len(words) > 2 and words[1].text == "-v" else None
 
 
 def _kill(words: _Words) -> str | None:
@@ -171,13 +156,13 @@ _CHECKS: dict[str, Callable[[_Words], str | None]] = {
     "git": git,
     "find": _find,
     "sed": _sed,
-    "printf": _printf,
     "kill": _kill,
+    "printf": _printf,
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("chmod", "chown", "chgrp"), _recursive),
-    **dict.fromkeys(("test", "["), _test),
-    **dict.fromkeys(names("export declare typeset local readonly"), _declares),
-    **dict.fromkeys(names("unset read mapfile readarray getopts"), _variables),
+    **dict.fromkeys(
+        names("export declare typeset local readonly unset read mapfile readarray getopts"), _variables
+    ),
     "rg": _with_options("z", ("pre", "hostname-bin", "search-zip"), "runs a program on every file"),
     "tar": _with_options(
         "IF",

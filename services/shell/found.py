@@ -25,6 +25,10 @@ class Found:
     assigns: list[str] = field(default_factory=list[str])
     opaque: str | None = None
     nodes: int = 0
+    arrays: bool = False
+    """It makes an array."""
+    declares: bool = False
+    """It gives a variable an unknown value by `declare`, which would be evaluated if the variable were an array."""
 
     def blur(self, why: str) -> None:
         """Not everything that would run is known; the first reason is kept."""

@@ -30,6 +30,8 @@ def parse(line: str) -> ShellLine:
     """Every simple command in `line`. Never raises; what can't be seen through is marked opaque."""
     found = Found(look_into)
     look_into(line, found)
+    if found.arrays and found.declares:
+        found.blur("a value that may be evaluated as an array's")
     return ShellLine(
         line, tuple(found.commands), tuple(found.redirects), tuple(dict.fromkeys(found.assigns)), found.opaque
     )

@@ -80,7 +80,9 @@ def _expanded_twice(target: Word) -> bool:
 
 
 def _kind(operator: str, target: Word | None) -> Literal["read", "write", "duplicate", "text"]:
-    if target is None or ("&" in operator and target.literal and _DESCRIPTOR.fullmatch(target.text)):
+    if target is None or (
+        operator.endswith("&") and target.literal and _DESCRIPTOR.fullmatch(target.text)
+    ):  # not `&>2`, which writes a file of that name
         return "duplicate"
     return "read" if operator.startswith("<") else "write"
 

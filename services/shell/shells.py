@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from interlock.services.shell.evaluates import SET_NAMES
 from interlock.services.shell.model import Word
 from interlock.services.shell.unwrapped import HIDDEN, NOTHING, Unwrapped
 
@@ -38,10 +39,10 @@ def shell(words: _Words) -> Unwrapped:
             at += 1
             continue
         letters = word.text[1:]
-        if letters.endswith(("o", "O")):
+        if letters.endswith("o"):
             at += 1
             letters = letters[:-1]
-            if at < len(words) and not words[at].literal:
+            if at < len(words) and words[at].text not in SET_NAMES:
                 return HIDDEN
         if not set(letters) <= _SHELL_FLAGS:
             return HIDDEN
@@ -77,7 +78,7 @@ def evaluate(words: _Words) -> Unwrapped:
 
 def trap(words: _Words) -> Unwrapped:
     rest = [w for w in words[1:] if w.text != "--"]
-    if not rest or rest[0].text.startswith("-"):
+    if not rest or rest[0].text in ("-", "-l", "-p", "-lp", "-P"):
         return NOTHING
     if not rest[0].literal:
         return HIDDEN

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from interlock.services.shell.danger import danger_of
+from interlock.services.shell.evaluates import evaluates, makes_array, sets_unknown
 from interlock.services.shell.found import Found, TooMuch
 from interlock.services.shell.model import ShellCommand, Word
 from interlock.services.shell.names import names
@@ -13,8 +14,8 @@ _RESERVED = names(
     "if then else elif fi do done case esac while until for select function { } ! [[ ]] ((, coproc"
 )
 """Bash reads these as its own words: where the grammar takes one for a program, it went wrong."""
-_INERT = names(": true false break continue return exit shift wait test [")
-"""They run nothing and change nothing: no rule is needed for them."""
+_INERT = names(": true false break continue return exit shift wait test [ read local")
+"""They run nothing and change nothing but the shell's own variables: no rule is needed for them."""
 _BLIND = {
     **dict.fromkeys((".", "source"), "runs a file"),
     **dict.fromkeys(("alias", "unalias", "enable", "hash", "shopt"), "changes what names mean"),
@@ -34,8 +35,8 @@ _SHOWN = 60
 
 
 def program_of(word: Word) -> str:
-    """The program's name without its folder."""
-    return word.text.rsplit("/", 1)[-1]
+    """The program's name without its folder; in lower case, since file names may ignore it (`SUDO` on macOS)."""
+    return word.text.rsplit("/", 1)[-1].lower()
 
 
 def add_command(
@@ -58,6 +59,8 @@ def add_command(
         found.add(_command(words, text, assigns, f"{program!r} {_BLIND[program]}"))
         return
     inner = unwrap(program, words)
+    found.arrays = found.arrays or makes_array(words)
+    found.declares = found.declares or sets_unknown(words)
     found.add(_resolved(program, words, text, assigns, inner))
     if inner.script is not None:
         found.deeper(inner.script)
@@ -73,14 +76,21 @@ def _resolved(
     program: str, words: Sequence[Word], text: str, assigns: Sequence[str], inner: Unwrapped
 ) -> ShellCommand:
     danger = inner.danger or danger_of(program, words) or _sets([*assigns, *inner.assigns])
+    opaque = inner.opaque or evaluates(program, words)
+    harmless = words[0].text in _INERT or (inner.transparent and _is_systems(words[0].text))
     return ShellCommand(
         text,
         tuple(words),
         tuple(assigns),
         danger=danger,
-        opaque=inner.opaque,
-        transparent=(inner.transparent or words[0].text in _INERT) and not danger and not inner.opaque,
+        opaque=opaque,
+        transparent=harmless and not danger and not opaque,
     )
+
+
+def _is_systems(program: str) -> bool:
+    """`./env` is whatever lies there."""
+    return program.rpartition("/")[0] in ("", "/bin", "/usr/bin")
 
 
 def _sets(assigns: Sequence[str]) -> str | None:

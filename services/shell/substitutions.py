@@ -21,6 +21,7 @@ def expansion(walk: "Walker", node: "Node") -> None:
         walk.doubt(problem)
     name = expansions.assigned_by(source)
     if name is not None:
+        walk.sets(name, None)
         walk.assigns(name, source)
     walk.inside(node)
 

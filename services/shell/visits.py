@@ -23,6 +23,7 @@ WORDS = frozenset(
     | {"brace_expression", "variable_name", "special_variable_name", "command_name"}
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INDEX = re.compile(r"[\s(]\[(?!\d+\]\+?=)")
 _FUNCTION = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
@@ -75,11 +76,13 @@ def assignment(walk: "Walker", node: "Node") -> str:
     target = node.children[0]
     name = walk.source(target)
     if target.type == "subscript":
+        walk.found.arrays = True
         name, _, index = name.partition("[")
         if not index.removesuffix("]").isdigit():
             walk.doubt("an index that is evaluated")
     if _NAME.fullmatch(name) is None:
         walk.doubt(f"{name[:40]!r} is no variable's name")
+    walk.sets(name, walk.text[target.end_byte : node.end_byte].partition("=")[2])
     at = target.end_byte
     for child in node.children[1:]:
         if child.start_byte != at:
@@ -91,6 +94,13 @@ def assignment(walk: "Walker", node: "Node") -> str:
 
 def variable_assignment(walk: "Walker", node: "Node") -> None:
     walk.assigns(assignment(walk, node), walk.source(node))
+
+
+def array(walk: "Walker", node: "Node") -> None:
+    walk.found.arrays = True
+    if _INDEX.search(walk.source(node)):
+        walk.doubt("an index that is evaluated")
+    walk.children(node)
 
 
 def declaration(walk: "Walker", node: "Node") -> None:
@@ -122,6 +132,7 @@ def for_statement(walk: "Walker", node: "Node") -> None:
     if name is None or _NAME.fullmatch(walk.source(name)) is None:
         walk.doubt("a loop whose variable can't be read")
     else:
+        walk.sets(walk.source(name), None)
         walk.assigns(walk.source(name), walk.source(node).partition("\n")[0])
     walk.children(node)
 
@@ -168,6 +179,7 @@ VISITS: dict[str, Callable[["Walker", "Node"], None]] = {
     "command": command,
     "redirected_statement": redirected_statement,
     "variable_assignment": variable_assignment,
+    "array": array,
     "declaration_command": declaration,
     "unset_command": declaration,
     "function_definition": function_definition,

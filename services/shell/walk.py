@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from interlock.services.shell import expansions, visits
 from interlock.services.shell.found import Found, TooMuch
 from interlock.services.shell.model import ShellCommand, Word
-from interlock.services.shell.variables import sensitive
+from interlock.services.shell.variables import evaluated, sensitive
 from interlock.services.shell.words import read_word
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ _STRUCTURE = frozenset(
         "while_statement",
         "negated_command",
         "variable_assignments",
-        "array",
         "case_statement",
         "process_substitution",
     }
@@ -113,6 +112,11 @@ class Walk:
         for child in node.children:
             for part in expansions.outermost(child):
                 self.visit(part)
+
+    def sets(self, name: str, value: str | None) -> None:
+        why = evaluated(name, value)
+        if why is not None:
+            self.doubt(why)
 
     def assigns(self, name: str, text: str) -> None:
         self.found.assigns.append(name)

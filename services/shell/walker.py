@@ -43,6 +43,10 @@ class Walker(Protocol):
         """Visit the substitutions of a place with quoting rules of its own."""
         ...
 
+    def sets(self, name: str, value: str | None) -> None:
+        """See that bash doesn't evaluate the value of a variable; None: the value isn't known."""
+        ...
+
     def assigns(self, name: str, text: str) -> None:
         """Note that the line sets a variable for what comes after."""
         ...

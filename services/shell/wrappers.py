@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
+from typing import TypedDict
 
 from interlock.services.shell.model import Word
 from interlock.services.shell.names import names
 from interlock.services.shell.options import Options
 from interlock.services.shell.shells import evaluate, interpreter, other_shell, posix_shell, shell, trap
 from interlock.services.shell.unwrapped import HIDDEN, NOTHING, Unwrapped
+from interlock.services.shell.variables import evaluated
 
 _Words = Sequence[Word]
 _UNKNOWN = Word("…", False, "", True, True)
@@ -63,8 +65,19 @@ def _time(words: _Words) -> Unwrapped:
     start = at
     while at < len(words) and _SETS.match(words[at].lead):
         at += 1
-    assigns = tuple(w.lead.partition("=")[0] for w in words[start:at])
-    return Unwrapped(runs=(words[at:],) if words[at:] else (), assigns=assigns, transparent=True)
+    return Unwrapped(runs=(words[at:],) if words[at:] else (), transparent=True, **_set(words[start:at]))
+
+
+class _Sets(TypedDict):
+    assigns: tuple[str, ...]
+    opaque: str | None
+
+
+def _set(words: _Words) -> _Sets:
+    """Variables that a wrapper sets for what it runs."""
+    pairs = [(w.lead.partition("=")[0], w.text.partition("=")[2]) for w in words]
+    why = next((e for name, value in pairs if (e := evaluated(name, value))), None)
+    return {"assigns": tuple(name for name, _ in pairs), "opaque": why}
 
 
 _SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -77,12 +90,11 @@ def _env(words: _Words) -> Unwrapped:
         return HIDDEN
     if at < len(words) and words[at].text == "-":
         at += 1
-    assigns: list[str] = []
+    start = at
     while at < len(words) and "=" in words[at].lead and not words[at].splits:
-        assigns.append(words[at].lead.partition("=")[0])
         at += 1
     rest = words[at:]
-    return Unwrapped(runs=(rest,), assigns=tuple(assigns), transparent=True) if rest else NOTHING
+    return Unwrapped(runs=(rest,), transparent=True, **_set(words[start:at])) if rest else NOTHING
 
 
 _XARGS = Options(
@@ -129,9 +141,11 @@ def _sudo(words: _Words) -> Unwrapped:
     why = "runs with another user's rights"
     if at is None:
         return Unwrapped(danger=why, opaque=HIDDEN.opaque)
+    start = at
     while at < len(words) and "=" in words[at].lead:
         at += 1
-    return Unwrapped(runs=(words[at:],) if words[at:] else (), danger=why)
+    opaque = _set(words[start:at])["opaque"]
+    return Unwrapped(runs=(words[at:],) if words[at:] else (), danger=why, opaque=opaque)
 
 
 _EXECUTES = names("-exec -execdir -ok -okdir")
