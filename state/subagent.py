@@ -110,6 +110,10 @@ class SubagentState(TypedDict, total=False):
     session_turns: int
     sticky_model: str
     last_prompt_tokens: int
+    compress_failed_at: int
+    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
+    todos: str
+    """Chain record (detached) of the agent's own newest list of steps; empty: none."""
     approved_plan: bool
     unavailable: dict[str, str]
     loop_keys: list[str]

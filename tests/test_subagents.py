@@ -329,3 +329,19 @@ def test_time_that_is_up_before_a_turn_leaves_the_last_chance(tmp_path: Path) ->
     write_agent(stage, "max_time_minutes: 0.02")
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"}, approval_mode="yolo")
     assert (outcome.status, outcome.output["turns"]) == ("goal", 2)
+
+
+def test_a_compression_that_failed_is_not_tried_at_every_turn_of_an_agent(tmp_path: Path) -> None:
+    """Its conversation has hardly grown since; the main agent's rule holds for it, too."""
+    long = {"usage": {"input": 11_000, "output": 5}, "text": "I look. " * 1000}
+    turns = [says("worker:0", call("glob", pattern=f"*.{n}"), **long) for n in range(6)]
+    stage = Stage(tmp_path / "stage", [])
+    stage.settings = {"model": {"tokenLimits": {stage.options.model: 20_000}}}
+    stage.write(
+        [*turns, says("worker:0", DONE), *[{"agent": "worker:0", "role": "compressor", "text": "no"}] * 9]
+    )
+    write_agent(stage, "max_turns: 9")
+    ended = stage.run("subagent", {"agent": "worker", "prompt": "go"})
+    assert ended.status == "goal", ended
+    asked = stage.rows("select ordinal from model_calls where role = 'compressor'")
+    assert len(asked) == 1

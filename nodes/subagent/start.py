@@ -38,6 +38,8 @@ class StartOut(TypedDict, total=False):
     session_turns: int
     sticky_model: str
     last_prompt_tokens: int
+    compress_failed_at: int
+    todos: str
     approved_plan: bool
     unavailable: dict[str, str]
     loop_keys: list[str]
@@ -79,6 +81,8 @@ async def start(state: StartIn, runtime: Runtime[Deps]) -> StartOut:
         "session_turns": 0,
         "sticky_model": _model(own, definition),
         "last_prompt_tokens": 0,
+        "compress_failed_at": 0,
+        "todos": "",
         "approved_plan": False,
         "unavailable": {},
         "loop_keys": [],
