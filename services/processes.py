@@ -41,13 +41,26 @@ class SupervisedProcesses:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
+        ours: bool = False,  # noqa: ARG002 - there is no sandbox here that could be left
+        sandboxed: bool = False,
     ) -> Ended:
-        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
+        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file.
+
+        `sandboxed`: `argv` is bubblewrap, and signals and exit codes are those of the command below it.
+        """
         if self._cancel.requested:
             return _not_run("cancelled", "")
         read, write = os.pipe()
         try:
-            child = Supervised(argv, cwd=cwd, env=self._with(env), output=write, mode="once", stdin=stdin)
+            child = Supervised(
+                argv,
+                cwd=cwd,
+                env=self._with(env),
+                output=write,
+                mode="once",
+                sandboxed=sandboxed,
+                stdin=stdin,
+            )
         except (OSError, ValueError) as error:
             os.close(read)
             return _not_run("not_started", _reason(error))
@@ -63,7 +76,13 @@ class SupervisedProcesses:
             output.discard()
 
     async def start(
-        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        label: str,
+        env: Mapping[str, str] | None = None,
+        sandboxed: bool = False,
     ) -> int:
         """Start in the background; the pid of the command. Output goes to a file in `outputs/`.
 
@@ -73,7 +92,12 @@ class SupervisedProcesses:
             path = self._outputs.new_spool()
             with path.open("wb") as file:
                 child = Supervised(
-                    argv, cwd=cwd, env=self._with(env), output=file.fileno(), mode="background"
+                    argv,
+                    cwd=cwd,
+                    env=self._with(env),
+                    output=file.fileno(),
+                    mode="background",
+                    sandboxed=sandboxed,
                 )
         except (OSError, ValueError) as error:
             raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error

@@ -1,7 +1,7 @@
 """settings: all sources of settings, merged by precedence (`cli.md`, Files)."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -12,8 +12,22 @@ from interlock.state.settings import Settings
 
 FOLDERS = (".gemini", ".interlock")
 """Of the home directory, then of the workspace; the later one wins."""
-_JOINED = frozenset({"tools.exclude", "context.includeDirectories"})
+_JOINED = frozenset({"tools.exclude", "context.includeDirectories", "hooksConfig.disabled"})
 """Lists that add up over the sources, so that a project can't take back a user's exclusion (as in gemini-cli)."""
+
+
+@dataclass(frozen=True)
+class HookLayer:
+    """What one source says of hooks, not yet checked."""
+
+    source: str
+    """The file, or `flags`."""
+    hooks: Any
+    config: Mapping[str, Any]
+    """Its `hooksConfig`, which is checked."""
+    project: bool
+_SWITCH = {"1": True, "true": True, "0": False, "false": False}
+"""As gemini-cli reads GEMINI_SANDBOX; anything else is the name of a sandbox."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +42,8 @@ class LoadedSettings:
     unknown: list[tuple[str, str]]
     """(file, dotted key) of keys that no setting has; they are kept in `settings`."""
     warnings: list[str]
+    hooks: list[HookLayer]
+    """Of each source that says anything of hooks, lowest precedence first."""
 
 
 def load_settings(
@@ -50,7 +66,21 @@ def load_settings(
         ignored=[] if trusted else [file for file in project if os.path.lexists(file)],
         unknown=[(layer.source, key) for layer in layers for key in layer.unknown],
         warnings=[f"{layer.source}: ${name} is not set." for layer in layers for name in layer.unset],
+        hooks=_hooks(layers, {str(file) for file in project}),
     )
+
+
+def _hooks(layers: list[Layer], project: Collection[str]) -> list[HookLayer]:
+    return [
+        HookLayer(
+            layer.source,
+            layer.data.get("hooks", {}),
+            layer.data.get("hooksConfig", {}),
+            layer.source in project,
+        )
+        for layer in layers
+        if layer.data.keys() & {"hooks", "hooksConfig"}
+    ]
 
 
 def _merged(layers: list[Layer]) -> Settings:
@@ -73,7 +103,10 @@ def _merge(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[s
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     model = env.get("GEMINI_MODEL")
-    return {"model": {"name": model}} if model else {}
+    found: dict[str, Any] = {"model": {"name": model}} if model else {}
+    if sandbox := env.get("INTERLOCK_SANDBOX") or env.get("GEMINI_SANDBOX"):
+        found["tools"] = {"sandbox": _SWITCH.get(sandbox.strip().lower(), sandbox)}
+    return found
 
 
 def _among(file: Path, others: list[Path]) -> bool:

@@ -15,6 +15,8 @@ GRACE_S = 2.0
 """From SIGTERM to SIGKILL when a command is stopped."""
 _REAP_S = 6.0
 """A supervisor gives up on what survives SIGKILL after 5 s."""
+_LAST_SIGNAL = 31
+"""Above it are the real-time signals."""
 
 
 class Supervised:
@@ -28,9 +30,13 @@ class Supervised:
         env: Mapping[str, str],
         output: int,
         mode: Literal["once", "background"],
+        sandboxed: bool = False,
         stdin: bytes | None = None,
     ) -> None:
-        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`."""
+        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`.
+
+        `sandboxed`: `argv` is bubblewrap, and what is told and signalled is the command below it.
+        """
         self.pid: int | None = None
         """Of the command, once it has started."""
         self.exit_code: int | None = None
@@ -40,9 +46,11 @@ class Supervised:
         self.over = False
         """The supervisor has ended, and all descendants with it."""
         self._heard = b""
+        self._sandboxed = sandboxed
         ours, theirs = _pipes()
         self._lifeline, self._status = ours
-        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, theirs), mode, str(GRACE_S)]
+        how = f"{mode}-sandboxed" if sandboxed else mode
+        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, theirs), how, str(GRACE_S)]
         try:
             with _source(stdin) as source:
                 self._process = subprocess.Popen(
@@ -114,6 +122,8 @@ class Supervised:
         match what:
             case "pid":
                 self.pid = int(value)
+            case "exit" if self._sandboxed and 128 < int(value) <= 128 + _LAST_SIGNAL:
+                self.signal = int(value) - 128  # as shells tell it, bubblewrap does
             case "exit":
                 self.exit_code = int(value)
             case "signal":

@@ -1,10 +1,10 @@
 """supervisor: runs one command and ends all its descendants, at the latest when the run that asked for it is gone.
 
-Started as `python -I -S supervisor.py LIFELINE STATUS once|background GRACE ARGV…`, in a session of its own.
+Started as `python -I -S supervisor.py LIFELINE STATUS once|background[-sandboxed] GRACE ARGV…`, in its own session.
 LIFELINE is the read end of a pipe whose write end only the run has: a byte on it means stop (SIGTERM to the
 command's group, SIGKILL to all after GRACE seconds), end-of-file means SIGKILL to all at once. STATUS is told
 `pid N`, then `exit N`, `signal N` or `error TEXT`. After `once` nothing outlives the command; after `background`
-its descendants live on until the lifeline ends.
+its descendants live on until the lifeline ends. `-sandboxed`: ARGV is bubblewrap, and the command runs below it.
 
 There are two, so that a SIGKILL of either leaves nothing behind: the guard inherits what the worker had."""
 
@@ -40,7 +40,7 @@ def _become_subreaper() -> bool:
     return _linux() and ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def _descendants() -> list[int]:
+def _descendants(of: int) -> list[int]:
     children: dict[int, list[int]] = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
@@ -48,7 +48,7 @@ def _descendants() -> list[int]:
                 match = _PARENT.match((process / "stat").read_bytes())
                 if match:
                     children.setdefault(int(match[1]), []).append(int(process.name))
-    found = list(children.get(os.getpid(), ()))
+    found = list(children.get(of, ()))
     for pid in found:
         found += children.get(pid, ())
     return found
@@ -71,8 +71,8 @@ def _let_go_of_streams() -> None:
 class Reaper:
     """Collects ended children, and can end all that are left."""
 
-    def __init__(self, pid: int, contained: bool) -> None:
-        self._pid, self._contained = pid, contained
+    def __init__(self, pid: int, contained: bool, sandboxed: bool = False) -> None:
+        self._pid, self._contained, self._sandboxed = pid, contained, sandboxed
         self.ended: int | None = None
         """Wait status of `pid`."""
         self.empty = False
@@ -99,32 +99,33 @@ class Reaper:
             self.signal_group(signal.SIGKILL)
 
     def _kill_seen(self) -> None:
-        for pid in _descendants() if self._contained else [-self._pid]:
+        for pid in _descendants(os.getpid()) if self._contained else [-self._pid]:
             with suppress(*_GONE):
                 os.kill(pid, signal.SIGKILL)
 
     def signal_group(self, *signals: int) -> None:
         for number in signals:
             with suppress(*_GONE):
-                os.killpg(self._pid, number)
+                os.killpg(self._group(), number)
 
-
-def _wake_only(*_: object) -> None:
-    """A signal without a handler would not be written to the wake-up descriptor."""
+    def _group(self) -> int:
+        """The command's; in a sandbox also that of the sandbox's first process, which passes polite signals over."""
+        below = _descendants(self._pid) if self._sandboxed else []
+        return os.getpgid(below[0]) if below else self._pid
 
 
 class Worker:
     """Starts the command and waits for what comes first: its end, a stop, or the end of the run."""
 
-    def __init__(self, lifeline: int, status: int, keep: bool, grace_s: float, contained: bool) -> None:
-        self._lifeline, self._status = lifeline, status
-        self._keep, self._grace_s, self._contained = keep, grace_s, contained
+    def __init__(self, lifeline: int, status: int, mode: str, grace_s: float, contained: bool) -> None:
+        self._lifeline, self._status, self._grace_s, self._contained = lifeline, status, grace_s, contained
+        self._keep, self._sandboxed = "background" in mode, "sandboxed" in mode
         self._kill_at: float | None = None
         self._wake, wake_write = os.pipe()
         for descriptor in (self._wake, wake_write):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, _wake_only)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler it would not wake
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end_now)
 
@@ -138,7 +139,7 @@ class Worker:
             return
         self._tell(f"pid {pid}")
         _let_go_of_streams()
-        self._wait(Reaper(pid, self._contained))
+        self._wait(Reaper(pid, self._contained, self._sandboxed))
 
     def _wait(self, reaper: Reaper) -> None:
         told = over = False
@@ -183,13 +184,12 @@ class Worker:
 
 def main(argv: list[str]) -> None:
     lifeline, status, mode, grace_s, *command = argv
-    for descriptor in (int(lifeline), int(status)):
-        os.set_inheritable(descriptor, False)
+    os.set_inheritable(int(lifeline), False)
+    os.set_inheritable(int(status), False)
     contained = _become_subreaper()
-    worker = os.fork()
-    if worker == 0:
+    if (worker := os.fork()) == 0:
         _become_subreaper()
-        Worker(int(lifeline), int(status), mode == "background", float(grace_s), contained).work(command)
+        Worker(int(lifeline), int(status), mode, float(grace_s), contained).work(command)
         return
     _let_go_of_streams()
     os.waitpid(worker, 0)

@@ -64,6 +64,13 @@ class CredentialsError(UserError):
     kind = "credentials"
 
 
+class SandboxError(UserError):
+    """A sandbox was asked for, and there can be none."""
+
+    exit_code = 44
+    kind = "sandbox"
+
+
 class ModelError(RunError):
     """A model request failed for good. `retryable` and `retry_after_s` steer the retry loop."""
 
@@ -119,6 +126,7 @@ ENDED_WELL = frozenset(
 EXIT_CODES = {
     **dict.fromkeys(ENDED_WELL, 0),
     "credentials": 41,
+    "sandbox": 44,
     "failed": 1,
     "context_overflow": 1,
     "invalid_stream": 1,

@@ -75,6 +75,11 @@ class ToolSettings(_Section):
     """Tool names, or `run_shell_command(prefix)`, that need no asking."""
     exclude: list[str] = Field(default_factory=list[str])
     """Tool names that are denied."""
+    sandbox: bool | str = False
+    """Shell commands run in a sandbox; a name is one of those that gemini-cli knows."""
+    sandbox_network: bool = Field(False, alias="sandboxNetworkAccess")
+    sandbox_paths: list[str] = Field(default_factory=list[str], alias="sandboxAllowedPaths")
+    """Absolute or from `~/`; what commands may change beside the workspace, or, ending in `:ro`, may read."""
     shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
     truncate_at: int = Field(40_000, alias="truncateToolOutputThreshold", gt=0)
     """Characters of a shell output that the model is sent (gemini-cli: 40,000)."""
@@ -95,6 +100,14 @@ class AgentSettings(_Section):
     """Levels of sub-agents below the main agent."""
 
 
+class HooksConfig(_Section):
+    enabled: bool = True
+    disabled: list[str] = Field(default_factory=list[str])
+    """Names or commands of hooks that don't run."""
+    notifications: bool = True
+    """Whether people are told of hooks that have nothing to say."""
+
+
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
 
@@ -112,3 +125,8 @@ class Settings(_Section):
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
+    hooks: Any = Field(default_factory=dict[str, Any])
+    """Event → definitions, as the last source has them; `services/hooks` reads those of all sources."""
+    hooks_config: HooksConfig = Field(
+        default_factory=lambda: HooksConfig.model_validate({}), alias="hooksConfig"
+    )

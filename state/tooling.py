@@ -1,9 +1,10 @@
 """tooling: what a tool is, and what it may use while it runs. Tools import this and nothing else of ours."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import BaseModel
 
@@ -13,6 +14,14 @@ from interlock.state.settings import Settings
 
 class PathRefused(Exception):  # noqa: N818 - a refusal, not a fault
     """A path that no tool may touch; the text says which, why, and what is expected."""
+
+
+class Place(NamedTuple):
+    """A name in a directory that is held open: what is checked there and what is used is the same."""
+
+    directory: int
+    """Descriptor, for `dir_fd`; on Linux it serves for nothing else."""
+    name: str
 
 
 class Workspace(Protocol):
@@ -32,6 +41,11 @@ class Workspace(Protocol):
 
     def writable(self, path: str) -> Path:
         """Raises `PathRefused`; stricter than `readable`."""
+        ...
+
+    def place(self, path: Path, *, make: bool = False) -> AbstractContextManager[Place]:
+        """Where a real path that was checked leads now, no link on the way being followed; with `make` directories that
+        are missing are made. Raises `PathRefused`, and `OSError`: ELOOP where a link was put on the way meanwhile."""
         ...
 
     def plan_file(self, path: str) -> Path | None:
@@ -71,6 +85,8 @@ class Ended:
     duration_s: float
     note: str = ""
     """Set when `full_output` is missing or not complete: why."""
+    hint: str = ""
+    """Set when the sandbox may be why the command failed: what it keeps from commands."""
 
 
 class Processes(Protocol):
@@ -87,8 +103,12 @@ class Processes(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
+        ours: bool = False,
     ) -> Ended:
-        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
+        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file.
+
+        `ours`: a program of ours that does a tool's work, not a command of the model's: it stays outside the sandbox.
+        """
         ...
 
     async def start(
@@ -173,6 +193,7 @@ __all__ = [
     "FileChange",
     "Outputs",
     "PathRefused",
+    "Place",
     "Planned",
     "Processes",
     "Tool",

@@ -66,7 +66,12 @@ class Grep:
 
     async def _run(self, argv: list[str], search: Search, stdin: bytes | None = None) -> Ended:
         ended = await self._context.processes.run(
-            argv, cwd=search.root, timeout_s=_TIMEOUT_S, limit_chars=_ripgrep.OUTPUT_BYTES + 1, stdin=stdin
+            argv,
+            cwd=search.root,
+            timeout_s=_TIMEOUT_S,
+            limit_chars=_ripgrep.OUTPUT_BYTES + 1,
+            stdin=stdin,
+            ours=True,
         )
         if ended.how == "cancelled":
             raise SearchError(cancelled("The search was cancelled."))

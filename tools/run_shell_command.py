@@ -98,6 +98,8 @@ def _report(ended: Ended) -> str:
         lines.append(f"Exit Code: {ended.exit_code}")
     if ended.signal:
         lines.append(f"Signal: {ended.signal}")
+    if ended.hint:
+        lines.append(ended.hint)
     return "\n".join(lines)
 
 

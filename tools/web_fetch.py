@@ -69,6 +69,7 @@ async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
         timeout_s=_HTML_S,
         limit_chars=_HTML_CHARS,
         stdin=page.body,
+        ours=True,
     )
     if ended.how == "cancelled":
         raise FetchError("cancelled", "The fetch was cancelled.")
