@@ -1,0 +1,91 @@
+"""redacting_stream: redacts a text that comes in pieces; a secret may be cut anywhere."""
+
+import re
+
+from interlock.services.redaction import Redactor
+from interlock.services.secret_shapes import AFTER_A_WORD, IN_A_WORD, LONGEST, OVER_LINES
+
+_HELD = 3 * LONGEST
+"""Characters that wait at most. More than two of the longest secrets: one that begins in the first half ends here."""
+_ON_A_LINE = 2500
+"""Characters after such a word that may belong to its secret."""
+_STARTS = tuple({shape.start for shape in IN_A_WORD})
+_WORDS = tuple({shape.start for shape in AFTER_A_WORD})
+_BEGUN = frozenset(
+    s.start[:n] for s in (*IN_A_WORD, *AFTER_A_WORD, OVER_LINES) for n in range(1, len(s.start))
+)
+_LONGEST_START = max(map(len, _BEGUN))
+_PRIVATE = re.compile(r"-----BEGIN [A-Z0-9 ]{0,60}(-{0,5}\Z|PRIVATE KEY)")
+
+
+class RedactingStream:
+    """One stream. What might be the beginning of a secret waits for the next piece; everything else goes on at once."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redact = redactor
+        self._waiting = ""
+        self._before = ""
+
+    def feed(self, piece: str) -> str:
+        """Take a piece; what can be shown now."""
+        if not self._redact.enabled:
+            return piece
+        self._waiting += piece
+        cut = self._undecided()
+        if len(self._waiting) - cut > _HELD:
+            cut = len(self._waiting) - _HELD // 2
+        return self._hand_out(self._beside(cut) if cut < len(self._waiting) else cut)
+
+    def end(self) -> str:
+        """No more will come; the rest."""
+        return self._hand_out(len(self._waiting))
+
+    def _hand_out(self, cut: int) -> str:
+        if not cut:
+            return ""
+        ready, self._waiting = self._waiting[:cut], self._waiting[cut:]
+        # The character before tells whether a word begins here.
+        shown = self._redact(self._before + ready)[len(self._before) :]
+        self._before = shown[-1:]
+        return shown
+
+    def _undecided(self) -> int:
+        """Where the first thing begins that the next piece may make a secret."""
+        text = self._waiting
+        line = max(text.rfind("\n"), text.rfind("\r")) + 1
+        word = max(line, text.rfind(" ") + 1, text.rfind("\t") + 1)
+        found = [text.find(start, word) for start in _STARTS]
+        found += [text.find(start, max(line, len(text) - _ON_A_LINE)) for start in _WORDS]
+        found += [self._key(text), self._begun(text), *(_part(text, v) for v in self._redact.literals)]
+        return min((at for at in found if at >= 0), default=len(text))
+
+    def _key(self, text: str) -> int:
+        """A private key whose end hasn't come."""
+        at = text.rfind(OVER_LINES.start)
+        if at < 0 or not _PRIVATE.match(text, at):
+            return -1
+        end = text.find("-----END ", at)
+        return at if end < 0 or text.find("-----", end + 9) < 0 else -1
+
+    def _begun(self, text: str) -> int:
+        """The first letters of a shape, at the end."""
+        for size in range(min(_LONGEST_START, len(text)), 0, -1):
+            at = len(text) - size
+            if text[at:] in _BEGUN and not (text[at - 1 : at].isalnum() and text[at].isalnum()):
+                return at
+        return -1
+
+    def _beside(self, cut: int) -> int:
+        """The cut, or the beginning of the secret that it would go through."""
+        for start, end, _ in reversed(self._redact.spans(self._waiting)):
+            if start < cut < end:
+                cut = start if end - start <= LONGEST else end
+        return cut
+
+
+def _part(text: str, value: str) -> int:
+    """Where the text ends with the beginning of a value; -1: it doesn't."""
+    at = text.find(value[0], max(0, len(text) - len(value) + 1))
+    while at >= 0 and not value.startswith(text[at:]):
+        at = text.find(value[0], at + 1)
+    return at

@@ -1,0 +1,220 @@
+"""test_redaction: which texts are secrets, in whole texts and in pieces, and which are not."""
+
+import base64
+import hashlib
+import json
+import time
+import uuid
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from interlock.services.redacting_stream import RedactingStream
+from interlock.services.redaction import SHAPES, Redactor, marks_in
+from interlock.services.secret_shapes import LONGEST
+from interlock.state.calls import ToolResult
+from interlock.state.messages import DataPart, Message, TextPart, ToolCall
+
+PEM_LINES = "\n".join(["Ab3/" * 16] * 24)
+PEM = f"-----BEGIN RSA PRIVATE KEY-----\n{PEM_LINES}\nAb3=\n-----END RSA PRIVATE KEY-----"
+KINDS = {
+    "aws-key-id": ["AKIAIOSFODNN7EXAMPLE", "ASIAQWERTYUIOPASDFGH"],
+    "github-token": ["ghp_" + "aB3d" * 9, "gho_" + "aB3d" * 9, "github_pat_" + "aB3_" * 20],
+    "gitlab-token": ["glpat-aB3_eF-hIjKlMnOpQrSt"],
+    "google-key": ["AIzaSyA1234567890_bcdefghijklmnopqrstuv"],
+    "google-token": ["ya29.a0AfH6SMBx-1234567890abcdef"],
+    "slack-token": ["xoxb-123456789012-abcdefABCDEF", "xapp-1-A0123-456-0a1b2c3d4e"],
+    "stripe-key": ["sk_live_4eC39HqLyjWDarjtT1zdp7dc", "rk_test_4eC39HqLyjWDarjtT1zdp7dc"],
+    "openai-key": ["sk-proj-" + "aB3_-" * 20, "sk-" + "aB3d" * 12],
+    "anthropic-key": ["sk-ant-api03-" + "aB3_-" * 18],
+    "huggingface-token": ["hf_" + "aBcD" * 9],
+    "npm-token": ["npm_" + "aB3d" * 9],
+    "sendgrid-key": ["SG." + "aB3_-x" * 3 + "aB3_." + "aB3_-" * 8 + "abc"],
+    "jwt": ["eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P"],
+    "private-key": [PEM, PEM.replace("\n", "\\n"), PEM.replace("\n", "\r\n")],
+}
+SECRETS = [text for texts in KINDS.values() for text in texts]
+OWN = {"MY_TOKEN": "pläin-value 1/2", "OTHER": 'with"quote\\and\nline'}
+REDACT = Redactor(OWN)
+PLAIN = st.text(st.sampled_from("ab Z09-_./:=\n\t\"'{}[]é漢 sgAex"), max_size=40)
+
+
+@pytest.mark.parametrize(("kind", "secret"), [(k, s) for k, texts in KINDS.items() for s in texts])
+def test_each_kind_is_found_and_named(kind: str, secret: str) -> None:
+    for around in ("{}", "key={}", '"{}",', "a {} b", "x:{};", "({})"):
+        assert SHAPES(around.format(secret)) == around.format(f"[redacted:{kind}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("postgres://me:s3cret@db/x", "postgres://me:[redacted:url-password]@db/x"),
+        ("redis://:s3cret@db", "redis://:[redacted:url-password]@db"),
+        ("Authorization: Bearer a1b2c3d4e5f6g7h8i9", "Authorization: Bearer [redacted:authorization]"),
+        (
+            '"authorization": "Basic dXNlcjpwYXNzd29yZDE="',
+            '"authorization": "Basic [redacted:authorization]"',
+        ),
+        ("AWS_SECRET_ACCESS_KEY=" + "aB3/" * 10, "AWS_SECRET_ACCESS_KEY=[redacted:aws-secret-key]"),
+        ('secretAccessKey: "' + "aB3/" * 10 + '"', 'secretAccessKey: "[redacted:aws-secret-key]"'),
+        ("AccountKey=" + "aB3/" * 21 + "aB==;", "AccountKey=[redacted:azure-key];"),
+        (
+            "https://hooks.slack.com/services/T0AAAAAA/B0AAAAAA/" + "aB3d" * 6,
+            "https://hooks.slack.com/[redacted:slack-webhook]",
+        ),
+        (
+            "http://x/?key=AIzaSyA1234567890_bcdefghijklmnopqrstuv&a=1",
+            "http://x/?key=[redacted:google-key]&a=1",
+        ),
+    ],
+)
+def test_what_only_its_place_makes_a_secret(text: str, shown: str) -> None:
+    assert SHAPES(text) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        hashlib.sha256(b"x").hexdigest(),
+        hashlib.sha1(b"x").hexdigest(),
+        str(uuid.UUID(int=2**127 + 12345)),
+        base64.b64encode(bytes(range(256)) * 40).decode(),
+        "http://localhost:8080/a@b http://h:80,me@x.org git@github.com:a/b.git",
+        "postgres://user:password@host postgres://u:$PASS@h mysql://{user}:{pw}@h root://root:root@h",
+        "Authorization: Bearer YOUR_ACCESS_TOKEN_HERE",
+        'if text.startswith("-----BEGIN PRIVATE KEY-----"): pass',
+        "-----BEGIN CERTIFICATE-----\n" + "Ab3/" * 16 + "\n-----END CERTIFICATE-----",
+        "ssh-ed25519 " + "A" * 68 + " me@host",
+        "task-" + "a" * 40 + " desk-proj-" + "b" * 40 + " sk-learn risk-adjusted",
+        "pk_live_4eC39HqLyjWDarjtT1zdp7dc",
+        "eyJhbGciOiJIUzI1NiJ9 data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJ",
+        "the password is at least 8 characters; token = get_token(); api_key: str",
+    ],
+)
+def test_what_only_looks_a_little_like_one_stays(text: str) -> None:
+    assert SHAPES(text) == text
+
+
+@given(st.lists(st.one_of(PLAIN, st.sampled_from([*SECRETS, *OWN.values()])), max_size=8))
+def test_redacting_twice_changes_nothing_more(parts: list[str]) -> None:
+    once = REDACT("".join(parts))
+    assert REDACT(once) == once
+
+
+@given(PLAIN)
+def test_a_text_without_a_secret_is_the_same_text(text: str) -> None:
+    assert REDACT(text) == text
+
+
+@given(PLAIN, st.sampled_from([*SECRETS, *OWN.values()]), PLAIN, st.data())
+@example("", PEM, "", None)
+def test_a_planted_secret_is_found_in_any_chunking(
+    before: str, secret: str, after: str, data: st.DataObject | None
+) -> None:
+    text = f"{before} {secret}\n{after}"
+    cuts = [*range(len(text))]
+    if data is not None:
+        cuts = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=12)))
+    stream, shown, at = RedactingStream(REDACT), "", 0
+    for cut in [*cuts, len(text)]:
+        shown += stream.feed(text[at:cut])
+        at = cut
+    shown += stream.end()
+    assert secret not in shown
+    assert shown == REDACT(text)
+
+
+def test_bytes_are_found_in_any_chunking_and_others_stay_as_they_are() -> None:
+    redact = REDACT.for_bytes()
+    raw = b"\xff\xfe " + OWN["MY_TOKEN"].encode() + b" \x80 " + SECRETS[0].encode() + b"\xc3"
+    for size in range(1, 30):
+        stream = RedactingStream(redact)
+        pieces = [raw[i : i + size].decode("latin-1") for i in range(0, len(raw), size)]
+        shown = "".join([*map(stream.feed, pieces), stream.end()]).encode("latin-1")
+        assert shown == b"\xff\xfe [redacted:MY_TOKEN] \x80 [redacted:aws-key-id]\xc3"
+
+
+def test_ordinary_output_is_shown_at_once() -> None:
+    stream = RedactingStream(REDACT)
+    for piece in ("Continue? ", "....", " 10%", "\rDownloading", " done\n", "x" * 200_000):
+        assert stream.feed(piece) == piece
+
+
+def test_a_stream_holds_no_more_than_it_must() -> None:
+    stream, given_, shown = RedactingStream(SHAPES), 0, 0
+    for piece in ["://" + "a" * 997] * 300:
+        given_ += len(piece)
+        shown += len(stream.feed(piece))
+        assert given_ - shown <= 3 * LONGEST
+
+
+def test_a_secret_in_an_endless_line_is_found_wherever_it_is_cut() -> None:
+    secret = SECRETS[2]
+    for offset in range(20):
+        line = "http://" + "a" * (23_990 + offset) + ";" + secret + ";" + "b" * 60_000
+        stream = RedactingStream(SHAPES)
+        shown = "".join([*(stream.feed(line[i : i + 977]) for i in range(0, len(line), 977)), stream.end()])
+        assert shown == line.replace(secret, "[redacted:github-token]")
+
+
+def test_values_are_found_as_they_are_in_json_and_in_urls() -> None:
+    value = OWN["OTHER"]
+    assert REDACT(json.dumps({"a": value})) == '{"a": "[redacted:OTHER]"}'
+    assert REDACT("http://x/?t=pl%C3%A4in-value%201%2F2") == "http://x/?t=[redacted:MY_TOKEN]"
+
+
+def test_short_values_and_those_that_a_mark_is_made_of_are_left_alone() -> None:
+    redact = Redactor({"A_TOKEN": "short", "B_TOKEN": "redacted", "C_TOKEN": "B_TOKEN]"})
+    assert redact("short redacted B_TOKEN]") == "short redacted B_TOKEN]"
+
+
+def test_records_and_results_keep_what_runs_and_lose_what_is_said() -> None:
+    secret = SECRETS[0]
+    call = ToolCall(id="1", name="x", args={"a": secret})
+    message = Message(role="assistant", content=f"a {secret}", thought=secret, tool_calls=(call,))
+    shown = SHAPES.message(message)
+    assert (shown.content, shown.thought) == ("a [redacted:aws-key-id]", "[redacted:aws-key-id]")
+    assert shown.tool_calls == message.tool_calls
+    image = DataPart(type="image", mime_type="image/png", data=secret)
+    parts = Message(role="user", content=(TextPart(text=secret), image))
+    assert SHAPES.message(parts).content == (TextPart(text="[redacted:aws-key-id]"), image)
+    plain = Message(role="user", content="nothing")
+    assert SHAPES.message(plain) is plain
+    result = ToolResult(
+        status="error", content=secret, error={"type": "x", "message": secret}, meta={"diff": [secret]}
+    )
+    assert secret not in SHAPES.result(result).model_dump_json()
+
+
+def test_switched_off_nothing_is_changed() -> None:
+    off = Redactor(OWN, enabled=False)
+    assert off(SECRETS[0] + OWN["MY_TOKEN"]) == SECRETS[0] + OWN["MY_TOKEN"]
+    assert RedactingStream(off).feed("AKIA") == "AKIA"
+
+
+def test_marks_are_counted() -> None:
+    assert marks_in("[redacted:a] [redacted:a] [redacted:B_C] [redacted:]") == {
+        "[redacted:a]": 2,
+        "[redacted:B_C]": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "lorem ipsum :// sk- dolor\n" * 200_000,
+        "sk-" * 1_600_000,
+        "eyJ-" * 1_250_000,
+        "://a:" * 1_000_000,
+        PEM[:200] * 25_000,
+    ],
+)
+def test_a_long_text_takes_linear_time(text: str) -> None:
+    def cpu(size: int) -> float:
+        start = time.process_time()
+        SHAPES(text[:size])
+        return time.process_time() - start
+
+    cpu(1000)
+    assert cpu(5_000_000) < 5.0
