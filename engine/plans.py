@@ -55,7 +55,8 @@ class RunPlans:
         return self._workspace.plan_file(str(self._folder / name.removeprefix("@")))
 
     def write(self, path: Path, text: str, token: str) -> None:
-        write_atomically(path, text.encode(), CallKey.parse(token))
+        with self._workspace.place(path, make=True) as place:
+            write_atomically(place, text.encode(), CallKey.parse(token))
 
     def hand_over(self, prompt: str, mode: str, plan_file: str, steps: Sequence[PlanStep]) -> str:
         run = _linked(self._info.run)

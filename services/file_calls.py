@@ -1,16 +1,18 @@
 """file_calls: calls that write one file: previewed over each other, planned, then written exactly as planned."""
 
 import asyncio
+import errno
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
-from interlock.services.files import now, remove_leftover, sha256, write_atomically
+from interlock.services.files import hash_at, remove_leftover, sha256, write_atomically
 from interlock.state.calls import CallKey, CallView, FileState, Planned, Preview, ToolResult, failure
 from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
 from interlock.state.toolset import FileNow, ToolRun
+from interlock.tools._places import status_at
 from interlock.tools._target import open_target
 
 
@@ -34,7 +36,7 @@ class FileCalls:
             code = change.error["type"] if change.error else ""
             return Preview(text=change.content, problem=change.content, code=code)
         before = None if change.before is None else sha256(change.before)
-        on_disk = await asyncio.to_thread(now, change.path) if change.path in files else before
+        on_disk = await asyncio.to_thread(self.now, change.path) if change.path in files else before
         state = FileState(path=change.path, sha256=before, on_disk=on_disk)
         return Preview(text=change.diff or change.message, files=(state,))
 
@@ -57,8 +59,7 @@ class FileCalls:
     async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
         """Write it. After a crash: a file that is as planned already is the same success."""
         change = self._changes.pop(_name(run.call), None)
-        if run.planned is not None and await asyncio.to_thread(now, run.planned.path) == run.planned.after:
-            await asyncio.to_thread(remove_leftover, Path(run.planned.path), run.key)
+        if run.planned is not None and await asyncio.to_thread(self._written, run.planned, run.key):
             return _success(self._workspace, run.planned)
         if change is None or (run.planned is not None and _planned(change) != run.planned):
             computed = await _compute(tool, args, context, {})
@@ -70,22 +71,47 @@ class FileCalls:
             return _changed(self._workspace, planned)
         return await asyncio.to_thread(self._write, change, planned, run.key)
 
+    def now(self, path: str) -> str | None:
+        """As `Toolset.now`. A place that can't be reached without a link counts as unreadable."""
+        try:
+            with self._workspace.place(Path(path)) as place:
+                return hash_at(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, PathRefused):
+            return "unreadable"
+
+    def _written(self, planned: Planned, key: CallKey) -> bool:
+        """Whether the file is as planned already; then what a kill left behind is taken away."""
+        if self.now(planned.path) != planned.after:
+            return False
+        with self._workspace.place(Path(planned.path)) as place:
+            remove_leftover(place, key)
+        return True
+
     def _write(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
         path = Path(change.path)
         try:
             if self._workspace.writable(change.path) != path:  # a link was put there meanwhile
                 return _changed(self._workspace, planned)
-            if now(path) != planned.before:
-                return _changed(self._workspace, planned)
-            if change.before != change.after:
-                write_atomically(path, change.after, key)
+            with self._workspace.place(path, make=planned.before is None) as place:
+                if hash_at(place) != planned.before:
+                    return _changed(self._workspace, planned)
+                if change.before != change.after:
+                    write_atomically(place, change.after, key)
         except PathRefused as refused:
             return failure("path_refused", str(refused))
         except OSError as error:
-            shown = self._workspace.relative(path)
-            reason = error.strerror or str(error)
-            return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+            return self._not_written(path, planned, error)
         return _success(self._workspace, planned)
+
+    def _not_written(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
+        gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)
+        if gone or error.errno == errno.ELOOP:
+            return _changed(self._workspace, planned)
+        reason = error.strerror or str(error)
+        shown = self._workspace.relative(path)
+        return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
 
 
 async def _left_by(earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext) -> dict[str, bytes]:
@@ -105,8 +131,15 @@ def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> F
     if target.before is None:
         return FileNow(str(target.path), target.shown, None, 0)
     context.workspace.readable(file_path)  # errors and helpers quote the file's text
-    on_disk = target.path.stat().st_mtime if target.path.exists() else 0
-    return FileNow(str(target.path), target.shown, target.before, on_disk)
+    return FileNow(str(target.path), target.shown, target.before, _modified_at(target.path, context))
+
+
+def _modified_at(path: Path, context: ToolContext) -> float:
+    try:
+        with context.workspace.place(path) as place:
+            return status_at(place).st_mtime
+    except OSError:  # made by an earlier call of the batch, not there yet
+        return 0
 
 
 async def _compute(

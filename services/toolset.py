@@ -7,7 +7,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.file_calls import FileCalls
-from interlock.services.files import now
 from interlock.services.tool_schema import WAIT, describe, parameters
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
 from interlock.state.events import Emit, Event, ToolOutput
@@ -141,7 +140,7 @@ class BuiltinToolset:
             return unexpected(call.name, error)
 
     def now(self, planned_path: str) -> str | None:
-        return now(planned_path)
+        return self._files.now(planned_path)
 
     def _plans(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
         """Those of a batch's earlier calls that will change files; one with bad arguments changes none."""

@@ -2,18 +2,23 @@
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+import stat
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
+from interlock.services.anchors import Anchor
+from interlock.services.ignore import IgnoreRules
 from interlock.services.output_paths import kept_output, plan_path
-from interlock.services.private_paths import is_private, private_part
+from interlock.services.private_paths import folded, private_part, private_twin
+from interlock.services.workspace_walk import DEPENDENCIES, Entry, entries_of, files_below
+from interlock.services.written_paths import written_path
 from interlock.state.text import clean
-from interlock.state.tooling import PathRefused
+from interlock.state.tooling import PathRefused, Place
+from interlock.tools._places import open_directory, status_at
 
-_DEPENDENCIES = "node_modules"
-"""Readable, never writable; left out of listings like what git ignores."""
+_KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
+"""No files, but the machine's inside: the environment of processes, devices. Kept from a workspace that is `/`."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
@@ -33,6 +38,8 @@ class FolderWorkspace:
         self._outputs = outputs  # whole tool outputs are kept there; those can be read, too
         self.plans: Path | None = None  # the run's plans folder, once the run is known
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
+        self._kernel = tuple(d for d in _KERNEL if any(d.is_relative_to(root) for root in self._roots))
+        self._anchors = {d: Anchor(d) for d in self._roots}
         custom = [self.root / path for path in custom_ignore]
         self._rules = {
             d: IgnoreRules(d, git=git_ignore, agent=agent_ignore, custom=custom if d == self.root else ())
@@ -50,13 +57,14 @@ class FolderWorkspace:
     def readable(self, path: str) -> Path:
         """As `Workspace.readable`; files that ignore rules leave alone are refused too, directories aren't."""
         real = kept_output(self._outputs, path) or self.plan_file(path) or self._allowed(path)
-        if not os.path.isfile(real):  # noqa: PTH113 - Path.is_file raises for names that are too long
+        if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
         if self.ignored(real, git=False):
             raise PathRefused(
                 f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
             )
-        if not self._in_dependencies(real) and self.ignored(real):
+        there = os.path.isfile(real)  # noqa: PTH113 - as above; else it may be a pattern
+        if there and not self._in_dependencies(real) and self.ignored(real):
             raise PathRefused(
                 f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
             )
@@ -100,38 +108,46 @@ class FolderWorkspace:
         root = self._root_of(start)
         if root is None:
             return ()
-        if not os.path.isdir(start):  # noqa: PTH112 - as above
-            return [start] if os.path.isfile(start) else []  # noqa: PTH113 - as above
+        try:
+            with self.place(start) as place:
+                mode = status_at(place).st_mode
+        except OSError:
+            return ()
+        if not stat.S_ISDIR(mode):
+            return [start] if stat.S_ISREG(mode) else []
         git = not include_ignored and not self._in_dependencies(start)
-        return list(self._files_below(start, self._rules[root], git))
+        rules = self._rules[root]
+        return list(
+            files_below(str(start), rules, self._entries, lambda path: self._own_link(path, rules), git=git)
+        )
 
-    def _files_below(self, start: Path, rules: IgnoreRules, git: bool) -> Iterator[Path]:
-        agent = rules.agent_layers()
-        pending: list[tuple[os.DirEntry[str], list[Layer]]] = []
+    @contextmanager
+    def place(self, path: Path, *, make: bool = False) -> Generator[Place]:
+        folder = self._anchored(path)
+        if folder not in self._anchors:
+            self._anchors[folder] = Anchor(folder)
+        with self._anchors[folder].place(path, make=make) as place:
+            yield place
 
-        def open_directory(path: str, layers: list[Layer]) -> None:
-            entries = _entries(path)
-            if git and path != str(start) and any(e.name == ".gitignore" for e in entries):
-                layers = rules.deeper(layers, path)
-            pending.extend((entry, layers) for entry in reversed(entries))
+    def _anchored(self, path: Path) -> Path:
+        if (root := self._root_of(path)) is not None:
+            return root
+        own = (Path(os.path.realpath(d)) for d in (self._outputs, self.plans) if d is not None)
+        found = next((d for d in own if path.is_relative_to(d)), None)
+        if found is None:
+            raise self._outside(str(path))
+        return found
 
-        open_directory(str(start), rules.git_layers(str(start)) if git else [])
-        while pending:
-            entry, layers = pending.pop()
-            is_dir = entry.is_dir(follow_symlinks=False)
-            if is_private(entry.name) or (git and entry.name.casefold() == _DEPENDENCIES):
-                continue
-            if entry_ignored(layers, agent, entry.path, is_dir):
-                continue
-            if is_dir:
-                open_directory(entry.path, layers)
-            elif entry.is_file(follow_symlinks=False) or self._link_to_own_file(entry, rules):
-                yield Path(entry.path)
+    def _entries(self, path: str) -> list[Entry]:
+        try:
+            with self.place(Path(path)) as place, open_directory(place) as directory:
+                return entries_of(directory)
+        except OSError:  # gone meanwhile, or not ours to read: as if it were empty
+            return []
 
-    def _link_to_own_file(self, entry: os.DirEntry[str], rules: IgnoreRules) -> bool:
-        if not entry.is_symlink():
-            return False
-        target = Path(os.path.realpath(entry.path))
+    def _own_link(self, path: str, rules: IgnoreRules) -> bool:
+        """Whether a link leads to a file that tools may see."""
+        target = Path(os.path.realpath(path))
         root = self._root_of(target)
         if root is None or not target.is_file() or private_part(target.relative_to(root)):
             return False
@@ -139,45 +155,37 @@ class FolderWorkspace:
 
     def _allowed(self, path: str) -> Path:
         """The real path, once it is known to be inside and not private."""
-        given = self._given(path)
+        given = written_path(path, self.root)
         real = Path(os.path.realpath(given))
         root = self._root_of(real)
         if root is None:
-            raise PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")
-        # A private name can also be a link to somewhere harmless: what was written counts as well as where it leads.
+            raise self._outside(path)
+        # What was written counts as well as where it leads: a private name can be a link to somewhere harmless.
         written = Path(os.path.normpath(given))
+        # `link/..` is the parent of what the link leads to, but people and patterns read it as if there were no link.
+        if ".." in given.parts and self._root_of(Path(os.path.realpath(written))) is None:
+            raise self._outside(path)
         lexical = self._root_of(written)
         names = [real.relative_to(root), *([written.relative_to(lexical)] if lexical else [])]
         for name in names:
             if found := private_part(name):
                 raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
+        if twin := private_twin(real, root):
+            raise PathRefused(
+                f"{path!r} is refused: it is the same file as {self.relative(Path(twin))!r}; go on without it."
+            )
         return real
 
-    def _given(self, path: str) -> Path:
-        if not path.strip():
-            raise PathRefused("the path is empty; name a file or directory of the workspace.")
-        if "\0" in path:
-            raise PathRefused(f"{path!r} holds a NUL character; write the path without it.")
-        if path.startswith("file://"):
-            path = unquote(urlsplit(path).path)
-        elif path == "~" or path.startswith("~/"):
-            path = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises where there is no home
-        elif path.startswith("@") and len(path) > 1 and not os.path.lexists(self.root / path):
-            path = path[1:]  # models copy the mark of a file reference
-        return self.root / path
+    def _outside(self, path: str) -> PathRefused:
+        return PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")
 
     def _root_of(self, path: Path) -> Path | None:
         inside = [root for root in self._roots if path.is_relative_to(root)]
-        return max(inside, key=lambda root: len(root.parts), default=None)
+        root = max(inside, key=lambda root: len(root.parts), default=None)
+        if root and any(path.is_relative_to(d) and not root.is_relative_to(d) for d in self._kernel):
+            return None
+        return root
 
     def _in_dependencies(self, path: Path) -> bool:
         root = self._root_of(path)
-        return root is not None and _DEPENDENCIES in str(path.relative_to(root)).casefold().split("/")
-
-
-def _entries(path: str) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(path) as found:
-            return sorted(found, key=lambda entry: entry.name)
-    except OSError:  # gone meanwhile, or not ours to read: as if it were empty
-        return []
+        return root is not None and DEPENDENCIES in map(folded, path.relative_to(root).parts)

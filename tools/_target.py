@@ -10,6 +10,7 @@ from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import FileChange, ToolContext
 from interlock.tools._diff import unified_diff
 from interlock.tools._opening import checked, read_bytes, trouble
+from interlock.tools._places import status_at
 from interlock.tools._text import TextFile, decode
 
 _WRITABLE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
@@ -61,7 +62,8 @@ def open_target(file_path: str, context: ToolContext, earlier: Mapping[str, byte
 
 def _present(path: Path, context: ToolContext) -> bytes | ToolResult | None:
     try:
-        mode = path.stat().st_mode
+        with context.workspace.place(path) as place:
+            mode = status_at(place).st_mode
     except FileNotFoundError:
         return _missing(path, context)
     except OSError as error:

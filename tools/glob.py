@@ -44,7 +44,7 @@ def _find(args: GlobArgs, workspace: Workspace) -> ToolResult:
     start = checked(workspace.readable, args.dir_path)
     if isinstance(start, ToolResult):
         return start
-    kind = kind_of(start)
+    kind = kind_of(workspace, start)
     if kind == "missing":
         return failure(
             "file_not_found", f"No directory {args.dir_path!r}; list_directory shows those that are there."

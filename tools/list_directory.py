@@ -40,7 +40,7 @@ def _list(args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
     if isinstance(path, ToolResult):
         return path
     shown = workspace.relative(path)
-    if kind_of(path) in ("file", "other"):
+    if kind_of(workspace, path) in ("file", "other"):
         return failure("not_a_directory", f"{shown!r} is a file; read_file shows what is in it.")
     try:
         with os.scandir(path) as found:

@@ -11,7 +11,7 @@ from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._globs import has_magic, matcher
-from interlock.tools._opening import kind_of, read_bytes
+from interlock.tools._opening import kind_of, read_bytes, real_file
 from interlock.tools._paging import MOST_CHARS, heading, notice, page
 from interlock.tools._text import decode
 
@@ -72,7 +72,7 @@ def _read(args: ReadManyFilesArgs, workspace: Workspace) -> ToolResult:
     room = MOST_CHARS
     for path in sorted(chosen.files, key=workspace.relative):
         shown = workspace.relative(path)
-        text = _content(workspace, path, shown, chosen.files[path], room) if room > 0 else None
+        text = _content(args, workspace, path, chosen.files[path], room) if room > 0 else None
         if text is None:
             left_out.append(shown)
             continue
@@ -107,7 +107,7 @@ def _matches(
         problems.append(str(refused))
         return
     include_ignored = not args.respect_git_ignore
-    kind = kind_of(path)
+    kind = kind_of(workspace, path)
     if kind == "directory":
         below = workspace.walk(path, include_ignored=include_ignored)
         yield from ((file, False) for file in below if args.recursive or file.parent == path)
@@ -124,14 +124,17 @@ def _matches(
         problems.append(f"No file {pattern!r}.")
 
 
-def _content(workspace: Workspace, path: Path, shown: str, named: bool, room: int) -> str | None:
+def _content(args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: bool, room: int) -> str | None:
     """What is shown of one file; None: nothing, because it isn't text and nobody named it."""
-    data = read_bytes(workspace, path)
+    real = real_file(workspace, path, ignored=not args.respect_git_ignore)
+    if real is None:  # a link was put there since it was found
+        return "[may not be read]"
+    data = read_bytes(workspace, real)
     if isinstance(data, ToolResult):
         return f"[{data.content}]"
     file = decode(data)
     if file is None:
-        return notice(shown, len(data)) if named else None
+        return notice(workspace.relative(path), len(data)) if named else None
     if not file.raw:
         return "[empty]"
     part = page(file.text, most_chars=room)

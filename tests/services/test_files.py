@@ -10,18 +10,30 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.files import (
-    make_directories,
-    now,
-    remove_leftover,
-    sha256,
-    temporary,
-    write_atomically,
-)
+from interlock.services.anchors import Anchor
+from interlock.services.files import hash_at, make_directories, sha256, temporary
+from interlock.services.files import remove_leftover as remove_leftover_at
+from interlock.services.files import write_atomically as write_at
 from interlock.services.outputs import OutputFiles
 from interlock.state.calls import CallKey
 
 KEY = CallKey(message="m1", index=0)
+
+
+def write_atomically(path: Path, data: bytes, key: CallKey) -> None:
+    there = next(d for d in path.parents if d.exists())
+    with Anchor(there).place(path, make=True) as place:
+        write_at(place, data, key)
+
+
+def remove_leftover(path: Path, key: CallKey) -> None:
+    with Anchor(path.parent).place(path) as place:
+        remove_leftover_at(place, key)
+
+
+def now(path: Path) -> str | None:
+    with Anchor(path.parent).place(path) as place:
+        return hash_at(place)
 
 
 def names(folder: Path) -> list[str]:
@@ -64,7 +76,6 @@ def test_nothing_is_left_and_a_leftover_is_taken_away(tmp_path: Path) -> None:
     temporary(path, KEY).write_bytes(b"half")
     remove_leftover(path, KEY)
     remove_leftover(path, KEY)
-    remove_leftover(tmp_path / "no" / "where", KEY)
     assert names(tmp_path) == ["a"]
 
 
@@ -84,12 +95,15 @@ def test_a_link_planted_at_the_temporary_name_is_not_followed(tmp_path: Path) ->
 FULL = """
     import resource, signal, sys
     from pathlib import Path
+    from interlock.services.anchors import Anchor
     from interlock.services.files import write_atomically
     from interlock.state.calls import CallKey
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+    path = Path(sys.argv[1])
     try:
-        write_atomically(Path(sys.argv[1]), b"x" * 5000, CallKey(message="m", index=0))
+        with Anchor(path.parent).place(path) as place:
+            write_atomically(place, b"x" * 5000, CallKey(message="m", index=0))
     except OSError as error:
         print(error.strerror)
 """
@@ -108,10 +122,8 @@ def test_when_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path: Pat
 def test_now_is_the_hash_of_what_is_there(tmp_path: Path) -> None:
     path = tmp_path / "a"
     assert now(path) is None
-    assert now(path / "below") is None
     path.write_bytes(b"x" * 3_000_000)
-    assert now(str(path)) == hashlib.sha256(b"x" * 3_000_000).hexdigest() == sha256(b"x" * 3_000_000)
-    assert now(path / "below-a-file") is None
+    assert now(path) == hashlib.sha256(b"x" * 3_000_000).hexdigest() == sha256(b"x" * 3_000_000)
     assert now(tmp_path) == "unreadable"
     os.mkfifo(tmp_path / "pipe")
     assert now(tmp_path / "pipe") == "unreadable"

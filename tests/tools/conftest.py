@@ -61,7 +61,8 @@ def call(context: ToolContext, plan: Plan) -> Call:
         change = plan(name, **args)
         if isinstance(change, ToolResult):
             return change
-        write_atomically(Path(change.path), change.after, context.key)
+        with context.workspace.place(Path(change.path), make=True) as place:
+            write_atomically(place, change.after, context.key)
         return ToolResult(status="success", content=change.message, meta={"diff": change.diff})
 
     return once

@@ -1,0 +1,28 @@
+"""written_paths: a path as models and people write it."""
+
+import os
+import re
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from interlock.state.tooling import PathRefused
+
+_UNNAMEABLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates but for those that stand for a byte that isn't UTF-8."""
+
+
+def written_path(path: str, root: Path) -> Path:
+    """The path that is meant, neither followed nor checked; relative ones are below `root`. Raises `PathRefused`."""
+    if path.startswith("file://"):
+        path = unquote(urlsplit(path).path)
+    if not path.strip():
+        raise PathRefused("the path is empty; name a file or directory of the workspace.")
+    if "\0" in path:
+        raise PathRefused(f"{path!r} holds a NUL character; write the path without it.")
+    if _UNNAMEABLE.search(path):
+        raise PathRefused(f"{path!r} holds half a character, which no file has in its name; write it whole.")
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises where there is no home
+    elif path.startswith("@") and len(path) > 1 and not os.path.lexists(root / path):
+        path = path[1:]  # models copy the mark of a file reference
+    return root / path
