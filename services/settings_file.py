@@ -63,7 +63,7 @@ def read_object(file: Path) -> dict[str, Any] | None:
     except ValueError as error:
         raise ConfigError(f"{file}: not JSON: {error}.") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{file}: holds {_shown(value)}, expected a JSON object.")
+        raise ConfigError(f"{file}: holds {shown(value)}, expected a JSON object.")
     return cast(dict[str, Any], clean_json(value))  # pyright: ignore[reportUnknownArgumentType]
 
 
@@ -74,7 +74,7 @@ def read_layer(file: Path, env: Mapping[str, str]) -> Layer | None:
         return None
     unset: list[str] = []
     # A hook's command is expanded by the shell that runs it, where a value can't become code.
-    expanded = {k: v if k == "hooks" else _expand(v, env, unset) for k, v in data.items()}
+    expanded = {k: v if k == "hooks" else expand(v, env, unset) for k, v in data.items()}
     return check_layer(str(file), expanded, unset)
 
 
@@ -85,7 +85,7 @@ def check_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = 
     try:
         Settings.model_validate(spelled, strict=True)
     except ValidationError as error:
-        raise ConfigError(_explain(source, spelled, error)) from None
+        raise ConfigError(explain(source, spelled, error)) from None
     return Layer(source, spelled, unknown, unset or [])
 
 
@@ -107,13 +107,14 @@ def _spell(
     return spelled
 
 
-def _expand(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:
+def expand(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:
+    """`$NAME`, `${NAME}` and `${NAME:-default}` in every string; names that aren't set stay, and go to `unset`."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda match: _variable(match, env, unset), value)
     if isinstance(value, list):
-        return [_expand(v, env, unset) for v in cast(list[Any], value)]
+        return [expand(v, env, unset) for v in cast(list[Any], value)]
     if isinstance(value, dict):
-        return {k: _expand(v, env, unset) for k, v in cast(dict[str, Any], value).items()}
+        return {k: expand(v, env, unset) for k, v in cast(dict[str, Any], value).items()}
     return value
 
 
@@ -127,8 +128,8 @@ def _variable(match: re.Match[str], env: Mapping[str, str], unset: list[str]) ->
     return match[0]
 
 
-def _explain(source: str, data: Mapping[str, Any], error: ValidationError) -> str:
-    """The first wrong key, with every type that it may have; how many more there are."""
+def explain(source: str, data: Mapping[str, Any], error: ValidationError, prefix: str = "") -> str:
+    """The first wrong key, below `prefix`, with every type that it may have; how many more there are."""
     expected: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for problem in error.errors(include_url=False, include_context=False):
@@ -139,7 +140,7 @@ def _explain(source: str, data: Mapping[str, Any], error: ValidationError) -> st
             expected[key].append(what)
     key = next(iter(expected))
     more = f" ({len(expected) - 1} more like it.)" if len(expected) > 1 else ""
-    return f"{source}: {key} is {_shown(values[key])}, expected {' or '.join(expected[key])}.{more}"
+    return f"{source}: {prefix}{key} is {shown(values[key])}, expected {' or '.join(expected[key])}.{more}"
 
 
 def _place(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
@@ -154,6 +155,7 @@ def _place(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
     return ".".join(keys), data
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A wrong value, as errors show it."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

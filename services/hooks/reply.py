@@ -46,6 +46,12 @@ class Reply(Frozen):
     duration_ms: int = 0
 
 
+class _ToolConfig(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    mode: Literal["AUTO", "ANY", "NONE"] = "AUTO"
+    allowedFunctionNames: list[StrictStr] = []  # noqa: N815 - as hooks spell it
+
+
 class _Specific(BaseModel):
     """`hookSpecificOutput`: gemini-cli's names, and Claude's three."""
 
@@ -54,7 +60,7 @@ class _Specific(BaseModel):
     tool_input: dict[str, JsonValue] | None = None
     llm_request: dict[str, JsonValue] | None = None
     llm_response: dict[str, JsonValue] | None = None
-    toolConfig: dict[str, JsonValue] | None = None  # noqa: N815
+    toolConfig: _ToolConfig | None = None  # noqa: N815
     tailToolCallRequest: dict[str, JsonValue] | None = None  # noqa: N815
     clearContext: StrictBool | None = None  # noqa: N815
     permissionDecision: _Word | None = None  # noqa: N815
@@ -179,7 +185,7 @@ def _narrowed(given: Mapping[str, Any], problem: str, required: bool) -> Reply:
     reason = given.get("reason")
     text = reason if isinstance(reason, str) else ""
     if required and decision != "block":
-        decision, text = "block", f"A required hook failed: {problem}."
+        decision, text = "block", f"A hook that must answer failed: {problem}."
     return Reply(
         decision="none" if decision == "allow" else decision,
         reason="" if decision == "allow" else text,

@@ -134,8 +134,8 @@ def test_a_variable_that_is_not_set_is_a_warning(load: Load, tmp_path: Path) -> 
 
 def test_hook_commands_are_left_to_the_shell(load: Load) -> None:
     hooks = {"BeforeTool": [{"command": "log $NAME"}]}
-    extra = load({"home/.gemini": {"hooks": hooks}}, env={"NAME": "; rm -r x"}).settings.model_extra
-    assert extra == {"hooks": hooks}
+    loaded = load({"home/.gemini": {"hooks": hooks}}, env={"NAME": "; rm -r x"})
+    assert loaded.settings.hooks == loaded.hooks[0].hooks == hooks
 
 
 @pytest.mark.parametrize(

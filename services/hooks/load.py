@@ -1,0 +1,200 @@
+"""load: hooks from settings, each definition held by itself: a malformed one is reported and stops no other."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from typing import Any, Literal, cast, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from interlock.services.hooks.definition import Hook, HookBook
+from interlock.services.hooks.matcher import matcher
+from interlock.services.settings import HookLayer
+from interlock.services.settings_file import expand, explain, shown
+from interlock.state.errors import ConfigError
+from interlock.state.hooks import HookEvent
+
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+ALIASES: dict[str, HookEvent] = {
+    "PreToolUse": "BeforeTool",
+    "PostToolUse": "AfterTool",
+    "UserPromptSubmit": "BeforeAgent",
+    "Stop": "AfterAgent",
+    "PreCompact": "PreCompress",
+}
+"""Claude Code's names, where they differ."""
+TIMEOUT_MS = 60_000
+"""gemini-cli's."""
+_SUSPICIOUS_MS = 1_000
+_UNUSED = "this hook doesn't count"
+
+
+class _Command(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+    type: Literal["command"] = "command"
+    command: str = Field(min_length=1)
+    name: str = ""
+    description: str = ""
+    timeout: float = Field(TIMEOUT_MS, gt=0)
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    required: bool = False
+    idempotent: bool = False
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+    matcher: str = ""
+    sequential: bool = False
+    description: str = ""
+    hooks: list[Any]
+
+
+@dataclass
+class _Reader:
+    """Reads one source."""
+
+    source: str
+    env: Mapping[str, str]
+    problems: list[str]
+
+    def hooks(self, data: object) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            self._refuse(f"hooks is {shown(data)}, expected an object", data)
+            return
+        for name, groups in cast(dict[str, Any], data).items():
+            event = event_named(name)
+            if event is None:
+                self._refuse(f"hooks.{name}: no event is called so{_nearest(name)}", groups)
+            elif not isinstance(groups, list):
+                yield from self._broken(event, f"hooks.{name}", groups, "an array")
+            else:
+                for number, group in enumerate(cast(list[Any], groups)):
+                    yield from self._group(event, f"hooks.{name}.{number}", group, event != name)
+
+    def _group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            yield from self._broken(event, place, data, "an object")
+            return
+        given = cast(dict[str, Any], data)
+        try:
+            group = _Group.model_validate(given)
+        except ValidationError as error:
+            problem = explain(self.source, given, error, f"{place}.")
+            yield from self._kept(event, place, given, problem)
+            return
+        self._unknown(place, group)
+        match, problem = matcher(event, group.matcher)
+        if problem:
+            self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
+        for number, item in enumerate(group.hooks):
+            for hook in self._command(event, f"{place}.hooks.{number}", item, aliased):
+                yield replace(hook, matcher=match, sequential=group.sequential)
+
+    def _command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            yield from self._broken(event, place, data, "an object")
+            return
+        given = cast(dict[str, Any], data)
+        try:
+            command = _Command.model_validate(given)
+        except ValidationError as error:
+            problem = explain(self.source, given, error, f"{place}.")
+            yield from self._kept(event, place, given, problem)
+            return
+        self._unknown(place, command)
+        if aliased and "timeout" in command.model_fields_set and command.timeout < _SUSPICIOUS_MS:
+            self.problems.append(
+                f"{self.source}: {place}.timeout is {command.timeout:g} milliseconds; for seconds write "
+                f"{command.timeout * 1000:g}."
+            )
+        yield Hook(
+            event=event,
+            source=self.source,
+            place=place,
+            command=command.command,
+            name=command.name,
+            timeout_s=command.timeout / 1000,
+            env=self._env(place, command.env),
+            required=command.required,
+            idempotent=command.idempotent,
+        )
+
+    def _env(self, place: str, env: Mapping[str, str]) -> dict[str, str]:
+        unset: list[str] = []
+        expanded = {name: expand(value, self.env, unset) for name, value in env.items()}
+        self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
+        return expanded
+
+    def _unknown(self, place: str, model: BaseModel) -> None:
+        for key in model.model_extra or ():
+            near = _near(key, type(model).model_fields)
+            self.problems.append(f"{self.source}: {place}: no setting is called {key!r}{near}.")
+
+    def _broken(self, event: HookEvent, place: str, data: object, expected: str) -> Iterator[Hook]:
+        problem = f"{self.source}: {place} is {shown(data)}, expected {expected}."
+        yield from self._kept(event, place, data, problem)
+
+    def _kept(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
+        """A malformed definition doesn't count, unless it says that nothing may go on without it."""
+        if not _says_required(data):
+            self.problems.append(f"{problem.rstrip('.')}; {_UNUSED}.")
+            return
+        self.problems.append(
+            f"{problem.rstrip('.')}; it is required, so {event} blocks until it is corrected."
+        )
+        yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
+
+    def _refuse(self, problem: str, data: object) -> None:
+        if _says_required(data):
+            raise ConfigError(
+                f"{self.source}: {problem}; a hook in it is required, so nothing runs without it."
+            )
+        self.problems.append(f"{self.source}: {problem}; its hooks don't count.")
+
+
+def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
+    """The hooks of all sources, the project's first, so that the user's later word wins.
+
+    A project can turn off its own hooks, not the user's. Raises `ConfigError` for a required hook of an unknown event.
+    """
+    problems: list[str] = []
+    hooks: list[Hook] = []
+    for layer in sorted(layers, key=lambda layer: not layer.project):
+        found = list(_Reader(layer.source, env, problems).hooks(layer.hooks))
+        off = _disabled([other for other in layers if layer.project or not other.project])
+        if off is not None:
+            hooks += [hook for hook in found if not {hook.name, hook.command} & off - {""}]
+    shows = [layer.config.get("notifications", True) for layer in layers if not layer.project]
+    return HookBook(tuple(hooks), tuple(problems), notifications=all(shows[-1:]))
+
+
+def event_named(name: str) -> HookEvent | None:
+    """The event that a name stands for, ours or Claude Code's."""
+    return name if name in EVENTS else ALIASES.get(name)
+
+
+def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
+    """Names and commands that are off; None: all are."""
+    enabled = [layer.config["enabled"] for layer in layers if "enabled" in layer.config]
+    if not all(enabled[-1:]):
+        return None
+    return {name for layer in layers for name in layer.config.get("disabled", ())}
+
+
+def _says_required(data: object) -> bool:
+    """Somewhere in it `required` stands, with anything but false."""
+    if isinstance(data, dict):
+        found = cast(dict[str, Any], data)
+        return found.get("required") not in (None, False) or any(map(_says_required, found.values()))
+    return isinstance(data, list) and any(map(_says_required, cast(list[Any], data)))
+
+
+def _nearest(name: str) -> str:
+    if name in ("enabled", "disabled", "notifications"):
+        return f"; write hooksConfig.{name}"
+    return _near(name, [*EVENTS, *ALIASES])
+
+
+def _near(word: str, known: Any) -> str:
+    near = get_close_matches(word, list(known), 1, 0.6)
+    return f". Did you mean {near[0]!r}?" if near else ""
