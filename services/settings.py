@@ -26,6 +26,8 @@ class HookLayer:
     config: Mapping[str, Any]
     """Its `hooksConfig`, which is checked."""
     project: bool
+
+
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
 """As gemini-cli reads GEMINI_SANDBOX; anything else is the name of a sandbox."""
 

@@ -46,6 +46,13 @@ class UserError(InterlockError):
     kind = "usage"
 
 
+class UntrustedError(UserError):
+    """What was asked for stands only in files of a folder that isn't trusted."""
+
+    exit_code = 55
+    kind = "untrusted"
+
+
 class InputError(UserError):
     """A workflow's input is wrong; `field` names the place in dotted form."""
 

@@ -108,6 +108,33 @@ class HooksConfig(_Section):
     """Whether people are told of hooks that have nothing to say."""
 
 
+class EnvironmentSettings(_Section):
+    """Which variables tools, hooks and MCP servers get (gemini-cli's `environmentVariableRedaction`)."""
+
+    enabled: bool = True
+    """False: all variables but those in `blocked`."""
+    allowed: list[str] = Field(default_factory=list[str])
+    """Names that are passed on, whatever they hold."""
+    blocked: list[str] = Field(default_factory=list[str])
+    """Names that are kept back, too; wins over `allowed`."""
+
+
+class FolderTrust(_Section):
+    enabled: bool = True
+    """False, in the user's own settings: every folder is trusted."""
+
+
+class SecuritySettings(_Section):
+    redact_secrets: bool = Field(True, alias="redactSecrets")
+    """Known secrets are replaced by a mark in what is told, sent to models and stored."""
+    environment: EnvironmentSettings = Field(
+        default_factory=lambda: EnvironmentSettings.model_validate({}), alias="environmentVariableRedaction"
+    )
+    folder_trust: FolderTrust = Field(
+        default_factory=lambda: FolderTrust.model_validate({}), alias="folderTrust"
+    )
+
+
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
 
@@ -124,6 +151,7 @@ class Settings(_Section):
     model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
+    security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
     hooks: Any = Field(default_factory=dict[str, Any])
     """Event → definitions, as the last source has them; `services/hooks` reads those of all sources."""
