@@ -12,7 +12,14 @@ from interlock.state.settings import Settings
 
 FOLDERS = (".gemini", ".interlock")
 """Of the home directory, then of the workspace; the later one wins."""
-_JOINED = frozenset({"tools.exclude", "context.includeDirectories", "hooksConfig.disabled"})
+_JOINED = frozenset(
+    {
+        "tools.exclude",
+        "context.includeDirectories",
+        "hooksConfig.disabled",
+        "security.environmentVariableRedaction.blocked",
+    }
+)
 """Lists that add up over the sources, so that a project can't take back a user's exclusion (as in gemini-cli)."""
 
 

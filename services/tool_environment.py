@@ -1,12 +1,24 @@
-"""tool_environment: the environment that tool processes get. No secrets, and nothing that waits for a terminal."""
+"""tool_environment: what tools, hooks and MCP servers get. No secrets, and nothing that waits for a terminal.
+
+Kept back, unless `security.environmentVariableRedaction.allowed` names it: a variable that is called like a secret
+(`*_KEY`, `*_TOKEN`, `*PASSWORD`, …), one whose value has the shape of one (an access key, a JSON Web Token, a private
+key, a URL with a password), and sockets that lend out keys (`SSH_AUTH_SOCK`). Everything else is passed on: `PATH`,
+`HOME`, `LANG`, a virtual environment, proxies without a password. Variables of a `.env` file count like any other.
+"""
 
 import re
 from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from interlock.services.secret_shapes import shapes_in
+from interlock.state.settings import EnvironmentSettings
 
 _SECRET = re.compile(
     r"(^|_)(API_?KEY|TOKEN|SECRET|KEY|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD|SECRET|ACCESS_KEY|PRIVATE_KEY",
     re.IGNORECASE,
 )
+_LENT = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO"})
+"""They hold no secret, but whoever has them may use the user's keys."""
 _NO_TERMINAL = {
     "TERM": "dumb",
     "NO_COLOR": "1",
@@ -19,18 +31,56 @@ _NO_TERMINAL = {
     "DEBIAN_FRONTEND": "noninteractive",
 }
 _FOR_TERMINALS = frozenset({"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"})
+_WORDS = frozenset(
+    {"password", "passwords", "changeme", "changeit", "localhost", "development", "production"}
+)
+"""Values that stand for a secret or mean nothing: redacting them would redact the language."""
 
 
 def is_secret(name: str) -> bool:
-    """By name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD* and their like."""
+    """By name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD and their like."""
     return _SECRET.search(name) is not None
 
 
-def tool_environment(environ: Mapping[str, str], keep: Collection[str] = ()) -> dict[str, str]:
+def kept_back(environ: Mapping[str, str], rules: EnvironmentSettings | None = None) -> list[str]:
+    """Names of the variables that tools, hooks and MCP servers don't get, in order."""
+    rules = rules or EnvironmentSettings.model_validate({})
+    return [name for name, value in environ.items() if _is_kept(name, value, rules)]
+
+
+def tool_environment(
+    environ: Mapping[str, str], keep: Collection[str] = (), rules: EnvironmentSettings | None = None
+) -> dict[str, str]:
     """`environ` without secrets (but for the names in `keep`), made for a process that nobody watches."""
-    kept = {
-        name: value
-        for name, value in environ.items()
-        if name in keep or not (is_secret(name) or name in _FOR_TERMINALS)
-    }
-    return kept | _NO_TERMINAL
+    left_out = {*kept_back(environ, rules), *_FOR_TERMINALS} - {*keep}
+    return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL
+
+
+def secret_variables(environ: Mapping[str, str], rules: EnvironmentSettings | None = None) -> dict[str, str]:
+    """Secrets of the environment, name → value: what must not be told, passed on to tools or not."""
+    blocked = rules.blocked if rules else []
+    found: dict[str, str] = {}
+    for name, value in environ.items():
+        parts = [value[span.start : span.end] for span in shapes_in(value)]
+        if (is_secret(name) or name in blocked) and not _is_harmless(value):
+            parts.append(value)
+        found |= {name if not i else f"{name}.{i}": part for i, part in enumerate(parts)}
+    return found
+
+
+def _is_kept(name: str, value: str, rules: EnvironmentSettings) -> bool:
+    if name in rules.blocked:
+        return True
+    if not rules.enabled or name in rules.allowed:
+        return False
+    return name in _LENT or is_secret(name) or next(shapes_in(value), None) is not None
+
+
+def _is_harmless(value: str) -> bool:
+    """A word, or the name of a file: then the file is the secret."""
+    if value.lower() in _WORDS:
+        return True
+    try:
+        return value.startswith(("/", "~/")) and Path(value).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # too long for a path, no home, a NUL character
+        return False
