@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
 from interlock.services.private_paths import folded, is_private
+from interlock.tools._places import Kind, entry_kind
 
 DEPENDENCIES = "node_modules"
 """Readable, never writable; left out of listings like what git ignores."""
@@ -14,7 +15,7 @@ DEPENDENCIES = "node_modules"
 
 class Entry(NamedTuple):
     name: str
-    kind: Literal["directory", "file", "link", "other"]
+    kind: Kind
 
 
 def files_below(
@@ -51,14 +52,6 @@ def files_below(
 
 
 def entries_of(directory: int) -> list[Entry]:
-    """By name. Looked at while the descriptor is open: where the kind isn't in the listing it is asked for."""
+    """By name."""
     with os.scandir(directory) as found:
-        return sorted(Entry(entry.name, _kind(entry)) for entry in found)
-
-
-def _kind(entry: os.DirEntry[str]) -> Literal["directory", "file", "link", "other"]:
-    if entry.is_symlink():
-        return "link"
-    if entry.is_dir(follow_symlinks=False):
-        return "directory"
-    return "file" if entry.is_file(follow_symlinks=False) else "other"
+        return sorted(Entry(entry.name, entry_kind(entry)) for entry in found)

@@ -5,12 +5,15 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 from interlock.state.tooling import Place
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _LINK = "a link was put there meanwhile"
+
+
+Kind = Literal["directory", "file", "link", "other"]
 
 
 class NotAFileError(OSError):
@@ -48,6 +51,15 @@ def open_directory(place: Place) -> Generator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def entry_kind(entry: os.DirEntry[str]) -> Kind:
+    """To be asked while the directory is open: where the listing doesn't tell, the file system is asked."""
+    if entry.is_symlink():
+        return "link"
+    if entry.is_dir(follow_symlinks=False):
+        return "directory"
+    return "file" if entry.is_file(follow_symlinks=False) else "other"
 
 
 def _check(status: os.stat_result) -> None:

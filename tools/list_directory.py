@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +13,7 @@ from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._globs import matcher
 from interlock.tools._opening import checked, kind_of, trouble
+from interlock.tools._places import entry_kind, open_directory
 
 _MOST_ENTRIES = 2000
 
@@ -43,37 +45,50 @@ def _list(args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
     if kind_of(workspace, path) in ("file", "other"):
         return failure("not_a_directory", f"{shown!r} is a file; read_file shows what is in it.")
     try:
-        with os.scandir(path) as found:
-            entries = sorted(found, key=lambda entry: (not entry.is_dir(), entry.name.casefold(), entry.name))
+        with (
+            workspace.place(path) as place,
+            open_directory(place) as directory,
+            os.scandir(directory) as found,
+        ):
+            entries = sorted(_shown(workspace, path, entry) for entry in found)
     except OSError as error:
         return trouble(workspace, path, error)
     left_out = [matcher(pattern) for pattern in args.ignore]
     named = [entry for entry in entries if not any(test(entry.name) for test in left_out)]
-    kept = [entry for entry in named if not _ignored(workspace, entry, args.respect_git_ignore)]
-    return _result(shown, [_line(workspace, path, entry) for entry in kept], len(named) - len(kept))
+    # Private files are shown as names, so that the model knows they are there; reading them is refused.
+    kept = [e for e in named if not workspace.ignored(path / e.name, git=args.respect_git_ignore)]
+    return _result(shown, [entry.line for entry in kept], len(named) - len(kept))
 
 
-def _ignored(workspace: Workspace, entry: os.DirEntry[str], git: bool) -> bool:
-    """Private files are shown as names, so that the model knows they are there; reading them is refused."""
-    return workspace.ignored(Path(entry.path), git=git)
+class _Shown(NamedTuple):
+    """An entry as it is listed; in the order of its fields."""
+
+    is_file: bool
+    folded: str
+    name: str
+    line: str
 
 
-def _line(workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> str:
+def _shown(workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Shown:
+    """Looked at while the directory is open; links only where they may be followed."""
     name = workspace.relative(directory / entry.name).rpartition("/")[2]
-    link = " (link)" if entry.is_symlink() else ""
-    if entry.is_dir():
-        return f"[DIR] {name}{link}"
-    if link:
-        return f"{name}{link}{_unusable(workspace, entry)}"
-    return f"{name} ({_size(entry)})"
+    kind, note = entry_kind(entry), ""
+    if kind == "link":
+        kind, note = _led_to(workspace, directory / entry.name)
+    elif kind != "directory":
+        note = f" ({_size(entry)})"
+    is_file = kind != "directory"
+    line = f"{name}{note}" if is_file else f"[DIR] {name}{note}"
+    return _Shown(is_file, entry.name.casefold(), entry.name, line)
 
 
-def _unusable(workspace: Workspace, entry: os.DirEntry[str]) -> str:
+def _led_to(workspace: Workspace, link: Path) -> tuple[str, str]:
+    """What a link leads to, and what is said of it."""
     try:
-        workspace.readable(entry.path)
+        kind = kind_of(workspace, workspace.readable(str(link)))
     except PathRefused:
-        return " (leads outside the workspace)"
-    return "" if entry.is_file() else " (leads nowhere)"
+        return "other", " (link) (leads where tools may not go)"
+    return kind, " (link)" if kind in ("file", "directory") else " (link) (leads nowhere)"
 
 
 def _size(entry: os.DirEntry[str]) -> str:

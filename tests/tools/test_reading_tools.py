@@ -119,7 +119,7 @@ def test_directories_come_first_and_sizes_are_told(call: Call, folder: Path, tmp
         "A.txt (5 bytes)",
         "gone (link) (leads nowhere)",
         "in (link)",
-        "out (link) (leads outside the workspace)",
+        "out (link) (leads where tools may not go)",
         "z.txt (0 bytes)",
     ]
 
