@@ -26,6 +26,7 @@ COMMANDS = {
     "schema": Command("Learn", "schema WORKFLOW", "its input and output as JSON Schema"),
     "tools": Command("Learn", "tools", "what the model can call"),
     "doctor": Command("Learn", "doctor [--store]", "check this machine, the settings and the store"),
+    "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
 LATER = {
@@ -34,7 +35,6 @@ LATER = {
     "rewind": "Rewinding a run comes later; `resume` and `show --at STEP` exist",
     "replay": "Replaying a run comes later; `--record-responses` and `--fake-responses` exist",
     "export": "Exporting a run comes later; `show RUN --json` exists",
-    "policy": "`policy check` comes later; an approval says which rule asked",
     "hooks": "Hooks come later",
     "mcp": "MCP servers come later",
 }

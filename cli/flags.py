@@ -21,7 +21,7 @@ _NO_PLAN = "Plan mode comes in a later version. Use --approval-mode default: the
 def add_running_flags(parser: Parser) -> None:
     """Everything that `options_from` reads."""
     _model_flags(parser.add_argument_group("model and limits"))
-    _permission_flags(parser.add_argument_group("what needs asking"))
+    permission_flags(parser.add_argument_group("what needs asking"))
     _context_flags(parser.add_argument_group("context"))
     _output_flags(parser.add_argument_group("output"))
     _later_flags(parser)
@@ -51,7 +51,7 @@ def _model_flags(group: Any) -> None:
     )
 
 
-def _permission_flags(group: Any) -> None:
+def permission_flags(group: Any) -> None:
     mode = one_of(_MODES, _MODE_SYNONYMS)
     group.add_argument(
         "--approval-mode", "--permission-mode", type=mode, metavar="MODE", help="default, auto_edit or yolo"
@@ -140,7 +140,7 @@ def options_from(
     names |= {"max_budget_usd": "max_budget_usd", "timeout": "timeout_s"}
     return Options(
         home=state_home(env),
-        workspace=_folder(args.workspace, "--workspace")
+        workspace=existing_folder(args.workspace, "--workspace")
         if args.workspace
         else None
         if resuming
@@ -149,13 +149,13 @@ def options_from(
         approval_mode=_approval_mode(args),
         overrides=_overrides(args),
         include_directories=tuple(
-            _folder(Path(d), "--include-directories") for d in _split(args.include_directories)
+            existing_folder(Path(d), "--include-directories") for d in _split(args.include_directories)
         ),
         allowed_tools=tuple(tool_rules(args.allowed_tools)),
-        policy_files=tuple(_file(p, "--policy") for p in args.policy),
+        policy_files=tuple(existing_file(p, "--policy") for p in args.policy),
         limits={key: vars(args)[flag] for flag, key in names.items() if vars(args)[flag] is not None},
         record_to=Path(args.record_responses).absolute() if args.record_responses else None,
-        fake=_file(args.fake_responses, "--fake-responses") if args.fake_responses else None,
+        fake=existing_file(args.fake_responses, "--fake-responses") if args.fake_responses else None,
         system_prompt=args.system_prompt,
         append_system_prompt=args.append_system_prompt,
         skip_trust=args.skip_trust,
@@ -188,13 +188,13 @@ def _split(values: list[str]) -> list[str]:
     return [part.strip() for value in values for part in value.split(",") if part.strip()]
 
 
-def _file(path: Path, flag: str) -> Path:
+def existing_file(path: Path, flag: str) -> Path:
     if not path.is_file():
         raise UserError(f"{flag}: no file {str(path)!r}. Give a path to a file that can be read.")
     return path.absolute()
 
 
-def _folder(path: Path, flag: str) -> Path:
+def existing_folder(path: Path, flag: str) -> Path:
     if not path.expanduser().is_dir():
         raise UserError(f"{flag}: no folder {str(path)!r}. Give a path to a folder that exists.")
     return path.expanduser().absolute()

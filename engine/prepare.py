@@ -12,7 +12,7 @@ from interlock.services.dotenv import load_dotenv
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
 from interlock.services.policy import Scope, workspace_policy
-from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files
+from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files, user_folder
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.settings import load_settings
 from interlock.services.trust import is_trusted
@@ -93,7 +93,8 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
             f"{path} was ignored: this folder isn't trusted. Use --skip-trust to count it for one run."
         )
     workspace = open_workspace(root, settings, options.home / "outputs")
-    policy = workspace_policy(settings, workspace, rule_files(places), Scope(interactive=options.interactive))
+    scope = Scope(interactive=options.interactive)
+    policy = workspace_policy(settings, workspace, rule_files(places), scope, user_folder(options.user_home))
     agents, bad = load_agents(root, options.user_home, trusted)
     warnings += [*map(str, policy.problems), *bad]
     return Prepared(
@@ -165,8 +166,9 @@ def _overrides(options: Options) -> dict[str, Any]:
 
 def _limits(given: Mapping[str, Any], settings: Settings) -> Limits:
     limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **given})
-    if limits.max_budget_usd is not None and settings.model.name != "auto":
-        model = resolve(settings, settings.model.name)
-        if price_of(settings.model, model) is None:
-            raise InputError(no_price(model), "limits.max_budget_usd")
+    if limits.max_budget_usd is not None:
+        name = settings.model.name
+        for model in (resolve(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
+            if price_of(settings.model, model) is None:
+                raise InputError(no_price(model), "limits.max_budget_usd")
     return limits

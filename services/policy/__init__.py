@@ -16,10 +16,11 @@ def workspace_policy(
     workspace: Workspace,
     files: Sequence[tuple[Path, int]] = (),
     scope: Scope | None = None,
+    save_to: Path | None = None,
 ) -> RulePolicy:
     """The policy of a workspace; `files` with their tiers. What is wrong with them is in its `problems`."""
     rules, problems = load_rules(files)
-    policy = RulePolicy(rules, settings, workspace, scope=scope)
+    policy = RulePolicy(rules, settings, workspace, scope=scope, save_to=save_to)
     policy.problems = [*problems, *policy.problems]
     return policy
 

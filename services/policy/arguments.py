@@ -24,8 +24,10 @@ def _json(value: JsonValue) -> str:
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def meets(rule: Rule, args: Mapping[str, JsonValue]) -> bool:
-    """Whether a call that is no shell line meets a rule's conditions."""
+def meets(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
+    """Whether a call that is no shell line meets a rule's conditions. `about`: the file or host, if it can be told."""
     if rule.prefixes or rule.command is not None:
         return False
+    if rule.target is not None:
+        return rule.target == about
     return rule.args is None or (bool(args) and rule.args.found(searchable(args)))

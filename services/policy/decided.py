@@ -21,6 +21,8 @@ class Decided:
     outcome: Outcome
     line: ShellLine | None = None
     parts: Sequence[PartOutcome] = ()
+    about: str | None = None
+    """The file or host, where a rule asks for it."""
 
     def verdict(self) -> Verdict:
         reason = self._reason()

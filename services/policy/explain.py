@@ -5,11 +5,12 @@ from typing import Literal
 from interlock.services.policy import sentences
 from interlock.services.policy.arguments import meets
 from interlock.services.policy.decided import Decided
+from interlock.services.policy.lifting import unnarrowed
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.outcome import PartOutcome
 from interlock.services.policy.rule import Rule
 from interlock.services.shell.model import Redirect, ShellCommand
-from interlock.state.calls import Decision, Risk, ShellPart, Verdict
+from interlock.state.calls import Choice, Decision, Risk, SessionRule, ShellPart, Verdict
 from interlock.state.messages import Frozen
 
 
@@ -45,12 +46,19 @@ class Explanation(Frozen):
     """Shell: why not everything that the line would run is among the parts."""
     redirects: tuple[str, ...] = ()
     """Shell: each redirection, as `write out.txt`."""
+    choices: tuple[Choice, ...] = ()
+    """What a person could answer; empty when nobody is asked."""
+    always: SessionRule | None = None
+    """What an always-choice would stand for."""
+    not_always: str | None = None
+    """Why there is no always-choice, for an ask or a deny."""
     considered: tuple[Considered, ...]
     """Highest rank first."""
 
 
-def explanation(decided: Decided) -> Explanation:
-    line = decided.line
+def explanation(decided: Decided, choices: tuple[Choice, ...], always: SessionRule | None) -> Explanation:
+    line, asked = decided.line, decided.outcome.decision == "ask"
+    refused = decided.outcome.decision == "deny"
     return Explanation(
         tool=decided.call.name,
         risk=decided.risk,
@@ -59,6 +67,9 @@ def explanation(decided: Decided) -> Explanation:
         parts=tuple(_part(decided.mode, p) for p in decided.parts),
         unseen=line.opaque if line else None,
         redirects=tuple(_redirect(r) for r in line.redirects) if line else (),
+        choices=choices if asked else (),
+        always=always,
+        not_always=unnarrowed(decided) if refused or (asked and always is None) else None,
         considered=tuple(_considered(rule, decided) for rule in decided.rules),
     )
 
@@ -82,7 +93,7 @@ def _redirect(redirect: Redirect) -> str:
 
 def _considered(rule: Rule, decided: Decided) -> Considered:
     if decided.line is None:
-        met = Match.YES if meets(rule, decided.call.args) else Match.NO
+        met = Match.YES if meets(rule, decided.call.args, decided.about) else Match.NO
     else:
         met = max((_met(rule, p.command, decided) for p in decided.parts), default=Match.NO)
     words = {Match.NO: "no", Match.MAYBE: "maybe", Match.YES: "yes"}

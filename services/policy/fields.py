@@ -1,5 +1,6 @@
 """fields: the fields of a `[[rule]]`, as written in a file, and the rule that they make."""
 
+import os
 import shlex
 from typing import Annotated, Any, Literal
 
@@ -14,13 +15,14 @@ from pydantic import (
 )
 
 from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
-from interlock.services.policy.rule import Rule
+from interlock.services.policy.rule import WORKSPACE, Rule
 from interlock.state.calls import ApprovalMode, Decision
 
 SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
 """Tools whose argument `command` is a line of bash."""
 SHELL_ALIASES = {"ShellTool": "run_shell_command", "execute_command": "run_shell_command"}
 
+_CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "path", "host")
 _MODES = {"autoEdit": "auto_edit"}
 
 
@@ -37,7 +39,7 @@ Mode = Annotated[ApprovalMode, BeforeValidator(_mode)]
 
 
 class RuleFields(BaseModel):
-    """One `[[rule]]` table. Names are gemini-cli's."""
+    """One `[[rule]]` table. Names are gemini-cli's, but for `path`, `host` and `workspace`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -50,6 +52,12 @@ class RuleFields(BaseModel):
     argsPattern: str | None = None  # noqa: N815
     commandPrefix: Names | None = None  # noqa: N815
     commandRegex: str | None = None  # noqa: N815
+    path: str | None = None
+    """As tools name it: relative to the workspace, absolute in an included directory."""
+    host: str | None = None
+    """Of every address that the call names, with the port where one is given."""
+    workspace: str | None = None
+    """Absolute path of the workspace that the rule is only about."""
     modes: list[Mode] = Field(default_factory=list[Mode])
     interactive: bool | None = None
     allowRedirection: bool = False  # noqa: N815
@@ -60,12 +68,16 @@ class RuleFields(BaseModel):
         for name in self.toolName:
             if not usable_tool_name(name):
                 raise ValueError(f"toolName {name!r}: expected a tool's name, '*', 'mcp_*' or 'mcp_SERVER_*'")
-        given = [k for k in ("argsPattern", "commandPrefix", "commandRegex") if getattr(self, k) is not None]
+        given = [k for k in _CONDITIONS if getattr(self, k) is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} exclude each other")
         command = self.commandPrefix is not None or self.commandRegex is not None
         if command and not all(SHELL_ALIASES.get(n, n) in SHELL_TOOLS for n in self.toolName):
             raise ValueError(f"{given[0]} is only for toolName 'run_shell_command', got {self.toolName}")
+        if (self.path or self.host) and self.decision != "allow":
+            raise ValueError("path and host are only for decision 'allow'; to restrict, use argsPattern")
+        if self.workspace is not None and not os.path.isabs(self.workspace):  # noqa: PTH117
+            raise ValueError(f"workspace {self.workspace!r} is relative, expected an absolute path")
         return self
 
 
@@ -80,6 +92,8 @@ def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
         fields = RuleFields.model_validate(table)
     except ValidationError as error:
         raise ValueError(_first(error)) from None
+    if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
+        raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
     return Rule(
         source=source,
         tools=tuple(SHELL_ALIASES.get(n, n) for n in fields.toolName),
@@ -92,6 +106,8 @@ def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
         args=_pattern("argsPattern", fields.argsPattern),
         allow_redirection=fields.allowRedirection,
         deny_message=fields.denyMessage,
+        target=fields.path if fields.host is None else fields.host,
+        workspace=fields.workspace,
         annotations=fields.toolAnnotations,
         server=fields.mcpName,
         subagent=fields.subagent,

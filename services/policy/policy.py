@@ -1,8 +1,10 @@
 """policy: what may run, what is asked about, what is denied."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
+from pathlib import Path
 
 from pydantic import JsonValue
 
@@ -16,6 +18,7 @@ from interlock.services.policy.narrowing import LOOSER, server_rule, shell_rule,
 from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.rule import Rule, Scope, server_of
 from interlock.services.policy.rulebook import RuleBook, first
+from interlock.services.policy.saved import save, tables_of
 from interlock.services.policy.session import covers, liftable, target
 from interlock.services.policy.shell_decision import LineCheck, decide_line
 from interlock.services.policy.writes import escape
@@ -26,6 +29,8 @@ from interlock.state.tooling import Workspace
 
 _NO_RULES: tuple[SessionRule, ...] = ()
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
+_SAVED: Choice = "proceed_always_and_save"
+_ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server", _SAVED)
 _MODE_NAMES = {"autoEdit": "auto_edit"}
 
 
@@ -40,13 +45,17 @@ class RulePolicy:
         *,
         scope: Scope | None = None,
         aliases: Mapping[str, str] | None = None,
+        save_to: Path | None = None,
     ) -> None:
-        """`aliases`: another name of a tool → the name that rules use."""
+        """`aliases`: another name of a tool → the name that rules use. `save_to`: folder for saved choices, if any."""
         from_settings, self.problems = settings_rules(settings)
         self._workspace = workspace
+        self._save_to = save_to
         self._scope = scope or Scope()
         self._aliases = {**SHELL_ALIASES, **(aliases or {})}
-        self._book = RuleBook([*rules, *from_settings, *shipped_rules()], self._scope, self._aliases)
+        here = str(workspace.root)
+        mine = [r for r in rules if r.workspace is None or os.path.realpath(r.workspace) == here]
+        self._book = RuleBook([*mine, *from_settings, *shipped_rules()], self._scope, self._aliases)
 
     def check(
         self,
@@ -68,28 +77,37 @@ class RulePolicy:
         annotations: Mapping[str, JsonValue] | None = None,
     ) -> Explanation:
         """The verdict, with the parts as understood and every rule that was considered."""
-        return explanation(self._decide(call, risk, mode, session, annotations or {}))
+        decided = self._decide(call, risk, mode, session, annotations or {})
+        choices = self.choices(call, risk, decided.verdict())
+        rules = (self.narrow(call, risk, c, mode) for c in _ALWAYS if c in choices)
+        return explanation(decided, choices, next(rules, None))
 
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
         """An always-choice is offered where it would be narrow, and would spare the next question."""
         if verdict.decision != "ask":
             return _ONCE
-        offered: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server")
-        return (_ONCE[0], *(c for c in offered if self._spares(call, risk, c)), *_ONCE[1:])
+        return (_ONCE[0], *(c for c in _ALWAYS if self._spares(call, risk, c)), *_ONCE[1:])
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The session rule of an always-choice; null where it would be a blanket one, or for an unknown mode."""
         mode = _MODE_NAMES.get(mode, mode)
-        if mode not in LOOSER:
+        if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and self._save_to is None):
             return None
         server = server_of(call.name, self._scope.servers)
+        if server is not None and choice != "proceed_always":
+            return server_rule(call, choice, server, mode)
         if choice in ("proceed_always_tool", "proceed_always_server"):
-            return server_rule(call, choice, server, mode) if server is not None else None
-        if choice != "proceed_always":
             return None
         if self._is_shell(call):
             return shell_rule(call, _line(call), mode)
         return None if risk == "execute" else target_rule(call, risk, self._workspace, mode)
+
+    def save(self, risk: Risk, rule: SessionRule, note: str) -> None:
+        """Keep a narrowed rule for later runs. Blocks for the disk; raises `RunError`."""
+        server = server_of(rule.tool, self._scope.servers)
+        tables = tables_of(rule, server, risk == "network", self._workspace.root)
+        if self._save_to is not None:
+            save(self._save_to, tables, note)
 
     def _spares(self, call: CallView, risk: Risk, choice: Choice) -> bool:
         rule = self.narrow(call, risk, choice, "default")
@@ -97,9 +115,16 @@ class RulePolicy:
 
     def for_agent(self, name: str) -> "RulePolicy":
         """The same rules, for the calls of a sub-agent."""
+        return self._scoped(replace(self._scope, agent=name))
+
+    def with_servers(self, servers: Iterable[str]) -> "RulePolicy":
+        """The same rules, where these MCP servers are connected."""
+        return self._scoped(replace(self._scope, servers=frozenset(servers)))
+
+    def _scoped(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
-        own._scope = replace(self._scope, agent=name)
-        own._book = RuleBook(self._book.rules, own._scope, self._aliases)
+        own._scope = scope
+        own._book = RuleBook(self._book.rules, scope, self._aliases)
         return own
 
     def _is_plan(self, call: CallView) -> bool:
@@ -123,12 +148,14 @@ class RulePolicy:
         rules = self._book.about(call.name, risk, mode, annotations)
         if self._is_shell(call):
             return self._decide_line(call, risk, mode, session, rules)
-        rule = first(rules, lambda r: meets(r, call.args))
+        told = any(r.target is not None for r in rules)
+        about = target(call, risk, self._workspace) if told else None
+        rule = first(rules, lambda r: meets(r, call.args, about))
         outcome = Outcome(rule.decision, "rule", rule) if rule else Outcome("ask", "none")
         if outcome.decision == "ask" and liftable(rule):
             lifted = self._covering(call, risk, mode, session)
             outcome = Outcome("allow", "session", session=lifted) if lifted else outcome
-        return Decided(call, risk, mode, rules, outcome)
+        return Decided(call, risk, mode, rules, outcome, about=about)
 
     def _decide_line(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule], rules: Sequence[Rule]

@@ -38,6 +38,12 @@ def leading_words(command: ShellCommand) -> str | None:
     return shlex.join(w.text for w in lead) if all(w.literal for w in lead) else None
 
 
+def works_alike_everywhere(prefix: str) -> bool:
+    """It runs nothing that the folder it is run in brings along."""
+    program = shlex.split(prefix)[0]
+    return program in _READERS or program == "git"
+
+
 def _size(argv: tuple[str, ...]) -> int:
     program, second = argv[0], argv[1] if len(argv) > 1 else ""
     if program in _READERS or program in _PROGRAMS:

@@ -41,6 +41,10 @@ class Rule:
     """Searched in the arguments as JSON."""
     allow_redirection: bool = False
     deny_message: str | None = None
+    target: str | None = None
+    """The file as tools name it, or the host, that a call must be about."""
+    workspace: str | None = None
+    """Real path of the only workspace that it is about."""
     annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     server: str | None = None
     subagent: str | None = None
@@ -57,7 +61,7 @@ class Rule:
     @property
     def narrows(self) -> bool:
         """It has a condition on the arguments."""
-        return bool(self.prefixes) or self.command is not None or self.args is not None
+        return bool(self.prefixes) or not (self.command is self.args is self.target is None)
 
 
 @dataclass(frozen=True, slots=True)

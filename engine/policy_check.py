@@ -1,0 +1,134 @@
+"""policy_check: what policy would say of a call here and now: with the settings, trust and rules of a run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+
+from interlock.engine.options import Options
+from interlock.engine.prepare import prepare
+from interlock.services.agents import ONLY_AGENTS, agent_tools, own_tools
+from interlock.services.policy.explain import Explanation
+from interlock.services.tool_schema import WAIT, describe
+from interlock.services.toolset import nearest_names
+from interlock.state.calls import ApprovalMode, CallView, Risk, Verdict
+from interlock.state.errors import InputError
+from interlock.state.messages import Frozen
+from interlock.state.tooling import PathRefused, Tool
+from interlock.tools import TOOLS
+
+_SERVER_TOOL = "mcp_"
+_MODES = {"autoEdit": "auto_edit"}
+
+
+class Question(BaseModel):
+    """A call to decide on; one line of a batch."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str
+    args: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    mode: ApprovalMode | None = None
+    agent: str | None = None
+    server: str | None = None
+    annotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _as_gemini_spells_it(cls, value: object) -> object:
+        return _MODES.get(value, value) if isinstance(value, str) else value
+
+
+class Checked(Frozen):
+    """The decision, and what it was made from."""
+
+    agent: str | None = None
+    explanation: Explanation
+
+
+class PolicyCheck:
+    """One preparation, any number of questions."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises what would stop a run before it begins, but for a missing key of a model."""
+        self._prepared = prepare(options, needs_model=False)
+        self.warnings: Sequence[str] = self._prepared.warnings
+        agents = self._prepared.agents
+        every = {**TOOLS, **agent_tools(agents)}
+        self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}
+        self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
+
+    def check(self, question: Mapping[str, Any]) -> Checked:
+        """Raises `InputError` that names the field: no such tool or agent, wrong arguments."""
+        asked = _question(question)
+        name = _full_name(asked)
+        policy = self._prepared.policy.with_servers([asked.server] if asked.server else ())
+        if asked.agent is not None:
+            self._known_agent(asked.agent)
+            policy = policy.for_agent(asked.agent)
+        call = CallView(id="", name=name, args={k: v for k, v in asked.args.items() if k != WAIT})
+        risk, refused = self._of_tool(call, asked.agent)
+        mode = asked.mode or self._prepared.approval_mode
+        found = policy.explain(call, risk, mode, (), asked.annotations)
+        return Checked(agent=asked.agent, explanation=_refused(found, refused) if refused else found)
+
+    def _known_agent(self, name: str) -> None:
+        if name not in self._agents:
+            near = nearest_names(name, self._agents)
+            raise InputError(f"No agent {name!r}. Did you mean one of: {', '.join(near)}?", "agent")
+
+    def _of_tool(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
+        """The tool's risk, and why the call would be refused before any rule."""
+        if call.name.startswith(_SERVER_TOOL):
+            return "execute", None
+        tools = self._tools if agent is None else self._agents[agent]
+        tool = _find(tools, call.name)
+        if tool is not None:
+            return tool.risk, self._path_refused(tool, call)
+        other = _find({**TOOLS, **self._tools}, call.name)
+        if other is None:
+            near = ", ".join(map(repr, nearest_names(call.name, tools)))
+            raise InputError(f"No tool {call.name!r}. Did you mean one of: {near}?", "tool")
+        whose = f"sub-agent {agent!r}" if agent else "the main agent"
+        return other.risk, f"`{call.name}` is no tool of {whose}."
+
+    def _path_refused(self, tool: Tool, call: CallView) -> str | None:
+        try:
+            args = tool.args.model_validate(call.args)
+        except ValidationError as error:
+            place = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise InputError(describe(call.name, tool.args, error), f"args.{place}") from error
+        space = self._prepared.workspace
+        try:
+            for path, access in tool.paths(args):
+                (space.readable if access == "read" else space.writable)(path)
+        except PathRefused as refused:
+            return f"`{call.name}`: {refused}"
+        return None
+
+
+def _question(given: Mapping[str, Any]) -> Question:
+    try:
+        return Question.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        known = f"; expected {', '.join(Question.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        raise InputError(f"{place}: {first['msg']}{known}.", place) from error
+
+
+def _full_name(asked: Question) -> str:
+    """`--server s` names a tool as the server does, or in full."""
+    prefix = f"{_SERVER_TOOL}{asked.server}_"
+    return asked.tool if asked.server is None or asked.tool.startswith(prefix) else prefix + asked.tool
+
+
+def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
+    return tools.get(name) or next((t for t in tools.values() if name in t.aliases), None)
+
+
+def _refused(found: Explanation, why: str) -> Explanation:
+    """Before policy is asked, a run refuses a tool that isn't there and a path that no tool may touch."""
+    verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
+    changes = {"verdict": verdict, "choices": (), "always": None, "not_always": "No rule lifts that."}
+    return found.model_copy(update=changes)
