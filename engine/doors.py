@@ -46,9 +46,12 @@ def enter_main(given: MainInput, out: Outside) -> dict[str, Any]:
 
 
 def follow_up(prompt: Message | None, out: Outside) -> dict[str, Any]:
-    """State that starts a further prompt of `main`; without one the conversation goes on where it ended."""
+    """State that starts a further prompt of `main`; without one the conversation goes on where it ended.
+
+    A prompt that a hook refused isn't in the conversation: it still waits in the state, and is tried again.
+    """
     return {
-        "prompt": out.transcript.append("", [prompt]) if prompt else "",
+        **({"prompt": out.transcript.append("", [prompt])} if prompt else {}),
         "approval_mode": out.approval_mode,
         "model": out.model,
         "max_turns": out.limits.max_turns,
@@ -57,10 +60,10 @@ def follow_up(prompt: Message | None, out: Outside) -> dict[str, Any]:
 
 
 def leave_main(values: Mapping[str, Any], out: Outside) -> MainOutput:
-    done = values.get("status") == "done"
+    answered = values.get("status") in ("done", "stopped_by_hook")  # a hook may stop after the answer
     return MainOutput(
         status=values.get("status", "running"),
-        response=_answer(out.transcript.read(values["head"])) if done else "",
+        response=_answer(out.transcript.read(values["head"])) if answered else "",
         history=read_history(out.transcript, values.get("head", "")),
         stats=out.stats(),
         error=_error(values),
@@ -120,14 +123,14 @@ def enter_tools(given: ToolsInput, out: Outside) -> dict[str, Any]:
 
 def leave_tools(values: Mapping[str, Any], out: Outside) -> ToolsOutput:
     """One response for each call, in the calls' order."""
-    from interlock.nodes.tools._results import recorded_of, sent
+    from interlock.nodes.tools._results import as_sent, recorded_of
 
     verdicts = {**values["decided"], **values.get("finished", {})}
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
         call, result = recorded_of(out.journal, values["message"], index, verdicts[str(index)])
-        result = result.model_copy(update={"content": sent(out.transcript, verdicts[str(index)], result)})
-        responses.append(_response(call, result.model_dump(mode="json", exclude_none=True)))
+        sent = as_sent(out.transcript, verdicts[str(index)], result)
+        responses.append(_response(call, sent.model_dump(mode="json", exclude_none=True)))
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)
 
 

@@ -26,8 +26,24 @@ class ToolsOutput(WorkflowOutput):
 
 
 Verdicts = Annotated[dict[str, str], merge_verdicts]
-"""Call index → verdict. After decide: `ready ATTEMPT APPROVAL`, `answered` or `cancel`; after execute: `done`, with the
-record of a shortened output."""
+"""Call index → verdict. After decide: `ready ATTEMPT APPROVAL` (`changed`, when a hook made the arguments), `answered`
+or `cancel`; after execute: `done`, or `stop`, when a hook ends the run.
+
+All but `ready` and `changed` carry the record of what the model is sent in place of the result, if there is one.
+"""
+
+
+class Refused(TypedDict, total=False):
+    """A call that policy, a person or a hook said no to, and that the run may not be able to do without."""
+
+    tool: str
+    who: str
+    """policy | person | hook"""
+    by: str
+    """The rule, the person or the hook."""
+    reason: str
+    effect: bool
+    """It would have changed something: only a later call that does makes up for it."""
 
 
 class ToolsState(TypedDict, total=False):
@@ -58,6 +74,10 @@ class ToolsState(TypedDict, total=False):
     """Chain record (detached) of the newest list of steps; empty: none."""
     stop: str
     """Why the run must end after this batch; empty: it goes on."""
+    stopped_by: str
+    """`person` or `hook`, when it must."""
+    refused: Refused
+    """The last call that somebody refused and that nothing made up for since; empty: there is none."""
     noted_epoch: int
     """Drive in which the model was last told which background processes had ended."""
 
@@ -77,8 +97,20 @@ class DecideState(TypedDict, total=False):
     """How often a person was asked about this call; a request that went stale is asked again."""
     by_person: bool
     """A person wrote these arguments: deny still holds, ask does not come again."""
+    by_hook: bool
+    """A hook made these arguments: the model is told."""
+    must_ask: bool
+    """A rule or a hook wants a person to be asked."""
+    hook_attempt: int
+    """Attempt whose arguments the hooks have seen, or made; 0: none."""
+    hook_reason: str
+    """Why a hook wants a person to be asked; empty: none does."""
     approval: str
     """Key of the request that was approved; empty: nobody was asked."""
+    hook_event: str
+    hook_key: str
+    hook_unknown: str
+    """Key of the request about hooks that a kill cut off."""
     helper: str
     """Set by `edit`: chain record of a helper model's answer that mends the call's strings."""
     helper_role: str
@@ -102,6 +134,7 @@ class ExecuteState(TypedDict, total=False):
     index: int
     attempt: int
     approval: str
+    by_hook: bool
     kind: str
     """tool, question, agent or review."""
     approval_mode: str
@@ -110,7 +143,15 @@ class ExecuteState(TypedDict, total=False):
     status: str
     label: str
     shortened: str
-    """Chain record (detached) of what the model is sent in place of a long output; empty: the output itself."""
+    """Chain record (detached) of what stands for an output that is long, or that a hook blocked; empty: the output."""
+    hook_notes: str
+    """Chain record (detached) of what hooks add to the result; empty: nothing."""
+    hook_stop: str
+    """Why a hook wants the run to end; empty: it goes on."""
+    hook_event: str
+    hook_key: str
+    hook_unknown: str
+    """Key of the request about hooks that a kill cut off."""
     finished: Verdicts
 
 
@@ -135,5 +176,6 @@ class ExecuteSend(TypedDict, total=False):
     index: int
     attempt: int
     approval: str
+    by_hook: bool
     kind: str
     approval_mode: str

@@ -3,7 +3,7 @@
 from langgraph.runtime import Runtime
 
 from interlock.prompts import load
-from interlock.state.calls import Answer, ApprovalRequest
+from interlock.state.calls import Answer, ApprovalRequest, ToolResult, failure
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ApprovalRequired
@@ -34,8 +34,10 @@ def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
     return request, answer
 
 
-def rejection(answer: Answer) -> str:
+def rejected(answer: Answer) -> ToolResult:
     """What the model reads when a person said no."""
     if answer.feedback:
-        return load("run/call_rejected").text(feedback=answer.feedback)
-    return load("run/call_rejected_silently").text()
+        text = load("run/call_rejected").text(feedback=answer.feedback)
+    else:
+        text = load("run/call_rejected_silently").text()
+    return failure("rejected", text, by=answer.by, why=answer.feedback or "")

@@ -1,6 +1,7 @@
 """_results: a finished call, out of the journal."""
 
-from interlock.nodes.tools._verdicts import attempt_of, shortened_of
+from interlock.nodes.summarize._rules import is_long, rule_of
+from interlock.nodes.tools._verdicts import attempt_of, instead_of
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
@@ -22,14 +23,29 @@ def recorded_of(journal: Journal, message: str, index: int, verdict: str) -> tup
     return journal.call(key), recorded(journal, key)
 
 
-def sent(transcript: Transcript, verdict: str, result: ToolResult) -> str:
-    """What the model reads of a result."""
-    record = shortened_of(verdict)
-    return transcript.message(record).text if record else result.content
+def as_sent(transcript: Transcript, verdict: str, result: ToolResult) -> ToolResult:
+    """The result as the model reads it: shortened, or with what hooks said of it."""
+    record = instead_of(verdict)
+    if not record:
+        return result
+    message = transcript.message(record)
+    if message.status is None or message.status == result.status:
+        return result.model_copy(update={"content": message.text})
+    error = {"type": "blocked_by_hook", "message": message.text}
+    return result.model_copy(update={"status": message.status, "content": message.text, "error": error})
 
 
-def result_event(deps: Deps, key: CallKey) -> ToolResultEvent:
-    call, result = deps.journal.call(key), recorded(deps.journal, key)
+def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
+    """A cancelled call's output stays: nobody is asked anything while the run stops."""
+    rule = rule_of(deps.settings, call.name)
+    return result.status != "cancelled" and is_long(deps.settings, rule, result.content)
+
+
+def result_event(deps: Deps, key: CallKey, verdict: str) -> ToolResultEvent:
+    """What people are told of a call: all of a long output, but a blocked one as the model has it."""
+    call, raw = deps.journal.call(key), recorded(deps.journal, key)
+    sent = as_sent(deps.transcript, verdict, raw)
+    result = raw if sent.status == raw.status else sent
     duration = result.meta.get("duration_ms")
     return ToolResultEvent(
         tool_name=call.name,

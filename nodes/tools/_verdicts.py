@@ -14,13 +14,23 @@ def approval_of(text: str) -> str:
     return text.partition(" ")[2].partition(" ")[2]
 
 
-def shortened_of(text: str) -> str:
-    """Chain record of what stands for a long output; empty: the output itself does."""
-    return text.partition(" ")[2].partition(" ")[2] if text.startswith("done ") else ""
+def instead_of(text: str) -> str:
+    """Chain record of what the model is sent in place of the result; empty: the result itself."""
+    return "" if is_ready(text) else text.partition(" ")[2].partition(" ")[2]
 
 
 def is_ready(text: str) -> bool:
-    return text.startswith("ready ")
+    return text.startswith("ready ") or is_changed(text)
+
+
+def is_changed(text: str) -> bool:
+    """Ready, with arguments that a hook made."""
+    return text.startswith("changed ")
+
+
+def is_stop(text: str) -> bool:
+    """Done, and a hook wants the run to end."""
+    return text.startswith("stop ")
 
 
 def is_cancel(text: str) -> bool:

@@ -3,9 +3,10 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.nodes.tools._requests import answered, rejection
+from interlock.nodes.tools._decided import note_person
+from interlock.nodes.tools._requests import answered, rejected
 from interlock.prompts import load
-from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView, cancelled, failure
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView, cancelled
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps
 
@@ -22,6 +23,8 @@ class ApplyDecisionIn(TypedDict, total=False):
 class ApplyDecisionOut(TypedDict, total=False):
     attempt: int
     by_person: bool
+    by_hook: bool
+    hook_reason: str
     status: str
     label: str
 
@@ -32,8 +35,10 @@ async def apply_decision(state: ApplyDecisionIn, runtime: Runtime[Deps]) -> Appl
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     request, answer = answered(deps, state["approval"])
+    amends = key.attempt + 1 if answer.choice == "modify" else 0
+    note_person(runtime, key, state["approval"], answer, amends)
     if answer.choice == "reject":
-        deps.journal.finish(key, call, failure("rejected", rejection(answer)))
+        deps.journal.finish(key, call, rejected(answer))
         return {"label": "reject", "status": step(ToolCallChart, state["status"], "fail")}
     if answer.choice == "cancel":
         deps.journal.finish(
@@ -44,9 +49,10 @@ async def apply_decision(state: ApplyDecisionIn, runtime: Runtime[Deps]) -> Appl
         return {"label": "stale"}
     if answer.choice == "modify":
         amended = CallView(id=call.id, name=call.name, args=answer.args or {})
-        deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), amended)
+        deps.journal.amend(key.model_copy(update={"attempt": amends}), amended)
         status = step(ToolCallChart, state["status"], "modify")
-        return {"label": "modify", "attempt": key.attempt + 1, "by_person": True, "status": status}
+        theirs: ApplyDecisionOut = {"by_person": True, "by_hook": False, "hook_reason": ""}
+        return {**theirs, "label": "modify", "attempt": amends, "status": status}
     _remember(deps, state, call, answer)
     return {"label": "proceed"}
 

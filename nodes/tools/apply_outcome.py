@@ -3,6 +3,7 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.tools._decided import note_person
 from interlock.nodes.tools._requests import answered
 from interlock.prompts import load
 from interlock.state.calls import CallKey, failure
@@ -31,9 +32,11 @@ async def apply_outcome(state: ApplyOutcomeIn, runtime: Runtime[Deps]) -> ApplyO
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     _, answer = answered(deps, state["approval"])
+    redo = answer.choice == "proceed_once"
+    note_person(runtime, key, state["approval"], answer, key.attempt + 1 if redo else 0)
     text = load("run/call_unknown_outcome").text()
     deps.journal.finish(key, call, failure("unknown_outcome", text))
-    if answer.choice == "proceed_once":
+    if redo:
         deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), call)
         return {"label": "redo", "attempt": key.attempt + 1, "approval": "", "status": "scheduled"}
     executing = step(ToolCallChart, "scheduled", "execute")

@@ -8,13 +8,14 @@ from typing_extensions import TypedDict
 
 from interlock.nodes.plan._track import Track, track
 from interlock.nodes.tools._ended import ended_processes
-from interlock.nodes.tools._results import recorded_of, sent
-from interlock.nodes.tools._verdicts import attempt_of, is_ready, shortened_of
+from interlock.nodes.tools._refused import standing
+from interlock.nodes.tools._results import as_sent, recorded_of
+from interlock.nodes.tools._verdicts import attempt_of, instead_of, is_ready, is_stop
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.plan import PlanStep
-from interlock.state.tools import Verdicts
+from interlock.state.tools import Refused, Verdicts
 
 
 class CollectIn(TypedDict, total=False):
@@ -24,6 +25,8 @@ class CollectIn(TypedDict, total=False):
     decided: Verdicts
     finished: Verdicts
     stop: str
+    stopped_by: str
+    refused: Refused
     approval_mode: str
     plan_phase: str
     plan_file: str
@@ -35,6 +38,8 @@ class CollectIn(TypedDict, total=False):
 class CollectOut(TypedDict, total=False):
     head: str
     stop: str
+    stopped_by: str
+    refused: Refused
     approval_mode: str
     plan_phase: str
     plan_file: str
@@ -54,30 +59,45 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
     calls = deps.transcript.message(state["message"]).tool_calls
     answers: list[Message] = []
     done: list[tuple[CallView, ToolResult]] = []
-    stop = state.get("stop") or ""
+    told: list[tuple[CallView, ToolResult]] = []
     for index, call in enumerate(calls):
-        view, result = recorded_of(deps.journal, state["message"], index, verdicts[str(index)])
-        stop = stop or result.stop or ""
+        verdict = verdicts[str(index)]
+        view, result = recorded_of(deps.journal, state["message"], index, verdict)
+        sent = as_sent(deps.transcript, verdict, result)
         done.append((view, result))
+        told.append((view, sent))
         answers.append(
             Message(
-                role="tool",
-                tool_call_id=call.id,
-                name=call.name,
-                content=sent(deps.transcript, verdicts[str(index)], result),
-                status=result.status,
+                role="tool", tool_call_id=call.id, name=call.name, content=sent.content, status=sent.status
             )
         )
     head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.ids(head, len(answers))):
         attempt = attempt_of(verdicts[str(index)])
-        if shortened_of(verdicts[str(index)]):
+        if instead_of(verdicts[str(index)]):
             continue  # the journal alone holds all of it
         deps.journal.settle(CallKey(message=state["message"], index=index, attempt=attempt), record)
     moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
     head = deps.transcript.append(head, note)
-    return {"head": head, "stop": stop, "noted_epoch": epoch, **moved, **_todos(deps, done)}
+    stop = _stop(deps, state, [verdicts[str(i)] for i in range(len(calls))], done)
+    refused = standing(state.get("refused") or {}, told, lambda name: _risk(deps, name))
+    return {"head": head, **stop, "refused": refused, "noted_epoch": epoch, **moved, **_todos(deps, done)}
+
+
+def _stop(
+    deps: Deps, state: CollectIn, verdicts: Sequence[str], done: Sequence[tuple[CallView, ToolResult]]
+) -> CollectOut:
+    """Why the run ends here, and who wants it: a person, then the first hook that said so, before or after its call."""
+    if state.get("stop"):
+        return {"stop": state["stop"], "stopped_by": "person"}
+    for verdict, (_, result) in zip(verdicts, done, strict=True):
+        if is_stop(verdict):
+            return {"stop": deps.transcript.read(instead_of(verdict))[0].text, "stopped_by": "hook"}
+        if result.stop:
+            by_hook = (result.error or {}).get("type") == "stopped_by_hook"
+            return {"stop": result.stop, "stopped_by": "hook" if by_hook else "person"}
+    return {"stop": "", "stopped_by": ""}
 
 
 def _todos(deps: Deps, done: Sequence[tuple[CallView, ToolResult]]) -> CollectOut:

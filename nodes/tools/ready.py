@@ -10,6 +10,7 @@ from interlock.state.tools import Verdicts
 class ReadyIn(TypedDict, total=False):
     index: int
     attempt: int
+    by_hook: bool
     approval: str
     status: str
 
@@ -20,7 +21,7 @@ class ReadyOut(TypedDict, total=False):
 
 
 async def ready(state: ReadyIn) -> ReadyOut:
-    word = verdict("ready", state["attempt"], state["approval"])
+    word = verdict("changed" if state.get("by_hook") else "ready", state["attempt"], state["approval"])
     return {
         "status": step(ToolCallChart, state["status"], "schedule"),
         "decided": {str(state["index"]): word},

@@ -5,7 +5,8 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
-from interlock.nodes.tools._verdicts import approval_of, attempt_of
+from interlock.nodes.tools._verdicts import approval_of, attempt_of, is_changed
+from interlock.state.hooks import is_hooked
 from interlock.state.tools import DecideSend, ExecuteSend, Verdicts
 
 
@@ -15,6 +16,29 @@ class LabelIn(TypedDict, total=False):
 
 class KindIn(TypedDict, total=False):
     kind: str
+
+
+class PolicyIn(TypedDict, total=False):
+    label: str
+    hooked: str
+    attempt: int
+    hook_attempt: int
+    must_ask: bool
+
+
+class ResultIn(TypedDict, total=False):
+    label: str
+    hooked: str
+    status: str
+
+
+class RequestIn(TypedDict, total=False):
+    label: str
+    hooked: str
+
+
+class ApprovalIn(TypedDict, total=False):
+    approval: str
 
 
 class BatchIn(TypedDict, total=False):
@@ -52,6 +76,7 @@ def each_of_group(state: GroupIn) -> Sequence[ExecuteSend]:
                 "index": index,
                 "attempt": attempt_of(verdict),
                 "approval": approval_of(verdict),
+                "by_hook": is_changed(verdict),
                 "kind": state["kinds"][str(index)],
                 "approval_mode": state["approval_mode"],
             }
@@ -72,11 +97,35 @@ def after_validate(state: LabelIn) -> Literal["valid", "invalid"]:
     return "valid" if state["label"] == "valid" else "invalid"
 
 
-def after_check_policy(state: LabelIn) -> Literal["allow", "ask", "deny", "no match"]:
+def after_check_policy(state: PolicyIn) -> Literal["allow", "ask", "hooks", "deny", "no match"]:
+    """Hooks are asked about every attempt once, and never about what they made themselves."""
     label = state["label"]
     if label == "no match":
         return "no match"
-    return "allow" if label == "allow" else "ask" if label == "ask" else "deny"
+    if label == "deny":
+        return "deny"
+    if is_hooked(state.get("hooked", ""), "BeforeTool") and state["hook_attempt"] != state["attempt"]:
+        return "hooks"
+    return "ask" if state["must_ask"] else "allow"
+
+
+def after_before_tool(state: PolicyIn) -> Literal["allow", "ask", "changed", "blocked or stopped", "unknown"]:
+    label = state["label"]
+    if label == "unknown":
+        return "unknown"
+    if label == "blocked":
+        return "blocked or stopped"
+    return "changed" if label == "changed" else "ask" if state["must_ask"] else "allow"
+
+
+def after_request(state: RequestIn) -> Literal["asked", "notify", "impossible"]:
+    if state["label"] == "impossible":
+        return "impossible"
+    return notify_or_wait(state)
+
+
+def notify_or_wait(state: RequestIn) -> Literal["asked", "notify"]:
+    return "notify" if is_hooked(state.get("hooked", ""), "Notification") else "asked"
 
 
 def after_take_edit(state: LabelIn) -> Literal["corrected", "answered"]:
@@ -99,17 +148,44 @@ def by_kind(state: KindIn) -> Literal["tool", "question", "agent", "review"]:
     return "agent" if kind == "agent" else "review" if kind == "review" else "tool"
 
 
-def after_ask_review(state: LabelIn) -> Literal["asked", "no plan"]:
-    return "asked" if state["label"] == "asked" else "no plan"
+def after_ask_review(state: RequestIn) -> Literal["asked", "notify", "no plan"]:
+    return notify_or_wait(state) if state["label"] == "asked" else "no plan"
 
 
-def after_take_review(state: LabelIn) -> Literal["decided", "changed since"]:
-    return "decided" if state["label"] == "decided" else "changed since"
+def after_take_review(state: ResultIn) -> Literal["decided", "hooks", "changed since"]:
+    if state["label"] == "changed since":
+        return "changed since"
+    return "hooks" if _is_for_hooks(state) else "decided"
 
 
-def after_run_tool(state: LabelIn) -> Literal["done", "long output", "unknown outcome"]:
+def after_result(state: ResultIn) -> Literal["done", "hooks"]:
+    """A question that nobody answers has no result either."""
+    return "hooks" if _is_for_hooks(state) and state.get("status") != "error" else "done"
+
+
+def after_run_tool(state: ResultIn) -> Literal["done", "long output", "hooks", "unknown outcome"]:
     label = state["label"]
-    return "done" if label == "done" else "long output" if label == "long" else "unknown outcome"
+    if label == "unknown":
+        return "unknown outcome"
+    if _is_for_hooks(state):
+        return "hooks"
+    return "long output" if label == "long" else "done"
+
+
+def after_after_tool(state: LabelIn) -> Literal["done", "long output", "unknown"]:
+    label = state["label"]
+    return "unknown" if label == "unknown" else "long output" if label == "long" else "done"
+
+
+def _is_for_hooks(state: ResultIn) -> bool:
+    """A call that was stopped while it ran has no result to look at."""
+    return is_hooked(state.get("hooked", ""), "AfterTool") and state.get("status") != "cancelled"
+
+
+def by_request(state: ApprovalIn) -> Literal["outcome", "question", "review"]:
+    """What a request is about stands in its key."""
+    kind = state["approval"].rsplit(":", 2)[1]
+    return "question" if kind == "question" else "review" if kind == "review" else "outcome"
 
 
 def after_apply_outcome(state: LabelIn) -> Literal["redo", "skip"]:

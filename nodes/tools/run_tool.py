@@ -7,8 +7,8 @@ from dataclasses import replace
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.nodes.summarize._rules import is_long, rule_of
 from interlock.nodes.tools._requests import answered
+from interlock.nodes.tools._results import is_too_long
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult, cancelled, failure
 from interlock.state.charts import ToolCallChart, step
@@ -41,7 +41,7 @@ async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
         raise RunError(f"Tool {call.name!r} is gone. Resume when it is back.")
     row = deps.journal.find(key, call)
     if row is not None and row.state == "done" and row.result is not None:
-        return _ended(state, row.result, _is_long(deps, call, row.result))
+        return _ended(state, row.result, is_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
         return {"label": "unknown"}
     result = _refused(deps, state, call) if row is None or row.state == "scheduled" else None
@@ -51,7 +51,7 @@ async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
-    return _ended(state, result, _is_long(deps, call, result))
+    return _ended(state, result, is_too_long(deps, call, result))
 
 
 async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None) -> ToolResult:
@@ -102,12 +102,6 @@ def _refused(deps: Deps, state: RunToolIn, call: CallView) -> ToolResult | None:
     if not changed:
         return None
     return failure("stale_approval", load("run/call_stale").text(files=", ".join(changed)))
-
-
-def _is_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
-    """A cancelled call's output stays: nobody is asked anything while the run stops."""
-    rule = rule_of(deps.settings, call.name)
-    return result.status != "cancelled" and is_long(deps.settings, rule, result.content)
 
 
 def _ended(state: RunToolIn, result: ToolResult, long: bool) -> RunToolOut:

@@ -3,8 +3,9 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.nodes.tools._requests import answered, rejection
-from interlock.state.calls import CallKey, ToolResult, failure
+from interlock.nodes.tools._decided import note_person
+from interlock.nodes.tools._requests import answered, rejected
+from interlock.state.calls import CallKey, ToolResult
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps
 
@@ -27,9 +28,10 @@ async def take_answer(state: TakeAnswerIn, runtime: Runtime[Deps]) -> TakeAnswer
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     _, answer = answered(deps, state["approval"])
+    note_person(runtime, key, state["approval"], answer)
     executing = step(ToolCallChart, "scheduled", "execute")
     if answer.choice == "reject":
-        deps.journal.finish(key, call, failure("rejected", rejection(answer)))
+        deps.journal.finish(key, call, rejected(answer))
         return {"status": step(ToolCallChart, executing, "fail")}
     deps.journal.finish(key, call, ToolResult(status="success", content=answer.text or ""))
     return {"status": step(ToolCallChart, executing, "succeed")}

@@ -4,6 +4,7 @@ from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.nodes.edit._subject import strings
+from interlock.nodes.tools._decided import note_change
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, ToolResult, failure
 from interlock.state.charts import ToolCallChart, step
@@ -47,6 +48,8 @@ async def take_edit(state: TakeEditIn, runtime: Runtime[Deps]) -> TakeEditOut:
         args = {**call.args, "old_string": tried.old, "new_string": tried.new}
         amended = CallView(id=call.id, name=call.name, args=args)
         deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), amended)
+        why = state.get("explanation") or "what the edit looked for isn't in the file"
+        note_change(runtime, key, "helper", key.attempt + 1, state["helper_role"], why)
         return {"label": "corrected", "attempt": key.attempt + 1}
     if state["edit_status"] == "already_applied":
         text = load("run/edit_already_there").text(explanation=state.get("explanation") or "")

@@ -8,6 +8,7 @@ from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from interlock.nodes.plan._steps import parse_steps
+from interlock.nodes.tools._decided import note_person
 from interlock.nodes.tools._requests import answered
 from interlock.prompts import render
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, ToolResult, cancelled
@@ -33,6 +34,7 @@ async def take_review(state: TakeReviewIn, runtime: Runtime[Deps]) -> TakeReview
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     request, answer = answered(deps, state["approval"])
+    note_person(runtime, key, state["approval"], answer)
     executing = step(ToolCallChart, "scheduled", "execute")
     if answer.choice in ("reject", "cancel"):
         result = _refused(answer)

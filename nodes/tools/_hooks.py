@@ -1,0 +1,33 @@
+"""_hooks: what hooks said of a call, for people, for the model and for the record."""
+
+from interlock.state.decided import Decided
+from interlock.state.hooks import HookOutcome
+
+_REASON = 2000
+"""Characters of a hook's reason that go into state and requests; the record of decisions holds all of it."""
+
+
+def one_reason(outcome: HookOutcome) -> str:
+    """The reason, never empty."""
+    return outcome.reason.strip()[:_REASON] or "no reason given"
+
+
+def names(outcome: HookOutcome) -> str:
+    """The hooks whose decision it is: `hook lint`, `hooks lint, audit`."""
+    word = "block" if outcome.stop is not None else outcome.decision
+    said = [v.name for v in outcome.verdicts if v.decision == word and not v.warning]
+    found = list(dict.fromkeys(said or [v.name for v in outcome.verdicts]))
+    return f"{'hook' if len(found) == 1 else 'hooks'} {', '.join(found)}"
+
+
+def hook_decided(event: str, outcome: HookOutcome, becomes: int = 0) -> Decided:
+    """The entry for the call's record."""
+    return Decided(
+        by="hook",
+        decision="stop" if outcome.stop is not None else outcome.decision,
+        who=names(outcome),
+        event=event,
+        reason=outcome.stop or outcome.reason,
+        hooks=outcome.verdicts,
+        becomes=becomes,
+    )
