@@ -70,6 +70,13 @@ def test_a_budget_in_dollars_needs_a_price(tmp_path: Path) -> None:
     assert refused.value.field == "limits.max_budget_usd"
 
 
+def test_a_budget_in_dollars_needs_the_price_of_every_model_that_may_be_chosen(tmp_path: Path) -> None:
+    prices = {"model": {"prices": {"pro": {"input": 1.0, "output": 10.0}}}}
+    stage = Stage(tmp_path / "stage", [], prices, {"max_budget_usd": 2.0})
+    with pytest.raises(InputError, match="price of 'gemini-3.8-flash'"):
+        stage.run("main", {"prompt": "go"}, model="auto", env={"GEMINI_API_KEY": "k", "PATH": "/bin"})
+
+
 def test_turns_of_sub_agents_count_for_the_run(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage", family(3, delay_s=0.05), limits={"max_session_turns": 2})
     outcome = stage.run("main", {"prompt": "go"})
