@@ -1,7 +1,7 @@
 """compress: an old part of the conversation becomes a snapshot, checked by the model that wrote it.
 
-Only a cancelled request loops, when the run is resumed. Below the threshold, with nothing to drop or after `accept`
-it ends.
+Only a cancelled request loops, when the run is resumed, and hooks that a kill interrupted. Below the threshold, put
+off by a hook, with nothing to drop or after `accept` it ends.
 """
 
 from langgraph.graph import END, START
@@ -10,8 +10,10 @@ from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.compress.accept import accept
 from interlock.nodes.compress.check_threshold import check_threshold
 from interlock.nodes.compress.keep_truncated import keep_truncated
+from interlock.nodes.compress.pre_compress import pre_compress
 from interlock.nodes.compress.routes import (
     after_check_threshold,
+    after_pre_compress,
     after_split,
     after_summarise,
     after_truncate_old_outputs,
@@ -21,12 +23,17 @@ from interlock.nodes.compress.split import split
 from interlock.nodes.compress.summarise import summarise
 from interlock.nodes.compress.truncate_old_outputs import truncate_old_outputs
 from interlock.nodes.compress.verify import verify
+from interlock.nodes.hooks.ask_hook import ask_hook
+from interlock.nodes.tools.await_person import await_person
 from interlock.state.compress import CompressInput, CompressOutput, CompressState
 
 
 def build() -> Graph:
     g = Graph("compress", CompressState)
     g.node("check_threshold", check_threshold)
+    g.node("pre_compress", pre_compress)
+    g.node("ask_hook", ask_hook)
+    g.node("await_hook", await_person)
     g.node("truncate_old_outputs", truncate_old_outputs)
     g.node("keep_truncated", keep_truncated)
     g.node("split", split)
@@ -35,7 +42,18 @@ def build() -> Graph:
     g.node("accept", accept)
 
     g.edge(START, "check_threshold")
-    g.route("check_threshold", after_check_threshold, {"due": "truncate_old_outputs", "below": END})
+    g.route(
+        "check_threshold",
+        after_check_threshold,
+        {"due": "truncate_old_outputs", "hooked": "pre_compress", "below": END},
+    )
+    g.route(
+        "pre_compress",
+        after_pre_compress,
+        {"go on": "truncate_old_outputs", "put off": END, "unknown": "ask_hook"},
+    )
+    g.edge("ask_hook", "await_hook")
+    g.edge("await_hook", "pre_compress")
     g.route(
         "truncate_old_outputs",
         after_truncate_old_outputs,

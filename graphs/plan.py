@@ -1,18 +1,23 @@
 """plan: understand, explore, design, write the plan, have it reviewed; approved, it is handed over to `main`.
 
 `turn` and `tools` alternate under plan mode until a person has decided; a model that stops without a plan is reminded.
+A hook may stop or block the prompt; what it says of an answer isn't asked here, where a person reviews the plan.
 """
 
 from langgraph.graph import END, START
 
 from interlock.graphs import tools, turn
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.hooks.ask_hook import ask_hook
+from interlock.nodes.main.before_agent import before_agent
 from interlock.nodes.main.nudge import nudge
+from interlock.nodes.main.routes import after_before_agent
 from interlock.nodes.plan.finish import finish
 from interlock.nodes.plan.hand_over import hand_over
 from interlock.nodes.plan.open_plan import open_plan
 from interlock.nodes.plan.remind import remind
-from interlock.nodes.plan.routes import after_remind, after_tools, after_turn
+from interlock.nodes.plan.routes import after_open_plan, after_remind, after_tools, after_turn
+from interlock.nodes.tools.await_person import await_person
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
 from interlock.state.subagent import MAX_DEPTH
 
@@ -21,6 +26,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
+    g.node("before_agent", before_agent)
+    g.node("ask_hook", ask_hook)
+    g.node("await_hook", await_person)
     g.part("turn", turn.build())
     g.part("tools", tools.build(depth))
     g.node("nudge", nudge)
@@ -29,7 +37,10 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.node("finish", finish)
 
     g.edge(START, "open_plan")
-    g.edge("open_plan", "turn")
+    g.route("open_plan", after_open_plan, {"plain": "turn", "hooked": "before_agent"})
+    g.route("before_agent", after_before_agent, {"passed": "turn", "ended": "finish", "unknown": "ask_hook"})
+    g.edge("ask_hook", "await_hook")
+    g.edge("await_hook", "before_agent")
     g.route(
         "turn",
         after_turn,

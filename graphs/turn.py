@@ -1,7 +1,7 @@
 """turn: one model turn, from its limits to an answer that may enter the conversation.
 
 `call_model` loops while its stream is invalid, at most 4 times, and comes back once by `route` with another model; a
-limit, an overflow, a loop, an error or an answer ends it.
+limit, an overflow, a loop, an error, a hook or an answer ends it. Hooks are passed by where none are set.
 """
 
 from functools import cache
@@ -10,6 +10,11 @@ from langgraph.graph import END, START
 
 from interlock.graphs import compress, loop_check, route
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.hooks.ask_hook import ask_hook
+from interlock.nodes.tools.await_person import await_person
+from interlock.nodes.turn.after_model import after_model
+from interlock.nodes.turn.before_model import before_model
+from interlock.nodes.turn.before_tool_selection import before_tool_selection
 from interlock.nodes.turn.call_model import call_model
 from interlock.nodes.turn.check_context import check_context
 from interlock.nodes.turn.check_limits import check_limits
@@ -17,6 +22,10 @@ from interlock.nodes.turn.check_stream import check_stream
 from interlock.nodes.turn.mask_tool_outputs import mask_tool_outputs
 from interlock.nodes.turn.note_loop import note_loop
 from interlock.nodes.turn.routes import (
+    after_after_model,
+    after_await_hook,
+    after_before_model,
+    after_before_tool_selection,
     after_check_context,
     after_check_limits,
     after_check_stream,
@@ -37,9 +46,14 @@ def build() -> Graph:
     g.part("loop-check", loop_check.build())
     g.part("route", route.build())
     g.node("use_model", use_model)
+    g.node("before_model", before_model)
+    g.node("before_tool_selection", before_tool_selection)
     g.node("call_model", call_model)
     g.node("check_stream", check_stream)
+    g.node("after_model", after_model)
     g.node("note_loop", note_loop)
+    g.node("ask_hook", ask_hook)
+    g.node("await_hook", await_person)
 
     g.edge(START, "check_limits")
     g.route(
@@ -47,23 +61,39 @@ def build() -> Graph:
     )
     g.edge("compress", "mask_tool_outputs")
     g.edge("mask_tool_outputs", "check_context")
+    asking = {"sticky": "call_model", "hooked": "before_model"}
     g.route(
         "check_context",
         after_check_context,
-        {"overflow": END, "look due": "loop-check", "sticky": "call_model", "unrouted": "route"},
+        {"overflow": END, "look due": "loop-check", "unrouted": "route", **asking},
     )
-    g.route(
-        "loop-check", after_loop_check, {"loop": "note_loop", "sticky": "call_model", "unrouted": "route"}
-    )
+    g.route("loop-check", after_loop_check, {"loop": "note_loop", "unrouted": "route", **asking})
     g.edge("route", "use_model")
-    g.route("use_model", after_use_model, {"usable": "call_model", "none left": END})
+    g.route(
+        "use_model",
+        after_use_model,
+        {"usable": "call_model", "hooked": "before_model", "none left": END},
+    )
+    hooked = {"ask": "call_model", "ended": END, "unknown": "ask_hook"}
+    g.route("before_model", after_before_model, {"choose tools": "before_tool_selection", **hooked})
+    g.route("before_tool_selection", after_before_tool_selection, hooked)
     g.edge("call_model", "check_stream")
     g.route(
         "check_stream",
         after_check_stream,
-        {"again": "call_model", "unavailable": "route", "loop": "note_loop", "end": END},
+        {
+            "again": "call_model",
+            "unavailable": "route",
+            "loop": "note_loop",
+            "whole": "after_model",
+            "end": END,
+        },
     )
+    g.route("after_model", after_after_model, {"end": END, "unknown": "ask_hook"})
     g.edge("note_loop", END)
+    g.edge("ask_hook", "await_hook")
+    events = {"BeforeModel": "before_model", "BeforeToolSelection": "before_tool_selection"}
+    g.route("await_hook", after_await_hook, {**events, "AfterModel": "after_model"})
     return g
 
 

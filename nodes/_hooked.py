@@ -10,12 +10,15 @@ from typing_extensions import TypedDict
 from interlock.nodes._helper import task_of
 from interlock.prompts import load
 from interlock.state.deps import Deps
+from interlock.state.events import ErrorEvent
 from interlock.state.hooks import HookEvent, HookOutcome
 from interlock.state.messages import Message
 from interlock.state.turn_events import AgentBlocked, AgentStopped
 
 _REASON_CHARS = 2000
 """Of a reason in the state, which every checkpoint repeats."""
+_NAME_CHARS = 80
+"""Of a hook that is named by its command."""
 _NO_REASON = "it gave no reason"
 
 
@@ -84,6 +87,12 @@ def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[D
     return None
 
 
+def warn(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:
+    """Tell people that what a hook asked for isn't done."""
+    text = f"What the {_hook(event, outcome)} asked for isn't done: {problem}."
+    runtime.stream_writer(ErrorEvent(severity="warning", message=text))
+
+
 def context_message(context: str) -> Message:
     """What a hook tells the model, as a message that nobody takes for the user's."""
     return Message(role="user", origin="hook", content=marked(context))
@@ -97,10 +106,10 @@ def marked(context: str) -> str:
 def _hook(event: HookEvent, outcome: HookOutcome) -> str:
     """Which hook it was: of several, those that blocked."""
     blocking = [v.name for v in outcome.verdicts if v.decision == "block"]
-    names = blocking or [v.name for v in outcome.verdicts]
+    names = [" ".join(n.split())[:_NAME_CHARS] for n in blocking or [v.name for v in outcome.verdicts]]
     if not names:
         return f"{event} hook"
-    return f"{event} hook{'s' if len(names) > 1 else ''} {', '.join(repr(one_line(n)) for n in names)}"
+    return f"{event} hook{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
 def _error(kind: str, what: str, reason: str) -> dict[str, str]:

@@ -67,6 +67,11 @@ class CompressState(TypedDict, total=False):
     compress_status: str
     label: str
     """What the last node found; its router reads it."""
+    hook_event: str
+    """`PreCompress` while a person says what became of hooks that a kill interrupted; else empty."""
+    hook_key: str
+    """Key of that firing."""
+    approval: str
     base: str
     """Head of the chain with older outputs shortened; `head` where there were none."""
     split: int

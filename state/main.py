@@ -50,7 +50,24 @@ class MainState(TypedDict, total=False):
     """Everything a `main` run knows besides its chain; this is what a checkpoint stores."""
 
     prompt: str
-    """Chain record (detached) that holds the prompt word for word."""
+    """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
+    asked: str
+    """Chain record (detached) of the prompt that is worked on."""
+    hook_stage: str
+    """Empty: hooks before the agent haven't let the prompt pass; `admitted`: they have, or there were none to ask;
+    `answered`: those after it ended the prompt when it was answered."""
+    said: str
+    """Head of a detached chain of what the model said in this prompt, kept for AfterAgent hooks; empty: nothing."""
+    fed_back: bool
+    """An AfterAgent hook has sent the model on in this prompt (`stop_hook_active`)."""
+    hook_event: str
+    """The event whose hooks a kill interrupted, while a person says what became of them; empty: none."""
+    hook_key: str
+    """Key of that firing."""
+    approval: str
+    """Key of the request about it."""
+    label: str
+    """Empty: a person has answered it."""
     prompt_no: int
     """1 for the first prompt of the run; a follow-up prompt adds one."""
     head: str
@@ -102,6 +119,8 @@ class MainState(TypedDict, total=False):
     """`user`, `model`, or empty: nobody is known to be due."""
     stop: str
     """Reason for which a tool or hook ended the run; empty otherwise."""
+    stopped_by: str
+    """`person` or `hook`, when somebody did."""
     error: dict[str, str]
     """`{type, message}`; empty: none."""
     status: str

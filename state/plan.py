@@ -46,6 +46,13 @@ class PlanState(TypedDict, total=False):
     """What a `plan` run knows besides its chain."""
 
     prompt: str
+    asked: str
+    """Chain record (detached) of the prompt, for hooks."""
+    hook_stage: str
+    hook_event: str
+    hook_key: str
+    approval: str
+    label: str
     head: str
     approval_mode: str
     """`plan` until the plan is approved."""
@@ -76,6 +83,7 @@ class PlanState(TypedDict, total=False):
     reply: str
     finish_reason: str
     stop: str
+    stopped_by: str
     error: dict[str, str]
     reminders: int
     main_run: str

@@ -95,6 +95,24 @@ class TurnState(TypedDict, total=False):
     strategy: str
     route_reason: str
     route_ms: int
+    said: str
+    """Head of a detached chain of what the model said in this prompt, kept for AfterAgent hooks; empty: nothing."""
+    request_head: str
+    """Head of the chain that is sent instead of `head`, as hooks changed it; empty: `head` is."""
+    request_model: str
+    """The model that a hook chose for this request; empty: none did."""
+    request_temperature: float | None
+    """As a hook chose it; null: none did."""
+    request_tools: list[str] | None
+    """Names of the tools that hooks leave to this request; null: all."""
+    hook_event: str
+    """The event whose hooks a kill interrupted, while a person says what became of them; empty: none."""
+    hook_key: str
+    """Key of that firing."""
+    approval: str
+    """Key of the request about it."""
+    label: str
+    """Empty: a person has answered it."""
     time_left_s: float
     """Seconds that the answer may take, for an agent with a time limit; absent: no limit."""
     loop_keys: list[str]
@@ -127,3 +145,4 @@ class TurnDone(TypedDict, total=False):
     loop_interval: int
     loop_next: int
     loop_found: dict[str, str]
+    said: str

@@ -37,7 +37,7 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
     in_task: Cut | None = None
     for index in range(first, len(messages)):
         message = messages[index]
-        if not waiting and message.role == "user":
+        if not waiting and message.role == "user" and not _adds(messages, index):
             if before >= target:
                 return _worth(Cut(index), first)
             last = index
@@ -51,6 +51,11 @@ def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
     if end is not None and end.role == "assistant" and not end.tool_calls:
         return _worth(Cut(len(messages)), first)
     return _worth(in_task, first) or _worth(Cut(last), first)
+
+
+def _adds(messages: Sequence[Message], index: int) -> bool:
+    """What a hook added to a request stands right after it, and isn't one."""
+    return messages[index].origin == "hook" and index > 0 and messages[index - 1].role == "user"
 
 
 def dropped(messages: Sequence[Message], cut: Cut) -> list[Message]:

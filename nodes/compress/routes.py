@@ -4,13 +4,34 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from interlock.nodes.compress._sizes import AttemptIn, is_attempt
+from interlock.state.hooks import is_hooked
+
 
 class LabelIn(TypedDict, total=False):
     label: str
 
 
-def after_check_threshold(state: LabelIn) -> Literal["due", "below"]:
-    return "due" if state["label"] == "due" else "below"
+class AfterCheckThresholdIn(AttemptIn, total=False):
+    label: str
+    hooked: str
+
+
+class AfterPreCompressIn(LabelIn, total=False):
+    hook_event: str
+
+
+def after_check_threshold(state: AfterCheckThresholdIn) -> Literal["due", "hooked", "below"]:
+    """Hooks are asked about an attempt at a snapshot; older outputs are shortened without."""
+    if state["label"] != "due":
+        return "below"
+    return "hooked" if is_hooked(state.get("hooked", ""), "PreCompress") and is_attempt(state) else "due"
+
+
+def after_pre_compress(state: AfterPreCompressIn) -> Literal["go on", "put off", "unknown"]:
+    if state["hook_event"]:
+        return "unknown"
+    return "go on" if state["label"] == "go on" else "put off"
 
 
 def after_truncate_old_outputs(state: LabelIn) -> Literal["attempt", "failed before"]:

@@ -5,18 +5,16 @@ import asyncio
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.compress._sizes import AttemptIn, is_attempt
 from interlock.prompts import load
-from interlock.state.compress import GROWTH, KEPT_LINES, KEPT_OUTPUT_TOKENS
+from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.text import estimate_tokens
 
 
-class TruncateOldOutputsIn(TypedDict, total=False):
+class TruncateOldOutputsIn(AttemptIn, total=False):
     head: str
-    tokens: int
-    force: bool
-    compress_failed_at: int
 
 
 class TruncateOldOutputsOut(TypedDict, total=False):
@@ -43,9 +41,7 @@ async def truncate_old_outputs(state: TruncateOldOutputsIn, runtime: Runtime[Dep
     if shorter:
         replaced = [shorter.get(i, m) for i, m in enumerate(messages)]
         base = deps.transcript.append("", replaced, continues=state["head"])
-    failed_at = state.get("compress_failed_at") or 0
-    again = state.get("force") or not failed_at or state["tokens"] >= failed_at * GROWTH
-    return {"base": base, "label": "attempt" if again else "failed before"}
+    return {"base": base, "label": "attempt" if is_attempt(state) else "failed before"}
 
 
 async def _shortened(message: Message, deps: Deps) -> Message | None:

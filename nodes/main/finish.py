@@ -13,6 +13,8 @@ _STATUS = {
     "session_limit": "turn_limit",
     "invalid_stream": "invalid_stream",
     "loop_detected": "loop_detected",
+    "stopped_by_hook": "stopped_by_hook",
+    "blocked_by_hook": "blocked_by_hook",
     "error": "failed",
 }
 """Status of the last turn → status of `main`."""
@@ -23,6 +25,7 @@ class FinishIn(TypedDict, total=False):
     turn_status: str
     reply: str
     stop: str
+    stopped_by: str
 
 
 class FinishOut(TypedDict, total=False):
@@ -32,7 +35,9 @@ class FinishOut(TypedDict, total=False):
 
 async def finish(state: FinishIn, runtime: Runtime[Deps]) -> FinishOut:
     """A batch that asked for the end ends the run, whatever the turn before it said. No answer is no success."""
-    if state.get("stop"):
+    if reason := state.get("stop"):
+        if state.get("stopped_by") == "hook":
+            return {"status": "stopped_by_hook", "error": {"type": "stopped_by_hook", "message": reason}}
         return {"status": "cancelled"}
     if state["turn_status"] == "ok" and not is_visible(
         runtime.context.transcript.message(state["reply"]).text

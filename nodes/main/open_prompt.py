@@ -20,6 +20,10 @@ class OpenPromptIn(TypedDict, total=False):
 
 class OpenPromptOut(TypedDict, total=False):
     prompt: str
+    asked: str
+    hook_stage: str
+    said: str
+    fed_back: bool
     head: str
     turn_no: int
     sticky_model: str
@@ -48,7 +52,7 @@ async def open_prompt(state: OpenPromptIn, runtime: Runtime[Deps]) -> OpenPrompt
     else:
         opening = await deps.context.opening(deps.toolset.declarations())
         head = deps.transcript.append("", [*opening, *history, *prompt])
-    return {
+    opened: OpenPromptOut = {
         "prompt": "",
         "head": head,
         "turn_no": 0,
@@ -66,6 +70,10 @@ async def open_prompt(state: OpenPromptIn, runtime: Runtime[Deps]) -> OpenPrompt
         "plan_phase": phase,
         "next_speaker_check": not deps.settings.model.skip_next_speaker_check,
     }
+    if not state["prompt"]:
+        return opened
+    # What hooks go by begins anew with a prompt, not with another try at it.
+    return {**opened, "asked": state["prompt"], "hook_stage": "", "said": "", "fed_back": False}
 
 
 def _plan_mode(deps: Deps, state: OpenPromptIn) -> tuple[list[Message], str]:

@@ -8,6 +8,7 @@ class FinishIn(TypedDict, total=False):
     plan_verdict: str
     turn_status: str
     stop: str
+    stopped_by: str
     error: dict[str, str]
 
 
@@ -19,7 +20,9 @@ class FinishOut(TypedDict, total=False):
 async def finish(state: FinishIn) -> FinishOut:
     if state["approved_plan"]:
         return {"status": "approved"}
-    if state.get("stop"):
+    if reason := state.get("stop"):
+        if state.get("stopped_by") == "hook":
+            return {"status": "failed", "error": {"type": "stopped_by_hook", "message": reason}}
         return {"status": "cancelled"}
     if state["plan_verdict"] == "reject_silently":
         return {"status": "rejected"}

@@ -16,6 +16,7 @@ class OpenPlanIn(TypedDict, total=False):
 
 
 class OpenPlanOut(TypedDict, total=False):
+    asked: str
     head: str
     approval_mode: str
     plan_phase: str
@@ -50,6 +51,7 @@ async def open_plan(state: OpenPlanIn, runtime: Runtime[Deps]) -> OpenPlanOut:
     rest = [m for m in opening if m.role != "system"]
     prompt = deps.transcript.message(state["prompt"])
     return {
+        "asked": state["prompt"],
         "head": deps.transcript.append("", [Message(role="system", content=system), *rest, prompt]),
         "approval_mode": "plan",
         "plan_phase": "requirements",

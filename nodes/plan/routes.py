@@ -4,7 +4,12 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from interlock.state.hooks import is_hooked
 from interlock.state.plan import REMINDERS
+
+
+class AfterOpenPlanIn(TypedDict, total=False):
+    hooked: str
 
 
 class AfterTurnIn(TypedDict, total=False):
@@ -19,6 +24,10 @@ class AfterToolsIn(TypedDict, total=False):
 
 class AfterRemindIn(TypedDict, total=False):
     reminders: int
+
+
+def after_open_plan(state: AfterOpenPlanIn) -> Literal["plain", "hooked"]:
+    return "hooked" if is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain"
 
 
 def after_turn(state: AfterTurnIn) -> Literal["calls", "no calls", "first loop", "ended"]:

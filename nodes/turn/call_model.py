@@ -7,18 +7,19 @@ from typing_extensions import TypedDict
 
 from interlock.nodes.turn._failure import failure
 from interlock.nodes.turn._loops import LoopWatch
+from interlock.nodes.turn._request import RequestIn, request_of
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError
-from interlock.state.events import MessageEvent, Thought
-from interlock.state.messages import Message, curated, open_calls
-from interlock.state.models import ModelCall, Reply, TextDelta
+from interlock.state.events import Event, MessageEvent, Thought
+from interlock.state.hooks import is_hooked
+from interlock.state.messages import Message
+from interlock.state.models import ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.turn_events import Finished, Retry
 
 
-class CallModelIn(TypedDict, total=False):
-    head: str
-    sticky_model: str
+class CallModelIn(RequestIn, total=False):
+    hooked: str
     attempt: int
     stream_problem: str
     unavailable: dict[str, str]
@@ -49,7 +50,9 @@ async def call_model(state: CallModelIn, runtime: Runtime[Deps]) -> CallModelOut
         message = f"The answer took longer than the {state['time_left_s']:.1f} s that were left."
         return {"candidate": "", "error": {"type": "timeout", "message": message}, "failed_model": ""}
     except ModelError as error:
-        told = failure(error, state["sticky_model"], state.get("unavailable", {}))
+        told = failure(
+            error, state.get("request_model") or state["sticky_model"], state.get("unavailable", {})
+        )
         return {"candidate": "", **told._asdict()}  # pyright: ignore[reportReturnType]
     if reply is None:
         return {"candidate": "", "stream_problem": "cancelled"}
@@ -76,31 +79,36 @@ async def call_model(state: CallModelIn, runtime: Runtime[Deps]) -> CallModelOut
 async def _ask(state: CallModelIn, runtime: Runtime[Deps]) -> tuple[Reply | None, LoopWatch | None]:
     """The answer, None when it was cancelled; and what watched it, None where loops aren't looked for."""
     deps = runtime.context
-    history = deps.transcript.read(state["head"])
-    if unanswered := open_calls(history):
-        raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
-    messages = curated(history)
+    request = request_of(state, deps)
     if state["attempt"] > 1:
-        messages.append(Message(role="user", origin="continue", content=_again(state["stream_problem"])))
+        request.messages.append(
+            Message(role="user", origin="continue", content=_again(state["stream_problem"]))
+        )
     off = deps.settings.model.disable_loop_detection
-    watch = None if off else LoopWatch(history, state.get("loop_keys", []))
+    watch = None if off else LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []))
     call = ModelCall(
         task=_task(runtime.execution_info),
         role="main",
         head=state["head"],
-        messages=messages,
-        model=state["sticky_model"],
-        tools=deps.toolset.declarations(),
+        messages=request.messages,
+        model=request.model,
+        tools=request.tools,
+        temperature=request.temperature,
         watch=watch.text if watch else None,
     )
+    held = is_hooked(state.get("hooked", ""), "AfterModel")
     async for item in deps.models.stream(call, runtime.stream_writer):
         if isinstance(item, Reply):
             return item, watch
-        if isinstance(item, TextDelta):
-            runtime.stream_writer(MessageEvent(role="assistant", content=item.text, delta=True))
-        else:
-            runtime.stream_writer(Thought(content=item.text))
+        if not held:
+            runtime.stream_writer(_shown(item))
     return None, watch
+
+
+def _shown(item: TextDelta | ThoughtDelta) -> Event:
+    if isinstance(item, TextDelta):
+        return MessageEvent(role="assistant", content=item.text, delta=True)
+    return Thought(content=item.text)
 
 
 async def _wait(state: CallModelIn, runtime: Runtime[Deps]) -> bool:

@@ -3,7 +3,9 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.turn._accepted import Accepted, accepted
 from interlock.state.deps import Deps
+from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS
@@ -23,6 +25,8 @@ _BLOCKED = {
 
 class CheckStreamIn(TypedDict, total=False):
     head: str
+    hooked: str
+    said: str
     candidate: str
     attempt: int
     stream_problem: str
@@ -33,18 +37,15 @@ class CheckStreamIn(TypedDict, total=False):
     loop_found: dict[str, str]
 
 
-class CheckStreamOut(TypedDict, total=False):
-    head: str
-    reply: str
+class CheckStreamOut(Accepted, total=False):
     attempt: int
     stream_problem: str
-    turn_status: str
     rerouted: bool
     error: dict[str, str]
 
 
 async def check_stream(state: CheckStreamIn, runtime: Runtime[Deps]) -> CheckStreamOut:
-    """An answer enters the conversation only here, and only if it is whole."""
+    """An answer enters the conversation only if it is whole; here, or where hooks see it first, after them."""
     if error := state.get("error"):
         if state.get("failed_model") and not state["rerouted"]:
             return {"turn_status": "", "rerouted": True}
@@ -61,8 +62,9 @@ async def check_stream(state: CheckStreamIn, runtime: Runtime[Deps]) -> CheckStr
     answers_tool = transcript.message(state["head"]).role == "tool"
     problem = state["stream_problem"] or _problem(message, reason, answers_tool)
     if not problem:
-        status = "calls" if message.tool_calls else "ok"
-        return {"head": state["candidate"], "reply": state["candidate"], "turn_status": status}
+        if is_hooked(state.get("hooked", ""), "AfterModel"):
+            return {"turn_status": "calls" if message.tool_calls else "ok"}
+        return {**accepted(state, transcript, state["candidate"])}
     runtime.stream_writer(InvalidStream(reason=problem))
     if state["attempt"] < STREAM_ATTEMPTS:
         return {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}

@@ -4,6 +4,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from interlock.state.hooks import HookEvent, is_hooked
 from interlock.state.loop_check import FIRST_CHECK
 
 
@@ -15,14 +16,22 @@ class AfterLimitsIn(StatusIn, total=False):
     long: bool
 
 
-class BeforeModelIn(StatusIn, total=False):
+class HookedIn(StatusIn, total=False):
+    hooked: str
+
+
+class AfterHookIn(HookedIn, total=False):
+    hook_event: str
+
+
+class BeforeModelIn(HookedIn, total=False):
     turn_no: int
     loop_next: int
     loop_found: dict[str, str]
     sticky_model: str
 
 
-class AfterStreamIn(StatusIn, total=False):
+class AfterStreamIn(HookedIn, total=False):
     failed_model: str
     loop_found: dict[str, str]
 
@@ -33,7 +42,9 @@ def after_check_limits(state: AfterLimitsIn) -> Literal["short", "long", "limit"
     return "long" if state["long"] else "short"
 
 
-def after_check_context(state: BeforeModelIn) -> Literal["overflow", "look due", "sticky", "unrouted"]:
+def after_check_context(
+    state: BeforeModelIn,
+) -> Literal["overflow", "look due", "sticky", "hooked", "unrouted"]:
     if state["turn_status"]:
         return "overflow"
     if state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK):
@@ -41,22 +52,62 @@ def after_check_context(state: BeforeModelIn) -> Literal["overflow", "look due",
     return _routed(state)
 
 
-def after_loop_check(state: BeforeModelIn) -> Literal["loop", "sticky", "unrouted"]:
+def after_loop_check(state: BeforeModelIn) -> Literal["loop", "sticky", "hooked", "unrouted"]:
     return "loop" if state["loop_found"] else _routed(state)
 
 
-def _routed(state: BeforeModelIn) -> Literal["sticky", "unrouted"]:
-    return "sticky" if state.get("sticky_model") else "unrouted"
+def _routed(state: BeforeModelIn) -> Literal["sticky", "hooked", "unrouted"]:
+    if not state.get("sticky_model"):
+        return "unrouted"
+    return "hooked" if _asks_before(state) else "sticky"
 
 
-def after_use_model(state: StatusIn) -> Literal["usable", "none left"]:
-    return "none left" if state["turn_status"] else "usable"
+def after_use_model(state: HookedIn) -> Literal["usable", "hooked", "none left"]:
+    if state["turn_status"]:
+        return "none left"
+    return "hooked" if _asks_before(state) else "usable"
 
 
-def after_check_stream(state: AfterStreamIn) -> Literal["again", "unavailable", "loop", "end"]:
+def _asks_before(state: HookedIn) -> bool:
+    """Two events stand before the request, of which the first node leads to the second."""
+    return _is_hooked(state, "BeforeModel") or _is_hooked(state, "BeforeToolSelection")
+
+
+def _is_hooked(state: HookedIn, event: HookEvent) -> bool:
+    return is_hooked(state.get("hooked", ""), event)
+
+
+def after_before_model(state: AfterHookIn) -> Literal["ask", "choose tools", "ended", "unknown"]:
+    """`ended` also by an answer that a hook gave in the model's place."""
+    if state["hook_event"]:
+        return "unknown"
+    if state["turn_status"]:
+        return "ended"
+    return "choose tools" if _is_hooked(state, "BeforeToolSelection") else "ask"
+
+
+def after_before_tool_selection(state: AfterHookIn) -> Literal["ask", "ended", "unknown"]:
+    if state["hook_event"]:
+        return "unknown"
+    return "ended" if state["turn_status"] else "ask"
+
+
+def after_check_stream(state: AfterStreamIn) -> Literal["again", "unavailable", "loop", "whole", "end"]:
     """`again` for an invalid answer, and for one that the user cut short: a resumed run asks once more."""
     if state["turn_status"]:
-        return "end"
+        whole = state["turn_status"] in ("ok", "calls")
+        return "whole" if whole and _is_hooked(state, "AfterModel") else "end"
     if state.get("failed_model"):
         return "unavailable"
     return "loop" if state.get("loop_found") else "again"
+
+
+def after_after_model(state: AfterHookIn) -> Literal["end", "unknown"]:
+    return "unknown" if state["hook_event"] else "end"
+
+
+def after_await_hook(state: AfterHookIn) -> Literal["BeforeModel", "BeforeToolSelection", "AfterModel"]:
+    event = state["hook_event"]
+    if event == "BeforeModel":
+        return "BeforeModel"
+    return "BeforeToolSelection" if event == "BeforeToolSelection" else "AfterModel"
