@@ -112,3 +112,7 @@ class Policy(Protocol):
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The rule that an always-choice stands for; None when it can't be narrowed."""
         ...
+
+    def save(self, risk: Risk, rule: SessionRule, note: str) -> None:
+        """Keep a narrowed rule for later runs, too. Blocks for the disk; twice is harmless. Raises `RunError`."""
+        ...
