@@ -11,7 +11,7 @@ from interlock.nodes._helper import task_of
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.events import ErrorEvent
-from interlock.state.hooks import HookEvent, HookOutcome
+from interlock.state.hooks import NO_REASON, HookEvent, HookOutcome
 from interlock.state.messages import Message
 from interlock.state.turn_events import AgentBlocked, AgentStopped
 
@@ -19,7 +19,6 @@ _REASON_CHARS = 2000
 """Of a reason in the state, which every checkpoint repeats."""
 _NAME_CHARS = 80
 """Of a hook that is named by its command."""
-_NO_REASON = "it gave no reason"
 
 
 class AskedIn(TypedDict, total=False):
@@ -73,13 +72,13 @@ async def fired(
 def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> Ending | None:
     """How a stop or a block ends the prompt, told to people; None: it goes on. `what` would have been next."""
     if outcome.stop is not None:
-        reason = outcome.stop or _NO_REASON
+        reason = outcome.stop or NO_REASON
         runtime.stream_writer(AgentStopped(reason=reason))
         return Ending(
             "stopped_by_hook", _error("stopped_by_hook", f"{_hook(event, outcome)} stopped the run", reason)
         )
     if outcome.decision == "block":
-        reason = outcome.reason or _NO_REASON
+        reason = outcome.reason or NO_REASON
         runtime.stream_writer(AgentBlocked(reason=reason))
         return Ending(
             "blocked_by_hook", _error("blocked_by_hook", f"{_hook(event, outcome)} blocked {what}", reason)

@@ -22,6 +22,8 @@ HookEvent = Literal[
     "Notification",
 ]
 HookDecision = Literal["none", "allow", "ask", "block"]
+NO_REASON = "It gave no reason."
+"""The reason of a hook that said no and not why."""
 
 
 class HookVerdict(Frozen):
@@ -67,7 +69,7 @@ class HookOutcome(Frozen):
 class Unsettled(Frozen):
     """A firing that a kill cut off: what a person must look for before they answer."""
 
-    event: HookEvent
+    event: str
     subject: str
     """What its matchers looked at: a tool's name, a trigger or a source; may be empty."""
     commands: tuple[str, ...]

@@ -66,8 +66,6 @@ class MainState(TypedDict, total=False):
     """Key of that firing."""
     approval: str
     """Key of the request about it."""
-    label: str
-    """Empty: a person has answered it."""
     prompt_no: int
     """1 for the first prompt of the run; a follow-up prompt adds one."""
     head: str

@@ -52,7 +52,6 @@ class PlanState(TypedDict, total=False):
     hook_event: str
     hook_key: str
     approval: str
-    label: str
     head: str
     approval_mode: str
     """`plan` until the plan is approved."""

@@ -111,8 +111,6 @@ class TurnState(TypedDict, total=False):
     """Key of that firing."""
     approval: str
     """Key of the request about it."""
-    label: str
-    """Empty: a person has answered it."""
     time_left_s: float
     """Seconds that the answer may take, for an agent with a time limit; absent: no limit."""
     loop_keys: list[str]

@@ -4,7 +4,7 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes._hooked import AskedIn, AskedOut, ending, fired
 from interlock.state.deps import Deps
-from interlock.state.hooks import HookOutcome
+from interlock.state.hooks import NO_REASON, HookOutcome
 from interlock.state.messages import Message
 from interlock.state.text import is_visible
 from interlock.state.turn_events import AgentBlocked
@@ -60,4 +60,4 @@ def _feedback(outcome: HookOutcome) -> str:
     """What the model is told to do yet; empty: nothing. Of a required hook that failed it can't learn anything."""
     failed = any(v.decision == "block" and v.warning for v in outcome.verdicts)
     blocks = outcome.stop is None and outcome.decision == "block" and not failed
-    return outcome.reason.strip() if blocks else ""
+    return outcome.reason.strip() if blocks and outcome.reason != NO_REASON else ""

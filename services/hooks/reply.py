@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, StrictStr, ValidationError
 
-from interlock.state.hooks import HookDecision
+from interlock.state.hooks import NO_REASON, HookDecision
 from interlock.state.messages import Frozen
 from interlock.state.text import clean, clean_json
 from interlock.state.tooling import Ended
@@ -19,7 +19,7 @@ REASON_CHARS = 10_000
 """Of stderr, and of a text that is no JSON: as much as people and models are told."""
 _DEPTH = 3
 """How often JSON may stand in a JSON string."""
-NO_REASON = "It gave no reason."
+
 _WORDS: dict[str, HookDecision] = {
     "allow": "allow",
     "approve": "allow",
