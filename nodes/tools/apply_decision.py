@@ -1,5 +1,8 @@
 """apply_decision: do what the person said of a call."""
 
+import asyncio
+from datetime import UTC, datetime
+
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -9,6 +12,8 @@ from interlock.prompts import load
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView, cancelled
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps
+from interlock.state.errors import RunError
+from interlock.state.events import ErrorEvent
 
 
 class ApplyDecisionIn(TypedDict, total=False):
@@ -53,7 +58,7 @@ async def apply_decision(state: ApplyDecisionIn, runtime: Runtime[Deps]) -> Appl
         status = step(ToolCallChart, state["status"], "modify")
         theirs: ApplyDecisionOut = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": amends, "status": status}
-    _remember(deps, state, call, answer)
+    await _remember(runtime, state, call, answer)
     return {"label": "proceed"}
 
 
@@ -62,10 +67,20 @@ def _changed(deps: Deps, request: ApprovalRequest) -> list[str]:
     return [f.path for f in request.files if deps.toolset.now(f.path) != f.on_disk]
 
 
-def _remember(deps: Deps, state: ApplyDecisionIn, call: CallView, answer: Answer) -> None:
-    """An always-choice becomes a narrowed rule of this run."""
+async def _remember(runtime: Runtime[Deps], state: ApplyDecisionIn, call: CallView, answer: Answer) -> None:
+    """An always-choice becomes a narrowed rule of this run, and of later ones where the person wanted it saved."""
+    deps = runtime.context
     info = deps.toolset.info(call.name)
-    if answer.choice != "proceed_once" and info is not None:
-        rule = deps.policy.narrow(call, info.risk, answer.choice, state["approval_mode"])
-        if rule is not None:
-            deps.approvals.add_session_rule(state["approval"], rule)
+    if answer.choice == "proceed_once" or info is None:
+        return
+    rule = deps.policy.narrow(call, info.risk, answer.choice, state["approval_mode"])
+    if rule is None:
+        return
+    deps.approvals.add_session_rule(state["approval"], rule)
+    if answer.choice == "proceed_always_and_save":
+        at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")
+        note = f"{at}, run {deps.info.run}" + (f", by {answer.by}" if answer.by else "")
+        try:
+            await asyncio.to_thread(deps.policy.save, info.risk, rule, note)
+        except RunError as error:  # what was decided holds; only later runs will ask again
+            runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
