@@ -1,6 +1,9 @@
 """Plan mode: nothing but reading, asking and the plan file; the review; the hand-over; every edge of the graph."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,6 +178,23 @@ def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_ove
     state = state_at(stage.folder / "home", row["run"])
     assert [s["done"] for s in state["plan_steps"]] == [True, False]
     assert state["approved_plan"] is True
+    for run in (outcome.run, row["run"]):
+        shown = show(stage, run)
+        assert "1 of 2 steps done" in shown
+        assert "✓ add g" in shown
+        assert "· test g" in shown
+
+
+def show(stage: Stage, run: str) -> str:
+    """As a person asks for it."""
+    done = subprocess.run(
+        [Path(sys.executable).with_name("interlock"), "show", run],
+        env={"INTERLOCK_HOME": str(stage.folder / "home"), "PATH": os.environ["PATH"]},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
 
 
 @pytest.mark.parametrize("mode", ["default", "auto_edit", "yolo"])

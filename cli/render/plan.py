@@ -16,14 +16,21 @@ def plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         and not _folder(home, run).is_dir()
     ):
         return
+    state = _state(home, run.run)
+    if carried_out := _state(home, state["main_run"]) if state.get("main_run") else {}:
+        state = {**state, "plan_steps": carried_out["plan_steps"]}
+    yield from _told(state, paint)
+
+
+def _state(home: Path, run: str) -> Mapping[str, Any]:
+    """Nothing of a run that was killed before its first checkpoint."""
     from interlock.engine.snapshot import state_at
     from interlock.state.errors import UserError
 
     try:
-        state = state_at(home, run.run)
+        return state_at(home, run)
     except UserError:
-        return  # killed before its first checkpoint
-    yield from _told(state, paint)
+        return {}
 
 
 def _folder(home: Path, run: RunRow) -> Path:
