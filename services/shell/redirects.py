@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from interlock.services.shell.walker import Walker
 
+_PLAIN = re.compile(r"[A-Za-z0-9_./:@%,+=-]*")
 _DESCRIPTOR = re.compile(r"\d+-?|-")
 
 _GLUED = re.compile(r"(?:^|[\s;|&()<>`{])\d+\Z|\}\Z")
@@ -76,7 +77,7 @@ def _check_descriptor(walk: "Walker", node: "Node") -> None:
 
 def _expanded_twice(target: Word) -> bool:
     """`>&'$(…)'` runs what is quoted (bash 5.2): the name of a file behind `>&` is expanded once more."""
-    return not target.literal or "$" in target.text or "`" in target.text
+    return not target.literal or _PLAIN.fullmatch(target.text) is None
 
 
 def _kind(operator: str, target: Word | None) -> Literal["read", "write", "duplicate", "text"]:

@@ -1,0 +1,72 @@
+"""stubs: runs a line under a real bash whose commands only log their arguments."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from bash_oracle.lines import PROGRAMS
+
+BASH = shutil.which("bash")
+_REAL = ("env", "nohup", "timeout", "nice", "xargs", "bash", "sh", "find", "cat", "true", "stdbuf")
+_LOGS = """#!/bin/sh
+out=$(printf '%s\\037' "${0##*/}" "$@"; printf .)
+printf '%s\\036' "${out%.}" >> "$ORACLE_LOG"
+"""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a line did."""
+
+    argvs: list[list[str]]
+    """Of every stub, in the order in which they began."""
+    files: set[str]
+    """That appeared in the working directory."""
+
+
+def make_stubs(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in (*PROGRAMS, "ls"):
+        (folder / name).write_text(_LOGS)
+        (folder / name).chmod(0o755)
+    for name in _REAL:
+        found = shutil.which(name)
+        if found is not None:
+            (folder / name).symlink_to(found)
+    return folder
+
+
+def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
+    """Run it in `folder/cwd`. `number`: another one for each line; `timeout` lets a command outlive its line."""
+    log, cwd = folder / f"log{number}", folder / "cwd"
+    cwd.mkdir(parents=True, exist_ok=True)
+    env = {"PATH": str(stubs), "ORACLE_LOG": str(log), "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    process = subprocess.Popen(
+        [os.fsencode(str(BASH)), b"-c", os.fsencode(line)],
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        process.wait(1)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    files = {p.name for p in cwd.iterdir()}
+    for path in cwd.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    if not log.exists():
+        return Ran([], files)
+    text = log.read_bytes().decode(errors="surrogateescape")
+    log.unlink()
+    return Ran([record.split("\x1f")[:-1] for record in text.split("\x1e")[:-1]], files)
