@@ -127,6 +127,7 @@ class SubagentState(TypedDict, total=False):
     reply: str
     finish_reason: str
     stop: str
+    stopped_by: str
     error: dict[str, str]
     scratchpad: Scratchpad
     sent_back: bool

@@ -10,6 +10,6 @@ def why(reason: str, definition: AgentDefinition, error: str = "") -> str:
         "max_turns": f"The limit of {definition.max_turns} turns is reached.",
         "timeout": f"The limit of {definition.max_time_minutes:g} minutes is reached.",
         "no_complete_task": "It stopped calling tools without calling complete_task.",
-        "aborted": "A person stopped it.",
+        "aborted": error or "A person stopped it.",
     }
     return texts.get(reason) or f"It failed: {error or 'no reason is known'}"

@@ -12,6 +12,7 @@ class CheckResultIn(TypedDict, total=False):
     head: str
     reply: str
     stop: str
+    stopped_by: str
     scratchpad: Scratchpad
     sent_back: bool
     recovering: bool
@@ -21,6 +22,7 @@ class CheckResultOut(TypedDict, total=False):
     label: str
     reason: str
     answer: str
+    error: dict[str, str]
 
 
 async def check_result(state: CheckResultIn, runtime: Runtime[Deps]) -> CheckResultOut:
@@ -29,6 +31,8 @@ async def check_result(state: CheckResultIn, runtime: Runtime[Deps]) -> CheckRes
         if state["scratchpad"]["questions"] and not state["sent_back"] and not state["recovering"]:
             return {"label": "open questions", "answer": state["reply"]}
         return {"label": "complete", "reason": "goal", "answer": state["reply"]}
-    if state.get("stop"):
+    if stop := state.get("stop"):
+        if state.get("stopped_by") == "hook":
+            return {"label": "aborted", "error": {"type": "stopped_by_hook", "message": stop}}
         return {"label": "aborted", "reason": "aborted"}
     return {"label": "go on"}

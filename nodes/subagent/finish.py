@@ -35,8 +35,10 @@ async def finish(state: FinishIn, runtime: Runtime[Deps]) -> FinishOut:
     """The row of the call is the result; whoever asked reads it there."""
     deps = runtime.context
     definition = deps.agents.card(state["agent"]).definition
-    reason = state["reason"] or "error"
-    told = why(reason, definition, (state.get("error") or {}).get("message", ""))
+    error = state.get("error") or {}
+    by_hook = error.get("type") == "stopped_by_hook"
+    reason = "aborted" if by_hook else state["reason"] or "error"
+    told = why(reason, definition, error.get("message", ""))
     result = _result(deps.transcript, state)
     seconds = round(spent_s(runtime), 3)
     meta: dict[str, JsonValue] = {
@@ -51,7 +53,15 @@ async def finish(state: FinishIn, runtime: Runtime[Deps]) -> FinishOut:
     key = CallKey.parse(state["call"])
     text = render("subagent/finished", agent=repr(definition.name), reason=told, result=result)
     kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": told}
-    outcome = ToolResult(status="error" if kind else "success", content=text, error=kind, meta=meta)
+    if by_hook:  # it stops the whole run, not only its agent
+        kind = {"type": "stopped_by_hook", "message": told}
+    outcome = ToolResult(
+        status="error" if kind else "success",
+        content=text,
+        error=kind,
+        meta=meta,
+        stop=told if by_hook else None,
+    )
     deps.journal.finish(key, deps.journal.call(key), outcome)
     runtime.stream_writer(AgentEnd(reason=reason, turns=state["turn_no"], duration_s=seconds))
     return {"status": reason, "label": "done"}
