@@ -125,7 +125,7 @@ class Worker:
         for descriptor in (self._wake, wake_write):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler it would not wake
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # without a handler it would not wake
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end_now)
 
