@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from interlock.engine.hooks import RunHooks
 from interlock.services.agents import own_tools
 from interlock.services.models import ChatModels
 from interlock.services.policy.policy import RulePolicy
@@ -24,6 +25,7 @@ class Shared:
     models: ChatModels
     policy: RulePolicy
     toolset: MakeToolset
+    hooks: RunHooks
 
 
 class RunAgents:
@@ -71,4 +73,5 @@ class RunAgents:
             models=self._shared.models.for_agent(card.path, definition.temperature),
             policy=self._shared.policy.for_agent(definition.name),
             toolset=self._shared.toolset(own_tools(definition, self._tools, card.depth)),
+            hooks=self._shared.hooks.for_agent(card.path),
         )

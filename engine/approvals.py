@@ -4,6 +4,7 @@ import json
 import sqlite3
 import time
 
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.sqlite import transaction
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, SessionRule
 from interlock.state.errors import UserError
@@ -12,8 +13,9 @@ from interlock.state.errors import UserError
 class SqlApprovals:
     """Implements `Approvals` for the driver of a run."""
 
-    def __init__(self, conn: sqlite3.Connection, run: str) -> None:
+    def __init__(self, conn: sqlite3.Connection, run: str, redact: Redactor = SHAPES) -> None:
         self._conn = conn
+        self._redact = redact
         self._run = run
 
     def ask(self, request: ApprovalRequest) -> str:
@@ -26,16 +28,22 @@ class SqlApprovals:
             name = self._name(request.key)
             conn.execute(
                 "insert into approvals (id, run, key, request, asked_at) values (?, ?, ?, ?, ?)",
-                (name, self._run, request.key, request.model_dump_json(), time.time()),
+                (name, self._run, request.key, self._redact.request(request).model_dump_json(), time.time()),
             )
         return name
 
     def _name(self, key: str) -> str:
-        """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first."""
+        """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first. Hooks: RUN-hN."""
+        if key.startswith("hook:"):
+            (before,) = self._conn.execute(
+                "select count(*) from approvals where run = ? and key like 'hook:%'", (self._run,)
+            ).fetchone()
+            return f"{self._run}-h{before + 1}"
         place, kind, asked = key.rsplit(":", 2)
         call = CallKey.parse(place)
         batches = self._conn.execute(
             "select substr(key, 1, instr(key, '.') - 1) as batch from approvals where run = ? "
+            "and key not like 'hook:%' "
             "group by batch order by min(rowid)",
             (self._run,),
         ).fetchall()

@@ -9,6 +9,8 @@ from functools import partial
 from interlock.engine.agents import RunAgents, Shared
 from interlock.engine.approvals import SqlApprovals
 from interlock.engine.budget import RunBudget
+from interlock.engine.hook_log import HookLog
+from interlock.engine.hooks import RunHooks
 from interlock.engine.journal import SqlJournal
 from interlock.engine.model_log import SqlModelLog
 from interlock.engine.plans import RunPlans, plans_folder
@@ -17,6 +19,7 @@ from interlock.engine.steps import StepLog
 from interlock.engine.store import Store
 from interlock.services.agents import AGENT_TOOLS, ONLY_AGENTS, agent_tools
 from interlock.services.context import WorkspaceContext
+from interlock.services.hooks.command import Surroundings
 from interlock.services.models import ChatModels
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
@@ -84,7 +87,15 @@ def compose(
 
     tools = {**TOOLS, **agent_tools(prepared.agents)}
     toolset = partial(_toolset, prepared, processes, outputs)
-    agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset))
+    approvals = SqlApprovals(normal, info.run)
+    hooks = RunHooks(
+        prepared.hooks,
+        HookLog(normal, full, store.outputs, info.run, epoch),
+        approvals,
+        processes,
+        Surroundings(info.run, info.workspace, prepared.workspace.plans),
+    )
+    agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset, hooks))
     deps = Deps(
         info=info,
         settings=prepared.settings,
@@ -95,12 +106,13 @@ def compose(
         toolset=toolset(_of_the_root(prepared, tools)),
         policy=prepared.policy,
         journal=journal,
-        approvals=SqlApprovals(normal, info.run),
+        approvals=approvals,
         context=_context(prepared, info),
         outputs=outputs,
         steps=wires.steps,
         agents=agents,
         plans=RunPlans(store, info, prepared),
+        hooks=hooks,
     )
     agents.root = deps
     return Composed(deps, transcript, journal, models, processes, budget)

@@ -19,6 +19,7 @@ _TABLES = {
     "reservations": "run",
     "journal": "run",
     "decisions": "run",
+    "hook_calls": "run",
     "approvals": "run",
     "steps": "run",
     "runs": "run",

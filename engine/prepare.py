@@ -9,6 +9,8 @@ from interlock.engine.budget import no_price, price_of
 from interlock.engine.options import Options
 from interlock.services.agents import load_agents
 from interlock.services.dotenv import load_dotenv
+from interlock.services.hooks.definition import HookBook
+from interlock.services.hooks.load import load_hooks
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
 from interlock.services.policy import Scope, workspace_policy
@@ -55,6 +57,7 @@ class Prepared:
     trusted: bool
     warnings: list[str]
     agents: Mapping[str, AgentDefinition]
+    hooks: HookBook
 
 
 def with_input(options: Options, given: WorkflowInput) -> Options:
@@ -96,7 +99,8 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     scope = Scope(interactive=options.interactive)
     policy = workspace_policy(settings, workspace, rule_files(places), scope, user_folder(options.user_home))
     agents, bad = load_agents(root, options.user_home, trusted)
-    warnings += [*map(str, policy.problems), *bad]
+    hooks = load_hooks(loaded.hooks, dotenv.values)
+    warnings += [*map(str, policy.problems), *bad, *hooks.problems]
     return Prepared(
         options=options,
         settings=settings,
@@ -109,6 +113,7 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
         trusted=trusted,
         warnings=warnings,
         agents=agents,
+        hooks=hooks,
     )
 
 

@@ -8,7 +8,17 @@ from interlock.engine.store import Store
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError
 
-_TABLES = ("steps", "journal", "decisions", "model_calls", "reservations", "approvals", "lease", "runs")
+_TABLES = (
+    "steps",
+    "journal",
+    "decisions",
+    "hook_calls",
+    "model_calls",
+    "reservations",
+    "approvals",
+    "lease",
+    "runs",
+)
 
 
 def remove_run(home: Path, run: str) -> None:
@@ -52,7 +62,8 @@ def _files(conn: sqlite3.Connection, run: str | None) -> set[str]:
     """Names in `outputs/` that rows of the run (of any run) stand for."""
     rows = conn.execute(
         "select file from chain where file is not null and (?1 is null or run = ?1) union "
-        "select result_file from journal where result_file is not null and (?1 is null or run = ?1)",
+        "select result_file from journal where result_file is not null and (?1 is null or run = ?1) union "
+        "select reply_file from hook_calls where reply_file is not null and (?1 is null or run = ?1)",
         (run,),
     )
     return {name for (name,) in rows}

@@ -52,7 +52,7 @@ async def run(
     name, root, kept = run_id or new_run_id(), str(prepared.workspace.root), kept_options(prepared.options)
 
     async def start(drive: Drive, out: Outside) -> Any:
-        first = DOORS[workflow].enter(given, out)
+        first = {**DOORS[workflow].enter(given, out), **_hooked(drive)}
         insert_run(drive.conn, NewRun(name, workflow, root, title, kept, first))
         return first
 
@@ -80,11 +80,13 @@ async def resume(
         if snapshot.tasks:
             return answers
         if not snapshot.values:  # killed before its first checkpoint
-            return read_input(drive.conn, row.run)
+            return {**read_input(drive.conn, row.run), **_hooked(drive)}
         following = _next_pass(row, prompt, out)
-        if following is not None and options.approval_mode is None:
+        if following is None:
+            return None
+        if options.approval_mode is None:
             del following["approval_mode"]  # an approved plan, or the model, may have moved the mode
-        return following
+        return {**following, **_hooked(drive)}
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, go_on)
@@ -94,6 +96,11 @@ async def resume(
         # The decision is a row already; whoever drives the run takes it up.
         note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
         return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
+
+
+def _hooked(drive: Drive) -> dict[str, str]:
+    """Said with each prompt, also when there are none: what the prompt before knew may have changed."""
+    return {"hooked": drive.composed.deps.hooks.configured}
 
 
 def _options(store: Store, run: str) -> dict[str, Any]:

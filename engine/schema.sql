@@ -80,6 +80,26 @@ create table if not exists decisions (
     at real not null,
     primary key (run, message, idx, task)
 ) without rowid;
+create table if not exists hook_calls (
+    run text not null,
+    event text not null,
+    key text not null,                -- of the firing, the same after a kill
+    hook text not null,               -- digest of its name and command; '' for the firing as a whole
+    place integer not null,           -- in the order of the firing's hooks
+    attempt integer not null,         -- grows when a person says redo
+    subject text not null,            -- what matchers looked at
+    name text not null,
+    source text not null,             -- the settings file that it stands in
+    command text not null,
+    idempotent integer not null,
+    state text not null,              -- intent | redo | done | skipped
+    reply text,                       -- JSON of what it said
+    reply_file text,                  -- name in outputs/ when that is over 8 KB
+    epoch integer not null,
+    intent_at real not null,
+    done_at real,
+    primary key (run, event, key, hook)
+) without rowid;
 create table if not exists approvals (
     id text primary key,              -- RUN-N
     run text not null,

@@ -9,6 +9,7 @@ from typing import Protocol
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
 from interlock.state.decided import Decided
+from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, Journal
 from interlock.state.messages import Message
 from interlock.state.models import Models, ToolDeclaration
@@ -133,6 +134,7 @@ class Deps:
     steps: Steps
     agents: Agents
     plans: Plans
+    hooks: Hooks
 
 
 class Token:

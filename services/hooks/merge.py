@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from interlock.services.hooks.reply import Reply, stricter
-from interlock.state.hooks import HookEvent, HookOutcome, HookVerdict
+from interlock.state.hooks import HookDecision, HookEvent, HookOutcome, HookVerdict
 
 _JOINED = ("tool_input", "llm_request")
 """Changes to what the event is about: each hook names what it changes, the later one wins where both do."""
@@ -23,7 +23,8 @@ class Said(NamedTuple):
 
 def merged(event: HookEvent, said: Sequence[Said]) -> HookOutcome:
     """In the order of settings: texts are joined, later outputs win, the strictest decision stands."""
-    decision = stricter("none", *[one.reply.decision for one in said])
+    decisions: list[HookDecision] = [one.reply.decision for one in said]
+    decision = stricter("none", *decisions)
     stops = [one.reply.stop for one in said if one.reply.stop is not None]
     return HookOutcome(
         decision=decision,
