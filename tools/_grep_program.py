@@ -7,11 +7,11 @@ and prints `path NUL number [:-] text` as ripgrep does.
 
 import codecs
 import json
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
 from io import TextIOWrapper
-from pathlib import Path
 from typing import Any, cast
 
 _CUT = 2100
@@ -44,7 +44,9 @@ def compile_pattern(pattern: str, *, fixed: bool, case_sensitive: bool) -> re.Pa
 def lines_of(path: str) -> list[str]:
     """A text file's lines; none when it is binary or can't be read."""
     try:
-        data = Path(path).read_bytes()
+        # A pipe that was put there meanwhile would be waited for.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:  # noqa: PTH123 - a descriptor
+            data = file.read()
     except OSError:
         return []
     for mark, encoding in _MARKS:
@@ -88,12 +90,9 @@ def search(wanted: dict[str, Any]) -> int:
     any_found = False
     for path in wanted["paths"]:
         lines = lines_of(path)
-        found = matching(pattern, lines, 1 if wanted["names_only"] else wanted["most_per_file"])
+        found = matching(pattern, lines, wanted["most_per_file"])
         any_found = any_found or bool(found)
-        if wanted["names_only"]:
-            sys.stdout.write(f"{path}\0" if found else "")
-        else:
-            sys.stdout.writelines(records(path, lines, found, wanted["before"], wanted["after"]))
+        sys.stdout.writelines(records(path, lines, found, wanted["before"], wanted["after"]))
     return 0 if any_found else 1
 
 

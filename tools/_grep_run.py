@@ -3,13 +3,15 @@
 import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from interlock.state.calls import ToolResult, cancelled, failure
-from interlock.state.tooling import Ended, PathRefused, ToolContext
+from interlock.state.tooling import Ended, ToolContext
 from interlock.tools import _ripgrep
 from interlock.tools._globs import matcher
+from interlock.tools._grep_proof import proven
 from interlock.tools._ripgrep import Line, Search
 
 _TIMEOUT_S = 30
@@ -18,7 +20,7 @@ _AGENT_FILES = (".geminiignore", ".rooignore")
 
 @dataclass(frozen=True)
 class Found:
-    """Matches and the lines around them; with `names_only` one line of number 0 for each file."""
+    """Matches and the lines around them."""
 
     lines: list[Line]
     more: bool
@@ -33,19 +35,24 @@ class Grep:
         self._no_ignore = no_ignore
         use = (context.settings.tools.model_extra or {}).get("useRipgrep", True)
         self._program = _ripgrep.find_ripgrep() if use else None
-        self._seen: dict[Path, bool] = {}
 
     async def find(self, search: Search, exclude: str | None) -> Found:
         """Lines of files that may be seen, in order of path and number; none that matches `exclude` counts."""
-        by_name = search.names_only and not exclude
-        wanted = replace(self._with_ignore_files(search), names_only=by_name)
-        ended = await self._execute(wanted)
-        parsed = _names(ended.output) if by_name else _ripgrep.parse_lines(ended.output)
-        inside = any("node_modules" in path.parts for path in search.paths)
-        lines = [line for line in parsed if self._visible(search.root / line.path, inside)]
+        ended = await self._execute(self._with_ignore_files(search))
+        parsed = _ripgrep.parse_lines(ended.output)
+        lines = await asyncio.to_thread(lambda: list(self._shown(parsed, search)))
         if exclude:
             lines = await self._without(lines, search, exclude)
         return Found(lines, more=len(ended.output.encode()) >= _ripgrep.OUTPUT_BYTES)
+
+    def _shown(self, lines: Iterable[Line], search: Search) -> Iterator[Line]:
+        inside = any("node_modules" in path.parts for path in search.paths)
+        workspace = self._context.workspace
+        for path, group in groupby(lines, key=lambda line: search.root / line.path):
+            if self._no_ignore or inside or not workspace.ignored(path):
+                yield from proven(
+                    (row._replace(path=path) for row in group), workspace, ignored=self._no_ignore
+                )
 
     async def _execute(self, search: Search) -> Ended:
         if self._program:
@@ -107,25 +114,6 @@ class Grep:
                 ):
                     yield path
 
-    def _visible(self, path: Path, inside_dependencies: bool) -> bool:
-        if path not in self._seen:
-            self._seen[path] = self._may_be_seen(path, inside_dependencies)
-        return self._seen[path]
-
-    def _may_be_seen(self, path: Path, inside_dependencies: bool) -> bool:
-        workspace = self._context.workspace
-        if not (self._no_ignore or inside_dependencies) and workspace.ignored(path):
-            return False
-        # What git ignores can't be read, but it can be written; what is private is refused by both.
-        checks = (workspace.readable, workspace.writable) if self._no_ignore else (workspace.readable,)
-        for check in checks:
-            try:
-                check(str(path))
-            except PathRefused:
-                continue
-            return True
-        return False
-
 
 class SearchError(Exception):
     """Carries the result that the model gets instead of lines."""
@@ -133,10 +121,6 @@ class SearchError(Exception):
     def __init__(self, result: ToolResult) -> None:
         super().__init__(result.content)
         self.result = result
-
-
-def _names(output: str) -> Iterable[Line]:
-    return (Line(path, 0, "", True) for path in _ripgrep.parse_names(output))
 
 
 def _brings_back(file: Path) -> bool:

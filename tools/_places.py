@@ -5,7 +5,8 @@ import os
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
-from typing import BinaryIO, Literal
+from io import BufferedReader
+from typing import Literal
 
 from interlock.state.tooling import Place
 
@@ -28,7 +29,7 @@ def status_at(place: Place) -> os.stat_result:
     return found
 
 
-def open_file(place: Place) -> BinaryIO:
+def open_file(place: Place) -> BufferedReader:
     """A regular file, for reading. Raises OSError: `IsADirectoryError`, `NotAFileError`, ELOOP for a link, …"""
     _check(status_at(place))  # opening a device may already do something
     descriptor = os.open(place.name, _READ, dir_fd=place.directory)

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 LINE_CHARS = 2000
 """Characters of a line that a model is shown (gemini-cli: 2,000)."""
-_LINE_BYTES = 4 * LINE_CHARS + 4
+LINE_BYTES = 4 * LINE_CHARS + 4
+"""Of a line that the program prints."""
 OUTPUT_BYTES = 2_000_000
 """More is never shown; the program is ended by its closed pipe when it has written this much."""
 _CAPPED = f'"$0" "$@" 2>&1 | head -c {OUTPUT_BYTES}; exit "${{PIPESTATUS[0]}}"'
 _FALLBACK = str(Path(__file__).with_name("_grep_program.py"))
 _RECORD = re.compile(r"^([^\0\n]+)\0(\d+)([:-])(.*)$", re.MULTILINE)
-_NAME = re.compile(r"([^\0]+)\0")
 _PRIVATE = ("!.git", "!.env", "!gha-creds-*.json", "!.git-credentials", "!.netrc")
 
 
@@ -44,7 +44,6 @@ class Search:
     after: int = 0
     most_per_file: int = 0
     """Matching lines; 0: no limit."""
-    names_only: bool = False
     include: str | None = None
     """Glob; matched against the path below `root`, at any depth when it holds no slash."""
     all_files: bool = False
@@ -84,10 +83,8 @@ def ripgrep_argv(program: str, search: Search) -> list[str]:
 
 def _shape(search: Search) -> list[str]:
     limit = [f"--max-count={search.most_per_file}"] if search.most_per_file else []
-    if search.names_only:
-        return ["--files-with-matches"]
     lines = ["--line-number", "--with-filename", "--no-heading"]
-    cut = [f"--max-columns={_LINE_BYTES}", "--max-columns-preview"]
+    cut = [f"--max-columns={LINE_BYTES}", "--max-columns-preview"]
     return [*lines, *cut, f"--before-context={search.before}", f"--after-context={search.after}", *limit]
 
 
@@ -132,12 +129,6 @@ def parse_lines(output: str) -> Iterator[Line]:
     """Records `path NUL number [:-] text`; anything else (notes on binary files) is passed over."""
     for path, number, kind, text in _RECORD.findall(output):
         yield Line(Path(path), int(number), text.removesuffix("\r"), kind == ":")
-
-
-def parse_names(output: str) -> Iterator[Path]:
-    """Records `path NUL`."""
-    for name in _NAME.findall(output):
-        yield Path(name)
 
 
 def problem(output: str) -> str:

@@ -11,7 +11,8 @@ from interlock.state.calls import ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext, Workspace
 from interlock.tools._grep_run import Found, Grep, SearchError
-from interlock.tools._opening import checked, trouble
+from interlock.tools._opening import checked, kind_of, trouble
+from interlock.tools._places import NotAFileError
 from interlock.tools._ripgrep import LINE_CHARS, Line, Search
 
 _ONE_MATCH_CONTEXT = 50
@@ -59,8 +60,10 @@ async def run(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
     start = checked(context.workspace.readable, args.dir_path)
     if isinstance(start, ToolResult):
         return start
-    if not start.exists():
-        return trouble(context.workspace, start, FileNotFoundError())
+    kind = kind_of(context.workspace, start)
+    if kind in ("missing", "other"):
+        error = FileNotFoundError() if kind == "missing" else NotAFileError()
+        return trouble(context.workspace, start, error)
     grep = Grep(context, no_ignore=args.no_ignore)
     search = _search(args, start, context.workspace)
     try:
@@ -78,8 +81,8 @@ def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
     inside = (r for r in workspace.roots if start.is_relative_to(r))
     root = max(inside, key=lambda r: len(r.parts), default=start.parent)  # the last: an output that was kept
     # One more than is shown tells that there is more; what is excluded afterwards can't be counted before.
-    most = 0 if args.exclude_pattern else min(args.max_matches_per_file or 10**9, args.total_max_matches + 1)
-    around = args.context or 0
+    shown = 1 if args.names_only else min(args.max_matches_per_file or 10**9, args.total_max_matches + 1)
+    around = 0 if args.names_only else args.context or 0
     return Search(
         pattern=args.pattern,
         root=root,
@@ -88,8 +91,7 @@ def _search(args: GrepSearchArgs, start: Path, workspace: Workspace) -> Search:
         fixed_strings=args.fixed_strings,
         before=around if args.before is None else args.before,
         after=around if args.after is None else args.after,
-        most_per_file=most,
-        names_only=args.names_only,
+        most_per_file=0 if args.exclude_pattern else shown,
         include=f"{glob}**" if (glob := args.include_pattern) and glob.endswith("/") else glob,
     )
 
