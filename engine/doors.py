@@ -60,13 +60,16 @@ def follow_up(prompt: Message | None, out: Outside) -> dict[str, Any]:
 
 
 def leave_main(values: Mapping[str, Any], out: Outside) -> MainOutput:
+    error = _error(values)
     answered = values.get("status") in ("done", "stopped_by_hook")  # a hook may stop after the answer
+    # What the model says of a refusal is its answer, too, although the run failed for it.
+    answered = answered or (error is not None and error.type == "refused")
     return MainOutput(
         status=values.get("status", "running"),
         response=_answer(out.transcript.read(values["head"])) if answered else "",
         history=read_history(out.transcript, values.get("head", "")),
         stats=out.stats(),
-        error=_error(values),
+        error=error,
     )
 
 

@@ -143,6 +143,7 @@ EXIT_CODES = {
     "tool_failure": 54,
     "denied": 56,
     "rejected": 56,
+    "refused": 56,
     "stopped_by_hook": 56,
     "blocked_by_hook": 56,
     "budget": 57,

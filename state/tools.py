@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.calls import merge_verdicts
 from interlock.state.plan import PlanStep
+from interlock.state.refused import Refused
 from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
 
 
@@ -31,19 +32,6 @@ or `cancel`; after execute: `done`, or `stop`, when a hook ends the run.
 
 All but `ready` and `changed` carry the record of what the model is sent in place of the result, if there is one.
 """
-
-
-class Refused(TypedDict, total=False):
-    """A call that policy, a person or a hook said no to, and that the run may not be able to do without."""
-
-    tool: str
-    who: str
-    """policy | person | hook"""
-    by: str
-    """The rule, the person or the hook."""
-    reason: str
-    effect: bool
-    """It would have changed something: only a later call that does makes up for it."""
 
 
 class ToolsState(TypedDict, total=False):

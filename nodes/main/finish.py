@@ -3,8 +3,10 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.main._refusal import refusal
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
+from interlock.state.refused import Refused
 from interlock.state.text import is_visible
 
 _STATUS = {
@@ -26,6 +28,7 @@ class FinishIn(TypedDict, total=False):
     reply: str
     stop: str
     stopped_by: str
+    refused: Refused
 
 
 class FinishOut(TypedDict, total=False):
@@ -43,6 +46,8 @@ async def finish(state: FinishIn, runtime: Runtime[Deps]) -> FinishOut:
         runtime.context.transcript.message(state["reply"]).text
     ):
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": _NO_ANSWER}}
+    if state["turn_status"] == "ok" and (refused := state.get("refused")):
+        return {"status": "failed", "error": refusal(refused, runtime.context.info.run)}
     try:
         return {"status": _STATUS[state["turn_status"]]}
     except KeyError:

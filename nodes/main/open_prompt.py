@@ -8,6 +8,7 @@ from interlock.state.deps import Deps
 from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.messages import Message
 from interlock.state.plan import PLAN_NAME
+from interlock.state.refused import Refused
 
 
 class OpenPromptIn(TypedDict, total=False):
@@ -24,6 +25,7 @@ class OpenPromptOut(TypedDict, total=False):
     hook_stage: str
     said: str
     fed_back: bool
+    refused: Refused
     head: str
     turn_no: int
     sticky_model: str
@@ -73,7 +75,8 @@ async def open_prompt(state: OpenPromptIn, runtime: Runtime[Deps]) -> OpenPrompt
     if not state["prompt"]:
         return opened
     # What hooks go by begins anew with a prompt, not with another try at it.
-    return {**opened, "asked": state["prompt"], "hook_stage": "", "said": "", "fed_back": False}
+    anew: OpenPromptOut = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
+    return {**opened, **anew, "asked": state["prompt"]}
 
 
 def _plan_mode(deps: Deps, state: OpenPromptIn) -> tuple[list[Message], str]:

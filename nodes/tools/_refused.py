@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from interlock.state.calls import CallView, ToolResult
-from interlock.state.tools import Refused
+from interlock.state.refused import Refused
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Type of a result's error → who refused."""

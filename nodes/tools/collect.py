@@ -15,7 +15,8 @@ from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.plan import PlanStep
-from interlock.state.tools import Refused, Verdicts
+from interlock.state.refused import Refused
+from interlock.state.tools import Verdicts
 
 
 class CollectIn(TypedDict, total=False):
