@@ -1,5 +1,7 @@
 """removal: deletes what a run recorded. What it changed in the workspace stays."""
 
+import re
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -8,6 +10,8 @@ from interlock.engine.store import Store
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError
 
+_KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
+"""As `services/outputs.py` names them."""
 _TABLES = (
     "steps",
     "journal",
@@ -30,12 +34,15 @@ def remove_run(home: Path, run: str) -> None:
             with transaction(conn):
                 _refuse_driven(conn, run)
                 files = _files(conn, run)
+                kept = _kept_outputs(conn, store.outputs)
                 _delete(conn, run)
                 orphans = files - _files(conn, None)
+                orphans |= kept - _kept_outputs(conn, store.outputs) if kept else set()
         finally:
             conn.close()
     for name in orphans:
         (store.outputs / name).unlink(missing_ok=True)
+    shutil.rmtree(home / "plans" / run, ignore_errors=True)
 
 
 def _refuse_driven(conn: sqlite3.Connection, run: str) -> None:
@@ -67,3 +74,16 @@ def _files(conn: sqlite3.Connection, run: str | None) -> set[str]:
         (run,),
     )
     return {name for (name,) in rows}
+
+
+def _kept_outputs(conn: sqlite3.Connection, outputs: Path) -> set[str]:
+    """Tool outputs that were kept whole in files: the conversation names them to the model, no column does."""
+    rows = conn.execute(
+        "select body, file from chain union all select coalesce(result, ''), result_file from journal"
+    )
+    found: set[str] = set()
+    for text, file in rows:
+        whole = outputs / file if file else None
+        body = whole.read_bytes() if whole and whole.exists() else text
+        found.update(_KEPT.findall(body if isinstance(body, str) else body.decode()))
+    return found

@@ -12,6 +12,7 @@ from test_paths import Replies, Stage, call
 
 from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.removal import remove_run
 from interlock.engine.snapshot import damage, dropped, state_at
 
 DONE = {"text": "done"}
@@ -189,3 +190,16 @@ def test_the_journal_keeps_what_the_model_was_not_sent(tmp_path: Path) -> None:
     conn.close()
     text = (stage.folder / "home" / "outputs" / file).read_text() if file else result
     assert "\n2500\n" in json.loads(text)["content"]
+
+
+def test_files_of_long_outputs_go_with_the_last_run_that_names_them(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "s", quiet())
+    replies: Replies = [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]
+    first, second = (drive(stage, replies).run for _ in range(2))
+    home = tmp_path / "s" / "home"
+    kept = list((home / "outputs").glob("*.txt"))
+    assert kept, "the whole output"
+    remove_run(home, first)
+    assert list((home / "outputs").glob("*.txt")) == kept
+    remove_run(home, second)
+    assert not list((home / "outputs").iterdir())
