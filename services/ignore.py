@@ -2,6 +2,7 @@
 
 import os
 import re
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,6 +74,8 @@ class _Files:
     def load(self, file: str) -> tuple[_Pattern, ...]:
         try:
             status = Path(file).stat()
+            if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+                return ()
             stamp = (status.st_mtime_ns, status.st_size)
             known = self.seen.get(file)
             if known is not None and known[0] == stamp:

@@ -31,10 +31,10 @@ class Imports:
 
     def text(self, file: Path, depth: int = 0) -> str:
         """The file with its imports in place. Raises `UnreadableError` for the file, never for an import."""
-        real = self._real(file)
+        real, root = self._real(file)
         if real in self.seen:
             raise UnreadableError("already included above")
-        text = read_text(real, max(self.left, 0))
+        text = read_text(real, max(self.left, 0), root)
         self.left -= len(text.encode())
         self.seen.add(real)
         pieces: list[str] = []
@@ -58,7 +58,8 @@ class Imports:
             return f"@{target}" if mention else f"@{target} <!-- not imported: {error} -->"
         return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
 
-    def _real(self, file: Path) -> Path:
+    def _real(self, file: Path) -> tuple[Path, Path]:
+        """Where it leads, and the directory that this is in."""
         try:
             real = file.resolve()
         except (OSError, ValueError, RuntimeError):
@@ -69,7 +70,7 @@ class Imports:
         # What no tool may read can't be had by an import either.
         if private_part(real.relative_to(root)):
             raise UnreadableError("may hold secrets")
-        return real
+        return real, root
 
 
 def references(text: str) -> Iterator[tuple[int, int, str]]:

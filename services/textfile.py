@@ -1,7 +1,10 @@
 """textfile: a text file that nobody vouched for, read within a limit."""
 
-import stat
+import os
 from pathlib import Path
+
+from interlock.services.anchors import Anchor
+from interlock.tools._places import NotAFileError, open_file
 
 
 class UnreadableError(Exception):
@@ -16,17 +19,19 @@ def is_file(path: Path) -> bool:
         return False
 
 
-def read_text(path: Path, limit: int) -> str:
-    """Up to `limit` bytes as text, line ends as LF; a cut is said at its end. Raises `UnreadableError`."""
+def read_text(path: Path, limit: int, within: Path) -> str:
+    """Up to `limit` bytes as text, line ends as LF; a cut is said at its end. Raises `UnreadableError`.
+
+    Both are real paths. From `within` on no link is followed, so that what was checked is what is read.
+    """
     try:
-        status = path.stat()
-        # A pipe or device would be waited for.
-        if not stat.S_ISREG(status.st_mode):
-            raise UnreadableError("not a regular file")
-        with path.open("rb") as file:
+        with Anchor(within).place(path) as place, open_file(place) as file:
+            size = os.fstat(file.fileno()).st_size
             data = file.read(limit + 1)
     except FileNotFoundError:
         raise UnreadableError("no such file") from None
+    except (IsADirectoryError, NotAFileError):
+        raise UnreadableError("not a regular file") from None
     except (OSError, ValueError) as error:
         raise UnreadableError(getattr(error, "strerror", None) or str(error)) from None
     if b"\0" in data:
@@ -34,4 +39,4 @@ def read_text(path: Path, limit: int) -> str:
     text = data[:limit].decode("utf-8-sig", errors="replace").replace("\r\n", "\n").replace("\r", "\n")
     if len(data) <= limit:
         return text
-    return f"{text}\n[Cut here: the file has {status.st_size:,} bytes, the first {limit:,} are shown.]"
+    return f"{text}\n[Cut here: the file has {size:,} bytes, the first {limit:,} are shown.]"
