@@ -7,6 +7,7 @@ from enum import IntEnum
 from pydantic import JsonValue
 
 from interlock.services.policy.arguments import searchable
+from interlock.services.policy.leads import leads_of
 from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.rule import Rule
 from interlock.services.shell.model import ShellCommand, Word
@@ -97,15 +98,27 @@ def _regex(pattern: Pattern, command: ShellCommand) -> Match:
         return Match.YES
     if command.literal:
         return Match.NO
+    return Match.MAYBE if _may_begin(command, pattern.leads) else Match.NO
+
+
+def _may_begin(command: ShellCommand, leads: Sequence[str]) -> bool:
     known = _known(command.words)
-    fits = known.startswith(pattern.lead) or pattern.lead.startswith(known)
-    return Match.MAYBE if fits else Match.NO
+    first, blank, rest = known.partition(" ")
+    ways = {known, first.rsplit("/", 1)[-1] + blank + rest, program(first) + blank + rest}
+    return any(way.startswith(lead) or lead.startswith(way) for lead in leads for way in ways)
 
 
 def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
     if any(pattern.found(searchable({**args, "command": text})) for text in spellings(command)):
         return Match.YES
-    return Match.NO if command.literal else Match.MAYBE
+    if command.literal:
+        return Match.NO
+    if pattern.text.startswith(_COMMAND) and not _may_begin(command, leads_of(pattern.text[len(_COMMAND) :])):
+        return Match.NO
+    return Match.MAYBE
+
+
+_COMMAND = '"command":"'
 
 
 def spellings(command: ShellCommand) -> set[str]:

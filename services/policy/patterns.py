@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, cast
 
+from interlock.services.policy.leads import leads_of
+
 _MEMORY = 1 << 20
 """Bytes that one compiled pattern may take; a larger one is refused at load."""
 _LONGEST = 2_000
@@ -17,10 +19,10 @@ class PatternError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A compiled pattern. `lead`: text that all its matches begin with, as far as that is plain to see."""
+    """A compiled pattern. Each match begins with one of `leads`."""
 
     text: str
-    lead: str
+    leads: tuple[str, ...]
     _match: Callable[[str], Any]
     _search: Callable[[str], Any]
 
@@ -57,14 +59,4 @@ def compile_pattern(text: str) -> Pattern:
         raise PatternError(
             f"pattern {text!r}: {said} (RE2 syntax: no look-around, no back-references)"
         ) from None
-    return Pattern(text, _lead(text), compiled.match, compiled.search)
-
-
-def _lead(text: str) -> str:
-    """The plain characters that a pattern begins with; empty where an alternative may begin differently."""
-    if "|" in text or text.startswith("(?"):
-        return ""
-    body = text.removeprefix("^")
-    size = next((i for i, c in enumerate(body) if not (c.isalnum() or c in " _-/=,:@%")), len(body))
-    optional = size < len(body) and body[size] in "*?{"
-    return body[: size - 1 if optional else size]
+    return Pattern(text, leads_of(text), compiled.match, compiled.search)

@@ -145,6 +145,8 @@ class RulePolicy:
         mode = _MODE_NAMES.get(mode, mode)
         if mode == "plan" and risk == "write" and self._is_plan(call):
             annotations = {**annotations, "planFile": True}
+        elif "planFile" in annotations:  # only we say so, no server
+            annotations = {k: v for k, v in annotations.items() if k != "planFile"}
         rules = self._book.about(call.name, risk, mode, annotations)
         if self._is_shell(call):
             return self._decide_line(call, risk, mode, session, rules)

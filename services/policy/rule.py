@@ -113,5 +113,5 @@ def _serves(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
 
 
 def annotations_of(risk: Risk, more: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """What `toolAnnotations` is compared with: MCP's hints, under the risk that the house gives the tool."""
-    return {**more, "risk": risk, "readOnlyHint": risk == "read"}
+    """What `toolAnnotations` is compared with: the risk that the house gives the tool, and what its server says."""
+    return {"readOnlyHint": risk == "read", **more, "risk": risk}

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
-from interlock.services.policy.rule import ADMIN, SHIPPED, Rule, Scope, about, annotations_of
+from interlock.services.policy.rule import SHIPPED, Rule, Scope, about, annotations_of
 from interlock.state.calls import Risk
 
 _STRICTNESS = {"deny": 0, "ask": 1, "allow": 2}
@@ -56,11 +56,9 @@ def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
     """The rule as it counts for such calls; None: it doesn't."""
     if rule.broken is not None:
         return None if risk in _INERT else rule
-    if mode != "plan" or risk in _HARMLESS or rule.decision == "deny":
+    if mode != "plan" or rule.tier == SHIPPED or rule.decision == "deny":
         return rule
-    # Plan mode changes nothing, whatever an extension, a workspace or a user says; an admin must name it.
-    if rule.tier == SHIPPED or (rule.tier == ADMIN and "plan" in rule.modes):
-        return rule
+    # What plan mode may do is said once: no extension, workspace, user or admin can add to it.
     return replace(rule, lowers=True) if rule.decision == "ask" else None
 
 

@@ -62,6 +62,8 @@ def plain(tool: str, risk: Risk, mode: str, outcome: Outcome) -> str:
 
 def _shipped(tool: str, risk: Risk, mode: str, decision: Decision) -> str:
     does = f"`{tool}` {_DOES[risk]}"
+    if decision == "deny" and harmless(risk):
+        return f"`{tool}` isn't among the tools of mode {mode}."
     if decision == "deny":
         return f"{does}, which mode {mode} does not allow."
     if decision == "ask":

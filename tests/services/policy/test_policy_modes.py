@@ -10,9 +10,9 @@ from interlock.state.calls import Risk
 
 MATRIX = [
     # risk, default, auto_edit, yolo, plan
-    ("read", "allow", "allow", "allow", "allow"),
+    ("read", "allow", "allow", "allow", "deny"),
     ("question", "allow", "allow", "allow", "allow"),
-    ("state", "allow", "allow", "allow", "allow"),
+    ("state", "allow", "allow", "allow", "deny"),
     ("write", "ask", "allow", "allow", "deny"),
     ("execute", "ask", "ask", "allow", "deny"),
     ("network", "ask", "ask", "allow", "deny"),
@@ -174,8 +174,13 @@ def test_a_plain_decision_does_not_load_the_shell_grammar() -> None:
     ("decision", "plan_file", "other"),
     [("allow", "allow", "deny"), ("ask", "ask", "deny"), ("deny", "deny", "deny")],
 )
-def test_in_plan_mode_a_users_rule_can_only_make_it_stricter(make, call, decision, plan_file, other) -> None:
+def test_in_plan_mode_a_users_rule_can_only_make_it_stricter(
+    make, call, workspace, tmp_path, decision, plan_file, other
+) -> None:
     policy, _ = make(user=rule("write_file", decision, 5))
-    write = call("write_file", file_path="x.md")
-    assert policy.check(write, "write", "plan", [], {"planFile": True}).decision == plan_file
-    assert policy.check(write, "write", "plan").decision == other
+    workspace.plans = tmp_path / "plans"
+    plan = call("write_file", file_path=str(workspace.plans / "x.md"))
+    assert policy.check(plan, "write", "plan").decision == plan_file
+    assert policy.check(call("write_file", file_path="x.md"), "write", "plan").decision == other
+    claimed = policy.check(call("write_file", file_path="x.md"), "write", "plan", [], {"planFile": True})
+    assert claimed.decision == other
