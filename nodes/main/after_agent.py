@@ -33,7 +33,7 @@ async def after_agent(state: AfterAgentIn, runtime: Runtime[Deps]) -> AfterAgent
     """A block with a reason is the request of another turn. No answer is an error, which hooks aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
-        return {"turn_status": "ok"}
+        return {"turn_status": "ok", "hook_event": "", "hook_key": ""}
     said = [m.text for m in transcript.read(state["said"])] if state["said"] else []
     fire = await fired(
         "AfterAgent",
