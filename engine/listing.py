@@ -102,8 +102,14 @@ def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
 
 
 def _place(name: str) -> tuple[int, int]:
-    """Batch and call, out of an id like `k3m9x2pa-2.1`: the calls' order, not the order of asking."""
-    batch, call = name.rpartition("-")[2].split(".")[:2]
+    """Batch and call, out of an id like `k3m9x2pa-2.1`: the calls' order, not the order of asking.
+
+    Requests about hooks, like `k3m9x2pa-h1`, come first.
+    """
+    place = name.rpartition("-")[2]
+    if place.startswith("h"):
+        return 0, int(place[1:])
+    batch, call = place.split(".")[:2]
     return int(batch), int(call)
 
 
