@@ -46,9 +46,12 @@ class Graph:
         )
         self._inputs: dict[str, type] = {}
         self._edges: dict[str, set[str]] = {}
+        self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
+        """Every declaration, in order: what `rooted` builds its graph from."""
 
     def node(self, name: str, function: Node) -> None:
         """Add a node; what it reads and writes is declared by its annotations and held at run time."""
+        self.declared.append((Graph.node, (name, function)))
         hints = get_type_hints(function, include_extras=True)
         reads, writes = self._annotations(name, function, hints)
         check_keys(f"{self.name}.{name} reads", reads, self.state)
@@ -59,6 +62,7 @@ class Graph:
 
     def part(self, name: str, graph: "Graph") -> None:
         """Add another graph as a node. Keys that both states have are handed over and back."""
+        self.declared.append((Graph.part, (name, graph)))
         if graph.input is None:
             check_shared(f"{self.name}.{name}", graph.state, self.state)
         elif graph.output is not None:  # reached by `Send`: it returns by its own keys alone
@@ -68,11 +72,16 @@ class Graph:
         self._graph.add_node(name, graph.compiled)
 
     def edge(self, source: str, target: str) -> None:
+        self.declared.append((Graph.edge, (source, target)))
         self._note(source, target)
         self._graph.add_edge(source, target)
 
     def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
-        """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys."""
+        """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys.
+
+        An empty label is the usual way, which nobody is told of.
+        """
+        self.declared.append((Graph.route, (source, router, targets)))
         labels = get_args(get_type_hints(router)["return"])
         if set(labels) != set(targets):
             raise SetupError(
@@ -85,6 +94,7 @@ class Graph:
 
     def fan_out(self, source: str, sender: Sender, target: str, otherwise: str | None = None) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`."""
+        self.declared.append((Graph.fan_out, (source, sender, target, otherwise)))
         self._note(source, target)
         targets = [target]
         if otherwise is not None:
@@ -146,11 +156,20 @@ class Pipeline:
     def compile(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None
     ) -> Compiled:
-        """The compiled graph; it is declared once a process, which takes 60 ms. `depth`: levels of sub-agents."""
+        """The compiled graph of a run: the workflow, and its session around it.
+
+        It is declared once a process, which takes 60 ms. `depth`: levels of sub-agents.
+        """
         nests = "depth" in signature(self.build).parameters
-        return _declared(self.build, depth if nests else None).compile(checkpointer)
+        return _rooted(self.build, depth if nests else None).compile(checkpointer)
 
 
 @cache
-def _declared(build: Callable[..., Graph], depth: int | None) -> Graph:
-    return build() if depth is None else build(depth)
+def _rooted(build: Callable[..., Graph], depth: int | None) -> Graph:
+    from interlock.graphs._session import rooted
+
+    graph: Any = (
+        build() if depth is None else build(depth)
+    )  # Any: a module that imports this one has its types twice
+    root: Any = rooted(graph)
+    return root

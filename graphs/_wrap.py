@@ -117,7 +117,8 @@ def checked_router(
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
         deps, info = _context(runtime, router.__name__)
-        deps.steps.routed(info.task_id, label)
+        if label:
+            deps.steps.routed(info.task_id, label)
         return label
 
     route.__name__ = router.__name__

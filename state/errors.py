@@ -39,6 +39,16 @@ class BusyError(RunError):
     kind = "busy"
 
 
+class HookError(RunError):
+    """A hook said no before anything ran; `kind` says how."""
+
+    exit_code = 56
+
+    def __init__(self, message: str, kind: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
 class UserError(InterlockError):
     """What was typed can't be done."""
 

@@ -3,8 +3,7 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.nodes.tools._requests import put_request
-from interlock.state.calls import ApprovalRequest, CallView
+from interlock.nodes.hooks._request import ask_about
 from interlock.state.deps import Deps
 
 
@@ -18,23 +17,6 @@ class AskHookOut(TypedDict, total=False):
 
 
 async def ask_hook(state: AskHookIn, runtime: Runtime[Deps]) -> AskHookOut:
-    """Only a person can tell; `await_person` stops for the answer, and the hook's own node reads it by firing again."""
-    unknown = state["approval"]
-    found = runtime.context.hooks.unsettled(unknown)
-    commands = "\n".join(found.commands)
-    subject = f" for {found.subject}" if found.subject else ""
-    reason = (
-        f"The run was killed while hooks of {found.event}{subject} ran, so they may or may not have taken effect. "
-        "Look, then answer redo (run them again) or skip (go on as if they hadn't been there)."
-    )
-    request = ApprovalRequest(
-        key=unknown,
-        kind="outcome",
-        call=CallView(id=unknown, name=found.event, args={"command": commands}),
-        reason=reason,
-        preview=commands,
-        choices=("proceed_once", "reject"),
-        questions=({"question": reason, "options": ["redo", "skip"]},),
-    )
-    put_request(runtime, request)
-    return {"approval": unknown}
+    """`await_person` stops for the answer, and the hook's own node reads it by firing again."""
+    ask_about(state["approval"], runtime)
+    return {"approval": state["approval"]}

@@ -1,0 +1,120 @@
+"""_session: `session_start` and `session_end` around the graph of a workflow that a user started.
+
+They are entered only where such hooks are configured: START leads past the one, and every way to the end past the
+other.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, get_type_hints
+
+from langgraph.graph import END, START
+from typing_extensions import TypedDict
+
+from interlock.graphs._pipeline import Graph
+from interlock.nodes.hooks._session import Session
+from interlock.nodes.hooks.ask_session import ask_session
+from interlock.nodes.hooks.await_session import await_session
+from interlock.nodes.hooks.session_end import session_end
+from interlock.nodes.hooks.session_start import session_start, session_start_in_talk
+from interlock.state.hooks import is_hooked
+
+Router = Callable[[Any], str]
+
+
+class HookedIn(TypedDict, total=False):
+    hooked: str
+
+
+class AskedIn(TypedDict, total=False):
+    session_event: str
+
+
+def starts(state: HookedIn) -> Literal["", "session"]:
+    return "session" if is_hooked(state.get("hooked", ""), "SessionStart") else ""
+
+
+def ends(state: HookedIn) -> Literal["", "session"]:
+    return "session" if is_hooked(state.get("hooked", ""), "SessionEnd") else ""
+
+
+def after_session_start(state: AskedIn) -> Literal["", "unknown"]:
+    return "unknown" if state.get("session_event") else ""
+
+
+def after_session_end(state: AskedIn) -> Literal["", "unknown"]:
+    return "unknown" if state.get("session_event") else ""
+
+
+def after_await_session(state: AskedIn) -> Literal["start", "end"]:
+    return "start" if state["session_event"] == "SessionStart" else "end"
+
+
+def rooted(graph: Graph) -> Graph:
+    """The same nodes and edges, with the session's around them."""
+    root = Graph(
+        graph.name,
+        _with_session(graph.state),
+        input=_with_session(graph.input or graph.state),
+        output=graph.output,
+        renamed=graph.renamed,
+    )
+    talks = "head" in get_type_hints(graph.state)
+    root.node("session_start", session_start_in_talk if talks else session_start)
+    root.node("session_end", session_end)
+    root.node("ask_session", ask_session)
+    root.node("await_session", await_session)
+    for declare, arguments in graph.declared:
+        if declare is Graph.edge:
+            _edge(root, *arguments)
+        elif declare is Graph.route:
+            _route(root, *arguments)
+        else:
+            declare(root, *arguments)
+    root.route("session_end", after_session_end, {"": END, "unknown": "ask_session"})
+    root.edge("ask_session", "await_session")
+    root.route("await_session", after_await_session, {"start": "session_start", "end": "session_end"})
+    return root
+
+
+def _with_session(state: type) -> type:
+    keys = {**get_type_hints(Session), **get_type_hints(state, include_extras=True)}
+    return TypedDict(state.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+
+
+def _edge(root: Graph, source: str, target: str) -> None:
+    if source == START:
+        root.route(START, starts, {"": target, "session": "session_start"})
+        root.route("session_start", after_session_start, {"": target, "unknown": "ask_session"})
+    elif target == END:
+        root.route(source, ends, {"": END, "session": "session_end"})
+    else:
+        root.edge(source, target)
+
+
+def _route(root: Graph, source: str, router: Router, targets: Mapping[str, str]) -> None:
+    over = {label for label, target in targets.items() if target == END}
+    if not over:
+        root.route(source, router, targets)
+        return
+    diverted, further = _diverted(router, over)
+    root.route(source, diverted, {**targets, **dict.fromkeys(further.values(), "session_end")})
+
+
+def _diverted(router: Router, over: set[str]) -> tuple[Router, dict[str, str]]:
+    """The router, with a second label for each that leads to the end: the way there through the session's end."""
+    hints = get_type_hints(router, include_extras=True)
+    labels: Any = hints.pop("return")
+    reads = next(iter(hints.values()))
+    further = {label: f"{label}, session" for label in over}
+
+    def route(state: Any) -> str:
+        label = router(state)
+        return further[label] if label in over and ends(state) else label
+
+    keys = {**get_type_hints(reads, include_extras=True), "hooked": str}
+    route.__name__ = router.__name__
+    route.__annotations__ = {
+        "state": TypedDict(reads.__name__, keys, total=False),  # pyright: ignore[reportArgumentType,reportGeneralTypeIssues]
+        "return": Literal[labels, *further.values()],
+    }
+    return route, further
