@@ -83,6 +83,7 @@ def permission_flags(group: Any) -> None:
     group.add_argument(
         "--policy", type=Path, action="append", default=[], metavar="FILE", help="policy rules (TOML)"
     )
+    group.add_argument("-s", "--sandbox", action="store_true", help="shell commands in a sandbox (Linux)")
     group.add_argument("--skip-trust", action="store_true", help="trust this folder's settings, this once")
 
 
@@ -113,8 +114,6 @@ def _output_flags(group: Any) -> None:
 
 
 def _later_flags(parser: Parser) -> None:
-    sandbox = "The sandbox comes in a later version. Run without -s: shell commands are asked for by default"
-    parser.add_argument("-s", "--sandbox", action=later(sandbox, 44))
     parser.add_argument(
         "--ide-context", action=later("--ide-context comes in a later version. Name files in the prompt")
     )
@@ -159,6 +158,7 @@ def options_from(
         system_prompt=args.system_prompt,
         append_system_prompt=args.append_system_prompt,
         skip_trust=args.skip_trust,
+        sandbox=args.sandbox,
         env=dict(env),
     )
 

@@ -22,10 +22,6 @@ _FOREIGN = {
 class NotYetError(UserError):
     """A part of a later version was asked for."""
 
-    def __init__(self, message: str, exit_code: int = 2) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     """One line a flag: its short name, its first long one and the value; synonyms work but aren't shown."""
@@ -134,7 +130,7 @@ def duration(text: str) -> float:
     return seconds
 
 
-def later(message: str, exit_code: int = 2) -> type[argparse.Action]:
+def later(message: str) -> type[argparse.Action]:
     """An action for a flag of a later version: refuses with one clear line."""
 
     class Later(argparse.Action):
@@ -142,6 +138,6 @@ def later(message: str, exit_code: int = 2) -> type[argparse.Action]:
             super().__init__(option_strings, dest, nargs=0, help=argparse.SUPPRESS)
 
         def __call__(self, *_: Any) -> NoReturn:
-            raise NotYetError(message, exit_code)
+            raise NotYetError(message)
 
     return Later

@@ -43,6 +43,8 @@ class Options:
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     skip_trust: bool = False
+    sandbox: bool = False
+    """False: settings and environment decide; a run that began with one keeps it."""
     interactive: bool = False
     env: Mapping[str, str] = field(default_factory=_empty)
     stale_after_s: float = HEARTBEAT_STALE_S

@@ -62,7 +62,14 @@ class WorkspaceContext:
         if text is None:
             text = replacement(self._env, self._info.workspace, self._home)
         if text is None:
-            text = generated(tools, in_git=in_git, attended=self._info.interactive)
+            shell = self._settings.tools
+            text = generated(
+                tools,
+                in_git=in_git,
+                attended=self._info.interactive,
+                sandboxed=bool(shell.sandbox),
+                offline=bool(shell.sandbox) and not shell.sandbox_network,
+            )
         return f"{text}\n\n{self._append}" if self._append else text
 
     async def _parts(self, in_git: bool) -> list[str]:

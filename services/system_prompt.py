@@ -14,8 +14,9 @@ class _Section:
     prompt: str
     tool: str | None = None
     """Included only if this tool exists."""
-    only: Literal["git", "unattended"] | None = None
-    """Included only in a git repository, or only if nobody sits before the terminal."""
+    only: Literal["git", "unattended", "open", "sandboxed", "offline"] | None = None
+    """Included only in a git repository; if nobody sits before the terminal; by where commands run: on the machine
+    itself, in a sandbox, in one without network."""
 
 
 SECTIONS = (
@@ -26,14 +27,19 @@ SECTIONS = (
     _Section("main/operations"),
     _Section("main/questions", tool="ask_user"),
     _Section("main/unattended", only="unattended"),
-    _Section("main/sandbox_none"),
+    _Section("main/sandbox_none", only="open"),
+    _Section("main/sandbox_bubblewrap", only="sandboxed"),
+    _Section("main/sandbox_offline", only="offline"),
     _Section("main/git", only="git"),
 )
 
 
-def generated(tools: Collection[str], *, in_git: bool, attended: bool) -> str:
+def generated(
+    tools: Collection[str], *, in_git: bool, attended: bool, sandboxed: bool = False, offline: bool = False
+) -> str:
     """The sections that apply, in order."""
     holds = {None: True, "git": in_git, "unattended": not attended}
+    holds |= {"open": not sandboxed, "sandboxed": sandboxed, "offline": offline}
     chosen = [s for s in SECTIONS if holds[s.only] and (s.tool is None or s.tool in tools)]
     return "\n\n".join(render(s.prompt) for s in chosen)
 

@@ -15,7 +15,8 @@ from interlock.state.tooling import Ended
 
 _UNREACHED = re.compile(
     r"Network is unreachable|Could not resolve host|Temporary failure in name resolution|Name or service not known"
-    r"|getaddrinfo|EAI_AGAIN|bad address|Failed to establish a new connection",
+    r"|getaddrinfo|EAI_AGAIN|Connection refused|Couldn't connect to server"
+    r"|bad address|Failed to establish a new connection",
     re.IGNORECASE,
 )
 _READ_ONLY = "Read-only file system"

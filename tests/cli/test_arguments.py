@@ -127,8 +127,6 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-p x --approval-mode yollo", 2, "Did you mean 'yolo'?"),
         ("-p x --approval-mode plan", 2, "Plan mode comes in a later version"),
         ("-p x -y --approval-mode default", 2, "at once"),
-        ("-p x -s", 44, "The sandbox comes in a later version"),
-        ("-p x --sandbox", 44, "The sandbox"),
         ("-i hello", 2, "interactive session comes in a later version"),
         ("-p x --ide-context f.json", 2, "later version"),
         ("-p x --store postgresql://h", 2, "INTERLOCK_HOME"),
