@@ -23,6 +23,7 @@ from interlock.services.hooks.command import Surroundings
 from interlock.services.models import ChatModels
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
+from interlock.services.sandbox import SandboxedProcesses
 from interlock.services.tool_environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
@@ -49,7 +50,7 @@ class Composed:
     transcript: ChainTranscript
     journal: SqlJournal
     models: ChatModels
-    processes: SupervisedProcesses
+    processes: SupervisedProcesses | SandboxedProcesses
     budget: RunBudget
 
     async def close(self) -> None:
@@ -86,7 +87,8 @@ def compose(
     models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
 
     tools = {**TOOLS, **agent_tools(prepared.agents)}
-    toolset = partial(_toolset, prepared, processes, outputs)
+    commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
+    toolset = partial(_toolset, prepared, commands, outputs)
     approvals = SqlApprovals(normal, info.run)
     hooks = RunHooks(
         prepared.hooks,
@@ -115,11 +117,14 @@ def compose(
         hooks=hooks,
     )
     agents.root = deps
-    return Composed(deps, transcript, journal, models, processes, budget)
+    return Composed(deps, transcript, journal, models, commands, budget)
 
 
 def _toolset(
-    prepared: Prepared, processes: SupervisedProcesses, outputs: OutputFiles, chosen: Mapping[str, Tool]
+    prepared: Prepared,
+    processes: SupervisedProcesses | SandboxedProcesses,
+    outputs: OutputFiles,
+    chosen: Mapping[str, Tool],
 ) -> BuiltinToolset:
     return BuiltinToolset(
         workspace=prepared.workspace,

@@ -1,6 +1,6 @@
 """prepare: settings, environment, workspace, policy and model of a run, before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ from interlock.services.models.names import resolve
 from interlock.services.policy import Scope, workspace_policy
 from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files, user_folder
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.sandbox import Sandbox, open_sandbox
 from interlock.services.settings import load_settings
 from interlock.services.trust import is_trusted
 from interlock.services.workspace import FolderWorkspace
@@ -38,6 +39,7 @@ _KEPT = (
     "system_prompt",
     "append_system_prompt",
     "skip_trust",
+    "sandbox",
 )
 """Options that a resumed run keeps, unless it is given others."""
 
@@ -58,6 +60,7 @@ class Prepared:
     warnings: list[str]
     agents: Mapping[str, AgentDefinition]
     hooks: HookBook
+    sandbox: Sandbox | None
 
 
 def with_input(options: Options, given: WorkflowInput) -> Options:
@@ -77,44 +80,42 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     root = Path(options.workspace or Path.cwd()).expanduser().resolve()
     trusted = options.skip_trust or is_trusted(root, options.user_home)
     dotenv = load_dotenv(start=root, home=options.user_home, env=options.env, trusted=trusted)
-    loaded = load_settings(
-        workspace=root,
-        home=options.user_home,
-        env=dotenv.values,
-        overrides=_overrides(options),
-        trusted=trusted,
-    )
+    home, overrides = options.user_home, _overrides(options)
+    loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=overrides, trusted=trusted)
     settings = loaded.settings
-    mode = options.approval_mode or settings.general.default_approval_mode
-    model = settings.model.name
     if needs_model and options.fake is None:
         check_credentials(settings, dotenv.values, options.model)
     warnings = [*loaded.warnings, *dotenv.warnings]
     places = _rule_places(options, root, trusted)
     for path in [*loaded.ignored, *dotenv.ignored, *ignored_files(places)]:
-        warnings.append(
-            f"{path} was ignored: this folder isn't trusted. Use --skip-trust to count it for one run."
-        )
+        warnings.append(f"{path} was ignored: folder not trusted. Use --skip-trust to count it for one run.")
     workspace = open_workspace(root, settings, options.home / "outputs")
+    sandbox = _sandbox(options, settings, workspace.roots, dotenv.values)
     scope = Scope(interactive=options.interactive)
     policy = workspace_policy(settings, workspace, rule_files(places), scope, user_folder(options.user_home))
     agents, bad = load_agents(root, options.user_home, trusted)
     hooks = load_hooks(loaded.hooks, dotenv.values)
     warnings += [*map(str, policy.problems), *bad, *hooks.problems]
     return Prepared(
-        options=options,
+        # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
+        options=replace(options, sandbox=sandbox is not None),
         settings=settings,
         env=dotenv.values,
         workspace=workspace,
-        model=model,
-        approval_mode=mode,
+        model=settings.model.name,
+        approval_mode=options.approval_mode or settings.general.default_approval_mode,
         policy=policy,
         limits=_limits(options.limits, settings),
         trusted=trusted,
         warnings=warnings,
         agents=agents,
         hooks=hooks,
+        sandbox=sandbox,
     )
+
+
+def _sandbox(given: Options, settings: Settings, roots: Sequence[Path], env: Mapping[str, str]) -> Sandbox | None:
+    return open_sandbox(settings.tools, roots=roots, home=given.user_home, state=given.home, env=env)
 
 
 def kept_options(options: Options) -> dict[str, Any]:
@@ -166,6 +167,8 @@ def _overrides(options: Options) -> dict[str, Any]:
     if options.allowed_tools:
         tools: dict[str, Any] = dict(overrides.get("tools", {}))
         overrides["tools"] = {**tools, "allowed": list(options.allowed_tools)}
+    if options.sandbox:
+        overrides["tools"] = {**overrides.get("tools", {}), "sandbox": True}
     return overrides
 
 
