@@ -1,7 +1,9 @@
 """shell_decision: what the rules say of a shell line: each simple command by itself, the strictest wins."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.outcome import Outcome, PartOutcome
@@ -11,6 +13,8 @@ from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, SessionRule
 
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
+_QUOTES = re.compile(r"[\"'`\\,]+")
+_WORD = re.compile(r"[\w./:=@%+-]+")
 _FREE_REDIRECTION = ("auto_edit", "yolo")
 
 
@@ -63,13 +67,29 @@ def _by_rules(check: LineCheck, command: ShellCommand) -> Outcome:
             if allows(rule, command, check.call.args):
                 return lowered or Outcome("allow", "rule", rule)
             continue
-        match = restricts(rule, command, check.call.args)
+        match = _restricts(rule, command, check)
         if match is Match.YES and not rule.lowers:
             return Outcome(rule.decision, "rule", rule)
         # A rule that may be about this counts like one that only lowers.
         if match is not Match.NO:
             lowered = lowered or Outcome("ask", "rule" if match is Match.YES else "hidden", rule)
     return lowered or Outcome("ask", "none")
+
+
+def _restricts(rule: Rule, command: ShellCommand, check: LineCheck) -> Match:
+    match = restricts(rule, command, check.call.args)
+    return Match.MAYBE if match is Match.NO and command.code and _named(rule, command) else match
+
+
+def _named(rule: Rule, command: ShellCommand) -> bool:
+    """The program text among the arguments names what the rule is against: `awk 'BEGIN{system("rm -rf /")}'`."""
+    text = _QUOTES.sub(" ", " ".join(command.argv))
+    if rule.command is not None:
+        return any(rule.command.starts(text[place.start() :]) for place in islice(_WORD.finditer(text), 500))
+    said = _WORD.findall(text)
+    return any(
+        tuple(said[at : at + len(prefix)]) == prefix for prefix in rule.prefixes for at in range(len(said))
+    )
 
 
 def _refused(check: LineCheck) -> list[PartOutcome]:
@@ -91,7 +111,7 @@ def _against(check: LineCheck, command: ShellCommand) -> Outcome | None:
             if command.words and allows(rule, command, check.call.args):
                 return None
             continue
-        match = restricts(rule, command, check.call.args)
+        match = _restricts(rule, command, check)
         if match is Match.YES:
             return Outcome(rule.decision, "rule", rule)
         if match is Match.MAYBE:

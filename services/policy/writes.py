@@ -2,13 +2,16 @@
 
 import posixpath
 
-from interlock.services.shell.model import ShellLine, Word
+from interlock.services.shell.model import ShellCommand, ShellLine, Word
+from interlock.services.shell.options import seen
+from interlock.services.shell.simple import program_of
 from interlock.state.calls import CallView
 from interlock.state.tooling import PathRefused, Workspace
 
 _NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
 _NETWORK = ("/dev/tcp/", "/dev/udp/")
 _MOVES = frozenset({"cd", "pushd", "popd"})
+_MOVERS = frozenset({"env", "sudo", "doas", "git", "make", "find"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")
 
 
@@ -22,10 +25,21 @@ def escape(call: CallView, line: ShellLine, workspace: Workspace) -> str | None:
     targets = [r.target for r in line.redirects if r.kind == "write" and r.target is not None]
     if not targets:
         return None
-    moves = any(c.words and c.words[0].text in _MOVES for c in line.commands)
+    moves = any(_moves(c) for c in line.commands)
     folder = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), "")
     problems = (_problem(t, folder, moves, workspace) for t in targets)
     return next((p for p in problems if p), None)
+
+
+def _moves(command: ShellCommand) -> bool:
+    """`env -C DIR bash -c '… > file'` writes there, too; so may options that aren't known."""
+    if not command.words:
+        return False
+    program = program_of(command.words[0])
+    given = seen(command.words[1:])
+    return program in _MOVES or (
+        program in _MOVERS and (given.has("CD", "chdir", "execdir") or given.unknown)
+    )
 
 
 def _problem(target: Word, folder: str, moves: bool, workspace: Workspace) -> str | None:

@@ -2,11 +2,14 @@
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
+from interlock.services.shell.build_danger import CHECKS as BUILDS
 from interlock.services.shell.git_danger import git
 from interlock.services.shell.model import Word
 from interlock.services.shell.names import names
 from interlock.services.shell.options import seen
+from interlock.services.shell.text_danger import awk, editor, sed
 from interlock.services.shell.variables import sensitive
 
 _Words = Sequence[Word]
@@ -32,14 +35,8 @@ _PUBLISH = {
     "terraform": names("apply destroy"),
 }
 _FIND_ACTS = names("-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls")
-_SED_SAFE = re.compile(
-    r"(?:(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
-    r"|(?:\d+|\$)?(?:,(?:\d+|\$))?s/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/[gpiI0-9]*"
-    r"|(?:\d+|\$)?(?:,(?:\d+|\$))?s\|(?:[^|\\\n]|\\.)*\|(?:[^|\\\n]|\\.)*\|[gpiI0-9]*"
-    r"|/(?:[^/\\\n]|\\.)*/(?:,/(?:[^/\\\n]|\\.)*/)?[pd])"
-    r"(?:\s*;\s*|$)"
-)
-_AWK_ACTS = re.compile(r"system|getline|[|>]|@load|@include|fflush|close")
+_TAR_RUNS = names("to-command checkpoint-action use-compress-program rsh-command info-script")
+_OUTPUT = re.compile(r"--output|-[A-Za-z]*o")
 _DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|zero$|urandom$|random$|fd/)")
 
 
@@ -99,40 +96,37 @@ def _with_options(letters: str, longs: tuple[str, ...], why: str) -> Callable[[_
     return check
 
 
-def _sed(words: _Words) -> str | None:
+def _tar(words: _Words) -> str | None:
+    """The first word may be letters without a dash."""
+    first = [Word("-" + w.text, w.literal, "-" + w.lead) for w in words[1:2] if not w.lead.startswith("-")]
+    options = seen([*first, *words[2:]]) if first else seen(words[1:])
+    if options.has("IF", *_TAR_RUNS):
+        return "runs a program"
+    return _UNKNOWN if options.unknown else None
+
+
+def _curl(words: _Words) -> str | None:
     options = seen(words[1:])
-    if options.has("i", "in-place"):
-        return "edits files in place"
-    if options.has("f", "file") or options.unknown:
-        return "runs a script that can't be seen"
-    scripts = _values(words[1:], "-e") or [w for w in words[1:] if not w.lead.startswith("-")][:1]
-    safe = all(w.literal and _only(_SED_SAFE, w.text) for w in scripts)
-    return None if safe else "runs a script that may write files or run commands"
-
-
-def _only(pattern: re.Pattern[str], text: str) -> bool:
-    at = 0
-    while at < len(text):
-        match = pattern.match(text, at)
-        if match is None or match.end() == at:
-            return False
-        at = match.end()
-    return True
-
-
-def _values(words: _Words, option: str) -> list[Word]:
-    return [words[place + 1] for place, w in enumerate(words[:-1]) if w.text == option]
-
-
-def _awk(words: _Words) -> str | None:
-    options = seen(words[1:])
-    if options.has("fiEl", "file", "include", "exec", "load") or options.unknown:
-        return "runs a program that can't be seen"
-    return (
-        "runs a program that may write files or run commands"
-        if any(not w.literal or _AWK_ACTS.search(w.text) for w in words[1:])
-        else None
+    if options.has("KT", "config", "upload-file"):
+        return "sends a file, or reads its options from one"
+    if (
+        options.has("OJ", "remote-name", "output-dir", "dump-header", "cookie-jar", "trace")
+        or options.unknown
+    ):
+        return "writes a file"
+    outputs = [after for word, after in pairwise(words) if _OUTPUT.fullmatch(word.text)]
+    writes = options.has("o", "output") and not (
+        outputs and all(w.text in ("/dev/null", "-") for w in outputs)
     )
+    return "writes a file" if writes else None
+
+
+def _operands(most: int, why: str) -> Callable[[_Words], str | None]:
+    def check(words: _Words) -> str | None:
+        given = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
+        return why if len(given) > most or any(w.splits for w in given) else None
+
+    return check
 
 
 def _variables(words: _Words) -> str | None:
@@ -155,25 +149,30 @@ _CHECKS: dict[str, Callable[[_Words], str | None]] = {
     "rm": _rm,
     "git": git,
     "find": _find,
-    "sed": _sed,
+    "sed": sed,
     "kill": _kill,
     "printf": _printf,
-    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
+    **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), awk),
     **dict.fromkeys(("chmod", "chown", "chgrp"), _recursive),
     **dict.fromkeys(
         names("export declare typeset local readonly unset read mapfile readarray getopts"), _variables
     ),
     "rg": _with_options("z", ("pre", "hostname-bin", "search-zip"), "runs a program on every file"),
-    "tar": _with_options(
-        "IF",
-        ("to-command", "checkpoint-action", "use-compress-program", "rsh-command", "info-script"),
-        "runs a program",
-    ),
+    "tar": _tar,
     "rsync": _with_options("e", ("rsh", "rsync-path", "delete"), "runs a program, or deletes"),
     "sort": _with_options("o", ("output", "compress-program"), "writes a file, or runs a program"),
     "base64": _with_options("o", ("output",), "writes a file"),
-    "curl": _with_options("KT", ("config", "upload-file"), "sends a file, or reads its options from one"),
-    "ssh": _with_options("o", (), "may run a program here"),
+    "curl": _curl,
+    "wget": _with_options("Oei", ("output-document", "execute", "use-askpass", "post-file"), "writes a file"),
+    "split": _with_options("", ("filter",), "runs a program"),
+    "zip": _with_options("TU", ("unzip-command",), "runs a program"),
+    "tree": _with_options("oR", ("output",), "writes a file"),
+    "scp": _with_options("SoF", (), "may run a program here"),
+    "uniq": _operands(1, "writes a file"),
+    "xxd": _operands(1, "writes a file"),
+    "ssh": _with_options("oFEJ", (), "may run a program here"),
+    **dict.fromkeys(names("vi vim nvim view ex ed emacs less more man"), editor),
+    **BUILDS,
     **dict.fromkeys(("nc", "ncat", "netcat"), _with_options("ec", ("exec", "sh-exec"), "runs a program")),
     "truncate": _with_options("s", ("size", "reference"), "cuts files"),
 }

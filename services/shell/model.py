@@ -51,6 +51,8 @@ class ShellCommand:
     """Why it asks even where a rule allows it: a clause without a full stop."""
     opaque: str | None = None
     """Why it can't be seen through."""
+    code: bool = False
+    """Its arguments may hold commands in a language that isn't looked into: `python -c`, `git -c alias.x=!…`."""
     transparent: bool = False
     """Harmless by itself: it only runs other commands of the list (`timeout`), or does nothing (`true`)."""
 

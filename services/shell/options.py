@@ -64,7 +64,7 @@ class Seen:
 
     def long(self, *names: str) -> bool:
         """One of these is given; GNU programs accept any unambiguous beginning."""
-        return any(len(given) > 1 and name.startswith(given) for given in self.longs for name in names)
+        return any(given and name.startswith(given) for given in self.longs for name in names)
 
     def has(self, letters: str, *longs: str) -> bool:
         return not self.letters.isdisjoint(letters) or self.long(*longs)

@@ -6,11 +6,14 @@ from dataclasses import replace
 
 from interlock.services.shell.evaluates import SET_NAMES
 from interlock.services.shell.model import Word
+from interlock.services.shell.names import names
 from interlock.services.shell.unwrapped import HIDDEN, NOTHING, Unwrapped
 
 _Words = Sequence[Word]
 _ONLY_BASH = re.compile(r"&>|\|&|\$['\"\[]|[<>]\(|<<<|\[\[|(?<!\$)\(\(|;&|\bfunction\b|\bselect\b")
 """Where `sh` isn't bash it reads these otherwise: in dash `ls &>f rm x` runs `rm x`, and so does `[[ a && rm x ]]`."""
+LANGUAGES = names("python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua rscript tclsh")
+"""Interpreters of other languages than the shell's."""
 _SHELL_FLAGS = frozenset("acefhilmnptuvxBCEHPTD")
 
 

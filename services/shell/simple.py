@@ -7,6 +7,7 @@ from interlock.services.shell.evaluates import evaluates, makes_array, sets_unkn
 from interlock.services.shell.found import Found, TooMuch
 from interlock.services.shell.model import ShellCommand, Word
 from interlock.services.shell.names import names
+from interlock.services.shell.shells import LANGUAGES
 from interlock.services.shell.variables import sensitive
 from interlock.services.shell.wrappers import Unwrapped, unwrap
 
@@ -22,7 +23,7 @@ _BLIND = {
     **dict.fromkeys(("bind", "complete", "compgen", "compopt", "fc", "let"), "evaluates its arguments"),
     **dict.fromkeys(
         names(
-            "parallel watch script flock strace ltrace chroot unshare nsenter systemd-run at batch su runuser pkexec"
+            "parallel script flock strace ltrace chroot unshare nsenter systemd-run at batch pkexec"
             " unbuffer setarch chrt taskset numactl firejail proot fakeroot expect screen tmux run-parts entr rlwrap"
             " start-stop-daemon dbus-run-session busybox toybox catchsegv setpriv gosu ssh-agent socat"
         ),
@@ -84,6 +85,7 @@ def _resolved(
         tuple(assigns),
         danger=danger,
         opaque=opaque,
+        code=danger is not None or program in LANGUAGES,
         transparent=harmless and not danger and not opaque,
     )
 

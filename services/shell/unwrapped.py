@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from interlock.services.shell.model import Word
+from interlock.services.shell.variables import evaluated
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,3 +23,15 @@ class Unwrapped:
 
 NOTHING = Unwrapped()
 HIDDEN = Unwrapped(opaque="it runs something that is only known when it runs")
+
+
+class Sets(TypedDict):
+    assigns: tuple[str, ...]
+    opaque: str | None
+
+
+def sets(words: Sequence[Word]) -> Sets:
+    """Variables that a wrapper sets for what it runs."""
+    pairs = [(w.lead.partition("=")[0], w.text.partition("=")[2]) for w in words]
+    why = next((e for name, value in pairs if (e := evaluated(name, value))), None)
+    return {"assigns": tuple(name for name, _ in pairs), "opaque": why}

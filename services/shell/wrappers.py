@@ -2,14 +2,21 @@
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TypedDict
 
+from interlock.services.shell.elsewhere import ssh, su, sudo, watch
 from interlock.services.shell.model import Word
 from interlock.services.shell.names import names
 from interlock.services.shell.options import Options
-from interlock.services.shell.shells import evaluate, interpreter, other_shell, posix_shell, shell, trap
-from interlock.services.shell.unwrapped import HIDDEN, NOTHING, Unwrapped
-from interlock.services.shell.variables import evaluated
+from interlock.services.shell.shells import (
+    LANGUAGES,
+    evaluate,
+    interpreter,
+    other_shell,
+    posix_shell,
+    shell,
+    trap,
+)
+from interlock.services.shell.unwrapped import HIDDEN, NOTHING, Unwrapped, sets
 
 _Words = Sequence[Word]
 _UNKNOWN = Word("…", False, "", True, True)
@@ -65,19 +72,7 @@ def _time(words: _Words) -> Unwrapped:
     start = at
     while at < len(words) and _SETS.match(words[at].lead):
         at += 1
-    return Unwrapped(runs=(words[at:],) if words[at:] else (), transparent=True, **_set(words[start:at]))
-
-
-class _Sets(TypedDict):
-    assigns: tuple[str, ...]
-    opaque: str | None
-
-
-def _set(words: _Words) -> _Sets:
-    """Variables that a wrapper sets for what it runs."""
-    pairs = [(w.lead.partition("=")[0], w.text.partition("=")[2]) for w in words]
-    why = next((e for name, value in pairs if (e := evaluated(name, value))), None)
-    return {"assigns": tuple(name for name, _ in pairs), "opaque": why}
+    return Unwrapped(runs=(words[at:],) if words[at:] else (), transparent=True, **sets(words[start:at]))
 
 
 _SETS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -94,7 +89,7 @@ def _env(words: _Words) -> Unwrapped:
     while at < len(words) and "=" in words[at].lead and not words[at].splits:
         at += 1
     rest = words[at:]
-    return Unwrapped(runs=(rest,), transparent=True, **_set(words[start:at])) if rest else NOTHING
+    return Unwrapped(runs=(rest,), transparent=True, **sets(words[start:at])) if rest else NOTHING
 
 
 _XARGS = Options(
@@ -126,26 +121,6 @@ def _replaced(options: _Words) -> str | None:
             following = options[place + 1].text if place + 1 < len(options) else ""
             return given or following or "{}"
     return None
-
-
-_SUDO = Options(
-    "AbEeHiKklnPSsVv",
-    "CcDghpRrTtUu",
-    names("askpass background preserve-env login non-interactive reset-timestamp stdin"),
-    names("chdir group host prompt chroot role type user other-user close-from"),
-)
-
-
-def _sudo(words: _Words) -> Unwrapped:
-    at = _SUDO.skip(words, 1)
-    why = "runs with another user's rights"
-    if at is None:
-        return Unwrapped(danger=why, opaque=HIDDEN.opaque)
-    start = at
-    while at < len(words) and "=" in words[at].lead:
-        at += 1
-    opaque = _set(words[start:at])["opaque"]
-    return Unwrapped(runs=(words[at:],) if words[at:] else (), danger=why, opaque=opaque)
 
 
 _EXECUTES = names("-exec -execdir -ok -okdir")
@@ -188,12 +163,12 @@ _SPECIAL: dict[str, Callable[[_Words], Unwrapped]] = {
     "find": _find,
     "eval": evaluate,
     "trap": trap,
-    **dict.fromkeys(("sudo", "doas"), _sudo),
+    "ssh": ssh,
+    "watch": watch,
+    **dict.fromkeys(("su", "runuser"), su),
+    **dict.fromkeys(("sudo", "doas"), sudo),
     **dict.fromkeys(("bash", "rbash"), shell),
     **dict.fromkeys(("sh", "dash", "ash"), posix_shell),
     **dict.fromkeys(("zsh", "ksh", "mksh", "fish", "csh", "tcsh", "pwsh"), other_shell),
-    **dict.fromkeys(
-        names("python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua Rscript tclsh"),
-        interpreter,
-    ),
+    **dict.fromkeys(LANGUAGES, interpreter),
 }

@@ -195,7 +195,7 @@ LINES: list[tuple[str, str, str]] = [
     ("sed 's/a/b/e' x", "sed", "kka"),
     ("sed '1w out' x", "sed", "kka"),
     ("awk '{print $1}' x", "awk", "aaa"),
-    ("awk 'BEGIN{system(\"git push\")}'", "awk", "kka"),
+    ("awk 'BEGIN{system(\"git push\")}'", "awk", "kkk"),
     ("sort -o x x", "sort", "kka"),
     ("rg --pre ./x y", "rg", "kka"),
     ("rg --hidden y", "rg", "aaa"),
