@@ -69,13 +69,7 @@ class Wires:
     steps: StepLog
 
 
-def compose(
-    prepared: Prepared,
-    info: RunInfo,
-    store: Store,
-    epoch: int,
-    wires: Wires,
-) -> Composed:
+def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: Wires) -> Composed:
     """Wire the services of one drive; nothing is connected to or started yet."""
     normal, full, token = wires.normal, wires.full, wires.token
     transcript = ChainTranscript(normal, store.outputs, info.run)
