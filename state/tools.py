@@ -97,8 +97,6 @@ class DecideState(TypedDict, total=False):
     """Key of the request that was approved; empty: nobody was asked."""
     hook_event: str
     hook_key: str
-    hook_unknown: str
-    """Key of the request about hooks that a kill cut off."""
     helper: str
     """Set by `edit`: chain record of a helper model's answer that mends the call's strings."""
     helper_role: str
@@ -138,8 +136,6 @@ class ExecuteState(TypedDict, total=False):
     """Why a hook wants the run to end; empty: it goes on."""
     hook_event: str
     hook_key: str
-    hook_unknown: str
-    """Key of the request about hooks that a kill cut off."""
     finished: Verdicts
 
 

@@ -147,7 +147,12 @@ SCENES: dict[str, Scene] = {
         (approve,),
         file="uno\ntwo\n",
     ),
-    "a rejected edit": Scene([{"tool_calls": [edit("one", "uno")]}, DONE], (reject,), says="not like this"),
+    "a rejected edit": Scene(
+        [{"tool_calls": [edit("one", "uno")]}, DONE], (reject,), "failed", says="not like this"
+    ),
+    "an edit of a file that isn't there": Scene(
+        [{"tool_calls": [edit("one", "uno", "none.txt")]}, DONE], says="none.txt"
+    ),
     "an edit that a person changed": Scene(
         [{"tool_calls": [edit("one", "uno")]}, DONE], (modify,), file="EDITED\ntwo\n"
     ),
@@ -171,6 +176,7 @@ SCENES: dict[str, Scene] = {
     "bad arguments": Scene([{"tool_calls": [call("read_file", path=3)]}, DONE], says="file_path"),
     "a denied tool": Scene(
         [{"tool_calls": [call("list_directory", dir_path=".")]}, DONE],
+        status="failed",
         settings={"tools": {"exclude": ["list_directory"]}},
     ),
     "a question": Scene(
@@ -249,8 +255,9 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
         stage, outcome = play(scene, tmp_path / str(number))
         taken |= taken_edges(scene.workflow, stage.path(outcome.run))
     graphs = ("tools", "decide", "execute")
-    # Reviews and sub-agents are in `test_plan` and `test_subagents`.
+    # Reviews, sub-agents and hooks are in `test_plan`, `test_subagents` and `test_hooks_around_calls`.
     others = {"ask_review", "await_review", "take_review", "subagent"}
+    others |= {"before_tool", "after_tool", "ask_hook", "await_hook", "notify"}
     declared = {e for e in declared_edges("tools") if e[0] in graphs and others.isdisjoint(e[1:])}
     assert declared - taken == set()
 
@@ -279,7 +286,8 @@ def test_a_mixed_batch_does_what_was_said_of_each_call(tmp_path: Path) -> None:
     outcome = resume_sync(
         outcome.run, decisions=[Decision(third["id"], "reject", feedback="keep c as it is")], options=options
     )
-    assert outcome.status == "done"
+    assert (outcome.status, outcome.exit_code) == ("failed", 56), "the last change was refused"
+    assert outcome.output["response"] == "done"
     assert (stage.text(), stage.text("b.txt"), stage.text("c.txt")) == (
         "uno\ntwo\n",
         "changed by a person\n",

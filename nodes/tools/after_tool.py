@@ -25,7 +25,7 @@ class AfterToolIn(TypedDict, total=False):
 class AfterToolOut(TypedDict, total=False):
     hook_event: str
     hook_key: str
-    hook_unknown: str
+    approval: str
     shortened: str
     hook_notes: str
     hook_stop: str

@@ -32,7 +32,6 @@ class BeforeToolOut(TypedDict, total=False):
     hook_reason: str
     hook_event: str
     hook_key: str
-    hook_unknown: str
     approval: str
     status: str
     label: str

@@ -36,7 +36,9 @@ async def check_policy(state: CheckPolicyIn, runtime: Runtime[Deps]) -> CheckPol
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     info = info_of(deps, call)
-    verdict = deps.policy.check(call, info.risk, state["approval_mode"], deps.approvals.session_rules())
+    verdict = await deps.policy.decide(
+        call, info.risk, state["approval_mode"], deps.approvals.session_rules()
+    )
     note(runtime, key, _decided(verdict, state["approval_mode"]))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason

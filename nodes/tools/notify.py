@@ -1,6 +1,7 @@
 """notify: tell the user's hooks that a person is asked; a notification may come twice after a kill."""
 
 from langgraph.runtime import Runtime
+from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.deps import Deps
@@ -23,7 +24,7 @@ async def notify(state: NotifyIn, runtime: Runtime[Deps]) -> NotifyOut:
     if request is None:
         raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
     name = deps.approvals.ask(request)
-    given = {
+    given: dict[str, JsonValue] = {
         "notification_type": "ToolPermission",
         "message": f"{request.call.name} waits for a person: {request.reason}",
         "details": {

@@ -40,7 +40,7 @@ async def request_approval(state: RequestApprovalIn, runtime: Runtime[Deps]) -> 
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     risk = info_of(deps, call).risk
-    verdict = deps.policy.check(call, risk, state["approval_mode"], deps.approvals.session_rules())
+    verdict = await deps.policy.decide(call, risk, state["approval_mode"], deps.approvals.session_rules())
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview(call, earlier)
     if preview.problem is not None:
