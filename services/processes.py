@@ -8,6 +8,8 @@ from typing import Any, Literal
 
 from interlock.services.process_output import ProcessOutput
 from interlock.services.process_watch import Watch
+from interlock.services.redacting_stream import redact_file
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.supervised import Supervised
 from interlock.state.deps import Cancel
 from interlock.state.errors import RunError
@@ -24,10 +26,13 @@ class _Background:
 class SupervisedProcesses:
     """Implements `Processes`. `env` is what tools get: see `tool_environment`."""
 
-    def __init__(self, *, outputs: Outputs, cancel: Cancel, env: Mapping[str, str]) -> None:
+    def __init__(
+        self, *, outputs: Outputs, cancel: Cancel, env: Mapping[str, str], redact: Redactor = SHAPES
+    ) -> None:
         self._outputs = outputs
         self._cancel = cancel
         self._env = dict(env)
+        self._redact = redact
         self._background: list[_Background] = []
 
     async def run(
@@ -42,31 +47,22 @@ class SupervisedProcesses:
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
         ours: bool = False,  # noqa: ARG002 - there is no sandbox here that could be left
-        sandboxed: bool = False,
+        sandboxed: bool = False,  # `argv` is bubblewrap: what becomes of the command in it is told
     ) -> Ended:
-        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file.
-
-        `sandboxed`: `argv` is bubblewrap, and signals and exit codes are those of the command below it.
-        """
+        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
         if self._cancel.requested:
             return _not_run("cancelled", "")
         read, write = os.pipe()
         try:
-            child = Supervised(
-                argv,
-                cwd=cwd,
-                env=self._with(env),
-                output=write,
-                mode="once",
-                sandboxed=sandboxed,
-                stdin=stdin,
-            )
+            mode = "once-sandboxed" if sandboxed else "once"
+            child = Supervised(argv, cwd=cwd, env=self._with(env), output=write, mode=mode, stdin=stdin)
         except (OSError, ValueError) as error:
             os.close(read)
             return _not_run("not_started", _reason(error))
         finally:
             os.close(write)
-        output = ProcessOutput(limit_chars, self._outputs)
+        # What a program of ours, or a hook, says is parsed: a mark could become an argument.
+        output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
         watch = Watch(child, read, output, on_output)
         try:
             return await watch.until_end(self._cancel, timeout_s, inactivity_s or float("inf"))
@@ -96,8 +92,7 @@ class SupervisedProcesses:
                     cwd=cwd,
                     env=self._with(env),
                     output=file.fileno(),
-                    mode="background",
-                    sandboxed=sandboxed,
+                    mode="background-sandboxed" if sandboxed else "background",
                 )
         except (OSError, ValueError) as error:
             raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error
@@ -136,6 +131,7 @@ class SupervisedProcesses:
             one.child.kill()
         for one in self._background:
             one.child.close()
+            redact_file(one.output_file, self._redact)
 
     def _with(self, env: Mapping[str, str] | None) -> dict[str, str]:
         return {**self._env, **(env or {})}

@@ -17,6 +17,8 @@ _REAP_S = 6.0
 """A supervisor gives up on what survives SIGKILL after 5 s."""
 _LAST_SIGNAL = 31
 """Above it are the real-time signals."""
+Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
+"""After `once` nothing lives on; `sandboxed`: it starts bubblewrap, and tells and signals the command in it."""
 
 
 class Supervised:
@@ -29,14 +31,10 @@ class Supervised:
         cwd: Path,
         env: Mapping[str, str],
         output: int,
-        mode: Literal["once", "background"],
-        sandboxed: bool = False,
+        mode: Mode,
         stdin: bytes | None = None,
     ) -> None:
-        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`.
-
-        `sandboxed`: `argv` is bubblewrap, and what is told and signalled is the command below it.
-        """
+        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`."""
         self.pid: int | None = None
         """Of the command, once it has started."""
         self.exit_code: int | None = None
@@ -45,12 +43,10 @@ class Supervised:
         """Why the command could not be started."""
         self.over = False
         """The supervisor has ended, and all descendants with it."""
-        self._heard = b""
-        self._sandboxed = sandboxed
+        self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
         ours, theirs = _pipes()
         self._lifeline, self._status = ours
-        how = f"{mode}-sandboxed" if sandboxed else mode
-        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, theirs), how, str(GRACE_S)]
+        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, theirs), mode, str(GRACE_S)]
         try:
             with _source(stdin) as source:
                 self._process = subprocess.Popen(

@@ -103,12 +103,9 @@ class Processes(Protocol):
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
-        ours: bool = False,
+        ours: bool = False,  # a program that does a tool's work, not a command of the model's: never sandboxed
     ) -> Ended:
-        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file.
-
-        `ours`: a program of ours that does a tool's work, not a command of the model's: it stays outside the sandbox.
-        """
+        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
         ...
 
     async def start(
