@@ -76,6 +76,17 @@ def _machine() -> Iterator[Finding]:
     yield (
         Finding("note", "processes", note) if note else Finding("ok", "processes", "none outlives its run")
     )
+    yield _sandbox()
+
+
+def _sandbox() -> Finding:
+    from interlock.services.sandbox import check_here
+    from interlock.state.errors import SandboxError
+
+    try:
+        return Finding("ok", "sandbox", f"-s works: {check_here(os.environ)}")
+    except SandboxError as error:
+        return Finding("note", "sandbox", str(error))
 
 
 def _settings() -> Iterator[Finding]:
