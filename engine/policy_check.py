@@ -8,17 +8,24 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 from interlock.engine.options import Options
 from interlock.engine.prepare import prepare
 from interlock.services.agents import ONLY_AGENTS, agent_tools, own_tools
+from interlock.services.outputs import OutputFiles
+from interlock.services.policy.checkers import Said, lowered
 from interlock.services.policy.explain import Explanation
+from interlock.services.policy.fields import MODE_NAMES
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.processes import SupervisedProcesses
+from interlock.services.tool_environment import tool_environment
 from interlock.services.tool_schema import WAIT, describe
 from interlock.services.toolset import nearest_names
-from interlock.state.calls import ApprovalMode, CallView, Risk, Verdict
+from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
+from interlock.state.deps import Token
 from interlock.state.errors import InputError
 from interlock.state.messages import Frozen
 from interlock.state.tooling import PathRefused, Tool
 from interlock.tools import TOOLS
 
 _SERVER_TOOL = "mcp_"
-_MODES = {"autoEdit": "auto_edit"}
+_CHECKER = "No session rule lifts what a safety checker says."
 
 
 class Question(BaseModel):
@@ -36,7 +43,7 @@ class Question(BaseModel):
     @field_validator("mode", mode="before")
     @classmethod
     def _as_gemini_spells_it(cls, value: object) -> object:
-        return _MODES.get(value, value) if isinstance(value, str) else value
+        return MODE_NAMES.get(value, value) if isinstance(value, str) else value
 
 
 class Checked(Frozen):
@@ -44,6 +51,8 @@ class Checked(Frozen):
 
     agent: str | None = None
     explanation: Explanation
+    checkers: tuple[Said, ...] = ()
+    """What safety checkers say of it."""
 
 
 class PolicyCheck:
@@ -53,24 +62,37 @@ class PolicyCheck:
         """Raises what would stop a run before it begins, but for a missing key of a model."""
         self._prepared = prepare(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
+        outputs = OutputFiles(options.home)
+        env = tool_environment(self._prepared.env, rules=self._prepared.settings.security.environment)
+        self._prepared.policy.safety.processes = SupervisedProcesses(outputs=outputs, cancel=Token(), env=env)
         agents = self._prepared.agents
         every = {**TOOLS, **agent_tools(agents)}
         self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}
         self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
 
-    def check(self, question: Mapping[str, Any]) -> Checked:
+    async def check(self, question: Mapping[str, Any]) -> Checked:
         """Raises `InputError` that names the field: no such tool or agent, wrong arguments."""
         asked = _question(question)
-        name = _full_name(asked)
-        policy = self._prepared.policy.with_servers([asked.server] if asked.server else ())
-        if asked.agent is not None:
-            self._known_agent(asked.agent)
-            policy = policy.for_agent(asked.agent)
-        call = CallView(id="", name=name, args={k: v for k, v in asked.args.items() if k != WAIT})
+        policy = self._policy(asked)
+        call = CallView(id="", name=_full_name(asked), args=_without_wait(asked.args))
         risk, refused = self._of_tool(call, asked.agent)
         mode = asked.mode or self._prepared.approval_mode
         found = policy.explain(call, risk, mode, (), asked.annotations)
-        return Checked(agent=asked.agent, explanation=_refused(found, refused) if refused else found)
+        if refused:
+            return Checked(agent=asked.agent, explanation=_refused(found, refused))
+        said = await policy.checked(call, risk, mode, found.verdict, asked.annotations)
+        verdict = lowered(found.verdict, said)
+        if verdict.by_checker:
+            choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
+            found = _changed(found, verdict, choices, _CHECKER)
+        return Checked(agent=asked.agent, explanation=found, checkers=tuple(said))
+
+    def _policy(self, asked: Question) -> RulePolicy:
+        policy = self._prepared.policy.with_servers([asked.server] if asked.server else ())
+        if asked.agent is None:
+            return policy
+        self._known_agent(asked.agent)
+        return policy.for_agent(asked.agent)
 
     def _known_agent(self, name: str) -> None:
         if name not in self._agents:
@@ -130,5 +152,13 @@ def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
 def _refused(found: Explanation, why: str) -> Explanation:
     """Before policy is asked, a run refuses a tool that isn't there and a path that no tool may touch."""
     verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
-    changes = {"verdict": verdict, "choices": (), "always": None, "not_always": "No rule lifts that."}
+    return _changed(found, verdict, (), "No rule lifts that.")
+
+
+def _changed(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
+    changes = {"verdict": verdict, "choices": choices, "always": None, "not_always": why}
     return found.model_copy(update=changes)
+
+
+def _without_wait(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in args.items() if name != WAIT}

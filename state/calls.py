@@ -86,6 +86,8 @@ class Verdict(Frozen):
     parts: tuple[ShellPart, ...] = ()
     session: SessionRule | None = None
     """The always-choice of a person that lifted an ask."""
+    by_checker: bool = False
+    """A safety checker decided it: no rule lifts that."""
 
 
 class FileState(Frozen):

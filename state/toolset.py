@@ -103,7 +103,9 @@ class Toolset(Protocol):
 class Policy(Protocol):
     """Decides what may run."""
 
-    def check(self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]) -> Verdict: ...
+    async def decide(self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]) -> Verdict:
+        """What the rules say, and then safety checkers, which may be processes. Twice for a call is harmless."""
+        ...
 
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
         """What a person may answer."""

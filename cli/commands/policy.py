@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 _ABOUT = """\
 What policy says of a call here: allow, ask or deny, which rule decides and why, and for a shell line each
 command by itself. It counts what a run in this folder counts: settings, trust, .env, rules of every place.
-Nothing is run and nobody is asked. Exit code 0 whatever the decision is (scripts read --json), 42 for a
-question that can't be answered: no such tool, wrong arguments."""
+Nobody is asked, and nothing is run but safety checkers. Exit code 0 whatever the decision is (scripts read
+--json), 42 for a question that can't be answered: no such tool, wrong arguments."""
 
 
 def parser() -> Parser:
@@ -71,6 +71,8 @@ def execute(arguments: list[str]) -> int:
         raise UserError(f"No action {args.action!r}, expected check. See: interlock policy --help")
     if (args.tool is None) is (args.batch is None):
         raise UserError("Give a TOOL with its arguments, or --batch FILE.jsonl. See: interlock policy --help")
+    import asyncio
+
     from interlock.engine.policy_check import PolicyCheck
 
     options = _options(args)
@@ -78,7 +80,7 @@ def execute(arguments: list[str]) -> int:
         return _batch(PolicyCheck(options), args)
     question = _question(args)
     check = PolicyCheck(options)
-    shown = _shown(check.check(question), args)
+    shown = _shown(asyncio.run(check.check(question)), args)
     if args.json:
         tables.show_json({**shown, "warnings": list(check.warnings)})
         return 0
@@ -119,13 +121,15 @@ def _scope(args: argparse.Namespace) -> dict[str, Any]:
 
 def _batch(check: "PolicyCheck", args: argparse.Namespace) -> int:
     """What a line says of itself goes before what the flags say of all."""
+    import asyncio
+
     _warn(check)
     exit_code = 0
     for line in batch_lines(args.batch):
         try:
             if isinstance(line, InputError):
                 raise line
-            write_json(_shown(check.check({**_scope(args), **line}), args))
+            write_json(_shown(asyncio.run(check.check({**_scope(args), **line})), args))
         except InputError as error:
             write_json({"error": {"type": error.kind, "field": error.field, "message": str(error)}})
             exit_code = error.exit_code
@@ -145,4 +149,5 @@ def _shown(checked: "Checked", args: argparse.Namespace) -> dict[str, Any]:
     if not args.all:
         found.pop("considered")
     shown = {"decision": verdict.pop("decision"), "tool": found.pop("tool"), **verdict, **found}
+    shown["checkers"] = [said.model_dump() for said in checked.checkers]
     return shown | ({"agent": checked.agent} if checked.agent is not None else {})

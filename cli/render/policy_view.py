@@ -38,7 +38,7 @@ def decision_lines(shown: Shown, paint: Paint) -> Iterator[str]:
     if shown.get("redirects"):
         yield _line("redirects", ", ".join(shown["redirects"]))
     for checker in shown.get("checkers") or ():
-        yield _line("checker", f"{checker['decision']}: {checker['rule']}: {checker['reason']}")
+        yield _line("checker", f"{checker['decision']}: {checker['reason']}")
     yield from _answers(shown)
     if shown.get("considered") is not None:
         yield from _considered(shown["considered"], paint)

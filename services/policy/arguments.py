@@ -6,7 +6,11 @@ from collections.abc import Mapping
 from pydantic import JsonValue
 
 from interlock.services.policy.rule import Rule
+from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
+from interlock.state.tooling import Workspace
+
+_PLAN_FILE = "planFile"
 
 
 def searchable(args: Mapping[str, JsonValue]) -> str:
@@ -31,3 +35,14 @@ def meets(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
     if rule.target is not None:
         return rule.target == about
     return rule.args is None or (bool(args) and rule.args.found(searchable(args)))
+
+
+def with_plan_file(
+    hints: Mapping[str, JsonValue], call: CallView, risk: Risk, mode: str, workspace: Workspace
+) -> Mapping[str, JsonValue]:
+    """Whether the call writes the run's plan. Only we say so, no server."""
+    own = {k: v for k, v in hints.items() if k != _PLAN_FILE}
+    path = call.args.get("file_path")
+    if mode == "plan" and risk == "write" and isinstance(path, str) and workspace.plan_file(path) is not None:
+        return {**own, _PLAN_FILE: True}
+    return own

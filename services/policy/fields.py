@@ -23,7 +23,8 @@ SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
 SHELL_ALIASES = {"ShellTool": "run_shell_command", "execute_command": "run_shell_command"}
 
 _CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "path", "host")
-_MODES = {"autoEdit": "auto_edit"}
+MODE_NAMES = {"autoEdit": "auto_edit"}
+"""gemini-cli's spelling → ours."""
 
 
 def _one_or_more(value: object) -> object:
@@ -31,7 +32,7 @@ def _one_or_more(value: object) -> object:
 
 
 def _mode(value: object) -> object:
-    return _MODES.get(value, value) if isinstance(value, str) else value
+    return MODE_NAMES.get(value, value) if isinstance(value, str) else value
 
 
 Names = Annotated[list[str], BeforeValidator(_one_or_more), Field(min_length=1)]
@@ -91,7 +92,7 @@ def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
     try:
         fields = RuleFields.model_validate(table)
     except ValidationError as error:
-        raise ValueError(_first(error)) from None
+        raise ValueError(first_error(error, RuleFields)) from None
     if fields.path and fields.workspace is None and tier != WORKSPACE and not os.path.isabs(fields.path):  # noqa: PTH117
         raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
     return Rule(
@@ -139,10 +140,11 @@ def _pattern(field: str, text: str | None) -> Pattern | None:
         raise ValueError(f"{field}: {error}") from None
 
 
-def _first(error: ValidationError) -> str:
+def first_error(error: ValidationError, fields: type[BaseModel]) -> str:
+    """The first of its errors, naming the field."""
     detail = error.errors(include_url=False)[0]
     place = ".".join(str(p) for p in detail["loc"])
     message = detail["msg"].removeprefix("Value error, ")
     if detail["type"] == "extra_forbidden":
-        return f"unknown key {place!r}, expected one of: {', '.join(RuleFields.model_fields)}"
+        return f"unknown key {place!r}, expected one of: {', '.join(fields.model_fields)}"
     return f"{place}: {message}" if place else message

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.services.policy.checker_fields import to_checker
 from interlock.services.policy.chunks import BadChunk, Chunk, chunks_of
 from interlock.services.policy.fields import SHELL_ALIASES, to_rule, usable_tool_name
 from interlock.services.policy.rule import EXTENSION, SHIPPED, Rule
@@ -80,7 +81,7 @@ def _from_chunks(
     usable = [r for r in rules if r.decision != "allow"] if problems else rules
     if tier != EXTENSION:
         return usable, problems
-    left_out = [r for r in usable if r.decision == "allow" or "yolo" in r.modes]
+    left_out = [r for r in usable if not r.checker and (r.decision == "allow" or "yolo" in r.modes)]
     problems += [
         Problem(r.source, "an extension may neither allow nor name yolo", "left out") for r in left_out
     ]
@@ -90,8 +91,10 @@ def _from_chunks(
 def _rule(chunk: Chunk | BadChunk, source: str, tier: int) -> Rule:
     if isinstance(chunk, BadChunk):
         raise ValueError(chunk.error)
+    if chunk.kind == "safety_checker":
+        return to_checker(chunk.table, source, tier)
     if chunk.kind != "rule":
-        raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]]")
+        raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")
     return to_rule(chunk.table, source, tier)
 
 
@@ -115,7 +118,7 @@ def conflicts(rules: Sequence[Rule]) -> list[Problem]:
     seen: dict[object, Rule] = {}
     problems: list[Problem] = []
     for rule in rules:
-        if rule.broken is not None:
+        if rule.broken is not None or rule.checker is not None:
             continue
         first = seen.setdefault(_conditions(rule), rule)
         if first.decision != rule.decision:

@@ -8,16 +8,18 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from interlock.services.policy.arguments import meets
+from interlock.services.policy.arguments import meets, with_plan_file
+from interlock.services.policy.checkers import Said, lowered
 from interlock.services.policy.decided import Decided
 from interlock.services.policy.explain import Explanation, explanation
-from interlock.services.policy.fields import SHELL_ALIASES, SHELL_TOOLS
+from interlock.services.policy.fields import MODE_NAMES, SHELL_ALIASES, SHELL_TOOLS
 from interlock.services.policy.from_settings import settings_rules
 from interlock.services.policy.load import shipped_rules
 from interlock.services.policy.narrowing import LOOSER, server_rule, shell_rule, target_rule
 from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.rule import Rule, Scope, server_of
 from interlock.services.policy.rulebook import RuleBook, first
+from interlock.services.policy.safety import SafetyCheckers
 from interlock.services.policy.saved import save, tables_of
 from interlock.services.policy.session import covers, liftable, target
 from interlock.services.policy.shell_decision import LineCheck, decide_line
@@ -31,7 +33,6 @@ _NO_RULES: tuple[SessionRule, ...] = ()
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
 _SAVED: Choice = "proceed_always_and_save"
 _ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server", _SAVED)
-_MODE_NAMES = {"autoEdit": "auto_edit"}
 
 
 class RulePolicy:
@@ -55,7 +56,10 @@ class RulePolicy:
         self._aliases = {**SHELL_ALIASES, **(aliases or {})}
         here = str(workspace.root)
         mine = [r for r in rules if r.workspace is None or os.path.realpath(r.workspace) == here]
-        self._book = RuleBook([*mine, *from_settings, *shipped_rules()], self._scope, self._aliases)
+        deciding = [r for r in mine if r.checker is None]
+        self._book = RuleBook([*deciding, *from_settings, *shipped_rules()], self._scope, self._aliases)
+        checking = RuleBook([r for r in mine if r.checker is not None], self._scope, self._aliases)
+        self.safety = SafetyCheckers(checking, workspace)
 
     def check(
         self,
@@ -67,6 +71,22 @@ class RulePolicy:
     ) -> Verdict:
         """`annotations`: what an MCP server says of its tool."""
         return self._decide(call, risk, mode, session, annotations or {}).verdict()
+
+    async def decide(
+        self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
+    ) -> Verdict:
+        """`check`, and then what safety checkers say; one that fails denies."""
+        verdict = self.check(call, risk, mode, session)
+        return lowered(verdict, await self.checked(call, risk, mode, verdict, {}))
+
+    async def checked(
+        self, call: CallView, risk: Risk, mode: str, verdict: Verdict, annotations: Mapping[str, JsonValue]
+    ) -> list[Said]:
+        """What safety checkers say of a call; they aren't asked about a denied one."""
+        if not self.safety.book.rules or verdict.decision == "deny":
+            return []
+        line = _line(call) if self._is_shell(call) else None
+        return await self.safety.said(call, risk, MODE_NAMES.get(mode, mode), line, annotations)
 
     def explain(
         self,
@@ -84,13 +104,13 @@ class RulePolicy:
 
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
         """An always-choice is offered where it would be narrow, and would spare the next question."""
-        if verdict.decision != "ask":
+        if verdict.decision != "ask" or verdict.by_checker:
             return _ONCE
         return (_ONCE[0], *(c for c in _ALWAYS if self._spares(call, risk, c)), *_ONCE[1:])
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The session rule of an always-choice; null where it would be a blanket one, or for an unknown mode."""
-        mode = _MODE_NAMES.get(mode, mode)
+        mode = MODE_NAMES.get(mode, mode)
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and self._save_to is None):
             return None
         server = server_of(call.name, self._scope.servers)
@@ -125,11 +145,9 @@ class RulePolicy:
         own = copy(self)
         own._scope = scope
         own._book = RuleBook(self._book.rules, scope, self._aliases)
+        own.safety = SafetyCheckers(RuleBook(self.safety.book.rules, scope, self._aliases), self._workspace)
+        own.safety.processes = self.safety.processes
         return own
-
-    def _is_plan(self, call: CallView) -> bool:
-        path = call.args.get("file_path")
-        return isinstance(path, str) and self._workspace.plan_file(path) is not None
 
     def _is_shell(self, call: CallView) -> bool:
         return not SHELL_TOOLS.isdisjoint(self._book.names(call.name))
@@ -140,14 +158,11 @@ class RulePolicy:
         risk: Risk,
         mode: str,
         session: Sequence[SessionRule],
-        annotations: Mapping[str, JsonValue],
+        hints: Mapping[str, JsonValue],
     ) -> Decided:
-        mode = _MODE_NAMES.get(mode, mode)
-        if mode == "plan" and risk == "write" and self._is_plan(call):
-            annotations = {**annotations, "planFile": True}
-        elif "planFile" in annotations:  # only we say so, no server
-            annotations = {k: v for k, v in annotations.items() if k != "planFile"}
-        rules = self._book.about(call.name, risk, mode, annotations)
+        mode = MODE_NAMES.get(mode, mode)
+        hints = with_plan_file(hints, call, risk, mode, self._workspace)
+        rules = self._book.about(call.name, risk, mode, hints)
         if self._is_shell(call):
             return self._decide_line(call, risk, mode, session, rules)
         told = any(r.target is not None for r in rules)

@@ -20,6 +20,17 @@ TIER_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
+class Checker:
+    """Looks at a call that the rules let pass."""
+
+    name: str
+    config: Mapping[str, JsonValue]
+    command: str | None = None
+    """A line for bash; null: `allowed-path`, which is built in."""
+    timeout_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. It decides a call that meets all of its conditions, unless a higher rank does first."""
 
@@ -53,6 +64,9 @@ class Rule:
     """Set when it stands in for a rule that can't be used: the problem."""
     lowers: bool = False
     """It makes an allow below it an ask, and weakens no deny."""
+
+    checker: Checker | None = None
+    """Set: it doesn't decide, it says which calls the checker is asked about."""
 
     @property
     def rank(self) -> float:

@@ -32,7 +32,8 @@ def test_the_shipped_rules_are_sound() -> None:
         ('[[rule]]\ntoolName = "x"\ndecision = "deny"\npriority = 5\nargsPattern = "("\n', "argsPattern"),
         ('[[rule]]\ntoolName = "x"\ndecision = "deny"\npriority = 5\nargsPattern = "(?=a)"\n', "RE2"),
         ('[[rule]]\ntoolName = "x"\ndecision = "deny\npriority = 5\n', "not TOML"),
-        ('[[safety_checker]]\ntoolName = "x"\n', "[[safety_checker]]"),
+        ('[[safety_checker]]\ntoolName = "x"\n', "checker is missing"),
+        ('[[check]]\ntoolName = "x"\n', "[[check]]"),
         ('[rule]\ntoolName = "x"\n', "'rule' isn't known"),
     ],
 )

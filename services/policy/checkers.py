@@ -1,0 +1,160 @@
+"""checkers: safety checkers: what they say of a call that the rules let pass, by rank, the strictest wins."""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from interlock.services.policy.rule import Checker, Rule
+from interlock.services.policy.sentences import rule_name
+from interlock.state.calls import CallView, Decision, Verdict
+from interlock.state.messages import Frozen
+from interlock.state.tooling import Ended, PathRefused, Processes, Workspace
+
+_PROTOCOL = "1.0.0"
+_LONGEST = 20_000
+"""Characters of an answer."""
+_QUIET = 'exec bash -c "$1" 2>/dev/null'
+"""What it says on stderr is for its author; only stdout is its answer."""
+_PATH_WORDS = ("path", "file", "directory", "folder", "source", "destination")
+_PATH_NAMES = frozenset({"dir", "cwd"})
+
+
+class Said(Frozen):
+    """A checker's answer."""
+
+    rule: str
+    decision: Decision
+    reason: str
+
+
+class _Answer(BaseModel):
+    """What an external checker prints (gemini-cli's protocol)."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    decision: Literal["allow", "deny", "ask", "ask_user"]
+    reason: str | None = None
+    error: str | None = None
+
+
+async def ask_checkers(
+    rules: Sequence[Rule], call: CallView, workspace: Workspace, processes: Processes | None
+) -> list[Said]:
+    """In the order given, to the first that denies. A checker that fails denies."""
+    found: list[Said] = []
+    for rule in rules:
+        if rule.checker is None:
+            continue
+        if rule.checker.command is None:
+            decision, reason = _allowed_path(rule.checker, call, workspace)
+        else:
+            decision, reason = await _external(rule.checker, call, workspace, processes)
+        name = f"safety checker {rule.checker.name} ({rule_name(rule)})"
+        found.append(Said(rule=name, decision=decision, reason=reason))
+        if decision == "deny":
+            break
+    return found
+
+
+def lowered(verdict: Verdict, said: Sequence[Said]) -> Verdict:
+    """The verdict after what checkers said: they make it stricter, never looser."""
+    strict = next((s for s in said if s.decision == "deny"), None)
+    strict = strict or next((s for s in said if s.decision == "ask"), None)
+    if strict is None:
+        return verdict
+    by_rules = f" {verdict.reason}" if verdict.decision == "ask" and strict.decision == "ask" else ""
+    return verdict.model_copy(
+        update={
+            "decision": strict.decision,
+            "rule": strict.rule,
+            "reason": f"{strict.reason}{by_rules}",
+            "deny_message": strict.reason if strict.decision == "deny" else None,
+            "session": None,
+            "by_checker": True,
+        }
+    )
+
+
+async def _external(
+    checker: Checker, call: CallView, workspace: Workspace, processes: Processes | None
+) -> tuple[Decision, str]:
+    if processes is None or checker.command is None:
+        return "deny", f"The safety checker {checker.name} can't be run here."
+    question = {
+        "protocolVersion": _PROTOCOL,
+        "toolCall": {"name": call.name, "args": call.args},
+        "context": {
+            "environment": {"cwd": str(workspace.root), "workspaces": [str(r) for r in workspace.roots]}
+        },
+        "config": dict(checker.config),
+    }
+    ended = await processes.run(
+        ["bash", "-c", _QUIET, "checker", checker.command],
+        cwd=workspace.root,
+        timeout_s=checker.timeout_s,
+        limit_chars=_LONGEST,
+        stdin=json.dumps(question, ensure_ascii=False).encode("utf-8", "replace"),
+    )
+    try:
+        return _read(checker, ended)
+    except ValueError as error:
+        return "deny", f"The safety checker {checker.name} failed: {error}."
+
+
+def _read(checker: Checker, ended: Ended) -> tuple[Decision, str]:
+    """Raises `ValueError` saying what is wrong."""
+    if ended.how != "exited":
+        took = f" after {checker.timeout_s:g} s" if ended.how == "timeout" else ""
+        raise ValueError(f"it was ended ({ended.how}{took})")
+    if ended.exit_code != 0:
+        raise ValueError(f"exit code {ended.exit_code if ended.signal is None else ended.signal}")
+    try:
+        answer = _Answer.model_validate_json(ended.output.strip())
+    except ValidationError:
+        raise ValueError('it didn\'t print {"decision": "allow" | "ask_user" | "deny", "reason"?}') from None
+    if answer.error is not None:
+        raise ValueError(answer.error)
+    decision: Decision = "ask" if answer.decision in ("ask", "ask_user") else answer.decision
+    verb = {"ask": "asks", "deny": "denies it", "allow": "lets it pass"}[decision]
+    return decision, f"The safety checker {checker.name} {verb}" + (
+        f": {answer.reason}" if answer.reason else "."
+    )
+
+
+def _allowed_path(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
+    for name, path in _paths(checker, call.args):
+        try:
+            workspace.readable(path)
+        except PathRefused as refused:
+            return "deny", f"The safety checker {checker.name} denies {name!r}: {refused}"
+    return "allow", f"The safety checker {checker.name} lets it pass."
+
+
+def _paths(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
+    """(argument, value) of all that are paths by their name, also in lists and objects."""
+    included = cast(list[str], checker.config.get("included_args", []))
+    excluded = cast(list[str], checker.config.get("excluded_args", []))
+    for name, value in _leaves("", args):
+        word = name.rpartition(".")[2]
+        if word in excluded or name in excluded:
+            continue
+        if word in included or name in included or _is_path(word):
+            yield name, value
+
+
+def _is_path(name: str) -> bool:
+    folded = name.casefold()
+    return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
+
+
+def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield name, value
+    elif isinstance(value, list):
+        for item in cast(list[Any], value):
+            yield from _leaves(name, item)
+    elif isinstance(value, dict):
+        for key, item in cast(dict[str, Any], value).items():
+            yield from _leaves(f"{name}.{key}" if name else key, item)
