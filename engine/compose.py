@@ -72,25 +72,21 @@ class Wires:
 def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: Wires) -> Composed:
     """Wire the services of one drive; nothing is connected to or started yet."""
     normal, full, token = wires.normal, wires.full, wires.token
-    transcript = ChainTranscript(normal, store.outputs, info.run)
+    transcript = ChainTranscript(normal, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = plans_folder(store.home, info.run)
-    journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch)
-    outputs = OutputFiles(store.home)
-    processes = SupervisedProcesses(outputs=outputs, cancel=token, env=tool_environment(prepared.env))
+    journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch, prepared.redact)
+    outputs = OutputFiles(store.home, prepared.redact)
+    processes = _processes(prepared, outputs, token)
+    prepared.policy.safety.processes = processes
     budget = RunBudget(normal, info.run, epoch, prepared.limits, prepared.settings.model, token)
     models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
 
     tools = {**TOOLS, **agent_tools(prepared.agents)}
     commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
     toolset = partial(_toolset, prepared, commands, outputs)
-    approvals = SqlApprovals(normal, info.run)
-    hooks = RunHooks(
-        prepared.hooks,
-        HookLog(normal, full, store.outputs, info.run, epoch),
-        approvals,
-        processes,
-        Surroundings(info.run, info.workspace, prepared.workspace.plans),
-    )
+    approvals = SqlApprovals(normal, info.run, prepared.redact)
+    log = HookLog(normal, full, store.outputs, info.run, epoch)
+    hooks = RunHooks(prepared.hooks, log, approvals, processes, _surroundings(prepared, info))
     agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset, hooks))
     deps = Deps(
         info=info,
@@ -112,6 +108,17 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
     )
     agents.root = deps
     return Composed(deps, transcript, journal, models, commands, budget)
+
+
+def _processes(prepared: Prepared, outputs: OutputFiles, token: Token) -> SupervisedProcesses:
+    env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
+    return SupervisedProcesses(outputs=outputs, cancel=token, env=env, redact=prepared.redact)
+
+
+def _surroundings(prepared: Prepared, info: RunInfo) -> Surroundings:
+    return Surroundings(
+        info.run, info.workspace, prepared.workspace.plans, info.agent, redact=prepared.redact
+    )
 
 
 def _toolset(
@@ -149,6 +156,7 @@ def _models(
         fake=prepared.options.fake,
         delay_scale=prepared.settings.model.retry_delay_scale,
         budget=budget,
+        redact=prepared.redact,
     )
 
 

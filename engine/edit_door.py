@@ -1,6 +1,5 @@
 """edit_door: the doors of `edit`: its input is a call of `replace`, its output is read off the chain."""
 
-import json
 from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
@@ -47,7 +46,7 @@ def leave_edit(values: Mapping[str, Any], out: _Outside) -> EditOutput:
     if status == "created":
         made |= {"new_content": args["new_string"], "diff": _diff(values, out)}
     elif status == "applied":
-        made = json.loads(out.transcript.message(values["result"]).text)
+        made = dict(out.transcript.message(values["result"]).tool_calls[0].args)
     error = values.get("error")
     return EditOutput(
         status=status,

@@ -6,6 +6,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from interlock.engine.redacted_events import RedactedEvents
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.state.events import (
     ErrorEvent,
     Event,
@@ -29,15 +31,17 @@ _EVENT_COST = 500
 class Hub:
     """The one place that events go to (`Emit`)."""
 
-    def __init__(self, renderers: Sequence[Renderer], limit: int = LIMIT) -> None:
+    def __init__(self, renderers: Sequence[Renderer], limit: int = LIMIT, redact: Redactor = SHAPES) -> None:
+        self._redacted = RedactedEvents(redact)
         self._outlets = [_Outlet(renderer, limit, self._detached) for renderer in renderers]
         self.failures: list[str] = []
         """One line for each renderer that was detached; its reader closing the pipe is no failure."""
 
     def __call__(self, event: Event, /) -> None:
         """Queue for every renderer; never blocks, never fails. From any thread."""
-        for outlet in self._outlets:
-            outlet.put(event)
+        for shown in self._redacted(event) if self._outlets else ():
+            for outlet in self._outlets:
+                outlet.put(shown)
 
     emit = __call__
 

@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import INLINE_BYTES, store_file
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
@@ -31,12 +32,14 @@ class SqlJournal:
         outputs: Path,
         run: str,
         epoch: int,
+        redact: Redactor = SHAPES,
     ) -> None:
         self._normal, self._full = normal, full
         self._transcript = transcript
         self._outputs = outputs
         self._run = run
         self._epoch = epoch
+        self._redact = redact
 
     def find(self, key: CallKey, call: CallView) -> JournalRow | None:
         row = self._row(key)
@@ -71,16 +74,17 @@ class SqlJournal:
         return CallView(id=call.id, name=call.name, args=call.args)
 
     def intend(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:
+        text = self._redact.planned(planned).model_dump_json() if planned else None
         with transaction(self._full) as conn:
             self._insert(conn, key, call, "intent")
             conn.execute(
                 "update journal set state = 'intent', planned = ?, intent_at = ?, epoch = ? "
                 "where run = ? and message = ? and idx = ? and attempt = ? and state <> 'done'",
-                (planned.model_dump_json() if planned else None, time.time(), self._epoch, *self._where(key)),
+                (text, time.time(), self._epoch, *self._where(key)),
             )
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
-        text, file = result.model_dump_json(), None
+        text, file = self._redact.result(result).model_dump_json(), None
         if len(text.encode()) > INLINE_BYTES:
             body = text.encode()
             file = hashlib.sha256(body).hexdigest() + ".json"

@@ -89,7 +89,7 @@ class SqlModelLog:
             conn.execute(_INSERT, {**values, "record": record})
         return Reply(
             record=record,
-            message=message,
+            message=self._transcript.message(record),
             model=model,
             finish_reason=finish_reason,
             problem=problem,

@@ -29,7 +29,8 @@ def conclude(
     warnings: Sequence[str],
 ) -> Outcome:
     """Read the end off the last snapshot; the run's row learns of an error."""
-    run, told = drive.lease.run, _told(error, drive)
+    run, redact = drive.lease.run, out.transcript.redact
+    told = redact.json(_told(error, drive))
     note_error(drive.conn, run, told)
     output: dict[str, Any] = {}
     waiting: list[dict[str, Any]] = []
@@ -40,7 +41,7 @@ def conclude(
         code = EXIT_CODES[status]
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
-        waiting = _requests(drive, snapshot)
+        waiting = redact.json(_requests(drive, snapshot))
     else:
         result = DOORS[pipeline.name].leave(snapshot.values, out)
         output = _dumped(result)
@@ -57,7 +58,7 @@ def conclude(
         stats=out.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
-        warnings=list(warnings),
+        warnings=redact.json(list(warnings)),
     )
 
 

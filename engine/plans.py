@@ -66,11 +66,14 @@ class RunPlans:
                 "plan/carry_out", prompt=prompt, file=plan_file, plan=Path(plan_file).read_text("utf-8")
             )
             message = Message(role="user", origin="person", content=text)
-            head = ChainTranscript(conn, self._store.outputs, run).append("", [message])
+            head = self._chain(conn, run).append("", [message])
             insert_linked(conn, self._new(run, head, prompt, mode, plan_file, steps), self._info.run)
         finally:
             conn.close()
         return run
+
+    def _chain(self, conn: sqlite3.Connection, run: str) -> ChainTranscript:
+        return ChainTranscript(conn, self._store.outputs, run, redact=self._prepared.redact)
 
     def _new(
         self, run: str, record: str, prompt: str, mode: str, plan_file: str, steps: Sequence[PlanStep]
@@ -90,7 +93,7 @@ class RunPlans:
             "plan_steps": [dict(s) for s in steps],
         }
         options = {**kept_options(prepared.options), "approval_mode": mode}
-        title = f"carries out: {prompt}"[:200]
+        title = prepared.redact(f"carries out: {prompt}")[:200]
         return NewRun(run, "main", str(self._info.workspace), title, options, state)
 
 

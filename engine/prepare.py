@@ -16,8 +16,10 @@ from interlock.services.models.names import resolve
 from interlock.services.policy import Scope, workspace_policy
 from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files, user_folder
 from interlock.services.policy.policy import RulePolicy
+from interlock.services.redaction import Redactor
 from interlock.services.sandbox import Sandbox, open_sandbox
 from interlock.services.settings import load_settings
+from interlock.services.tool_environment import secret_variables
 from interlock.services.trust import is_trusted
 from interlock.services.workspace import FolderWorkspace
 from interlock.services.workspace_settings import open_workspace
@@ -61,6 +63,7 @@ class Prepared:
     agents: Mapping[str, AgentDefinition]
     hooks: HookBook
     sandbox: Sandbox | None
+    redact: Redactor
 
 
 def with_input(options: Options, given: WorkflowInput) -> Options:
@@ -111,10 +114,18 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
         agents=agents,
         hooks=hooks,
         sandbox=sandbox,
+        redact=_redactor(settings, dotenv.values),
     )
 
 
-def _sandbox(given: Options, settings: Settings, roots: Sequence[Path], env: Mapping[str, str]) -> Sandbox | None:
+def _redactor(settings: Settings, env: Mapping[str, str]) -> Redactor:
+    secrets = secret_variables(env, settings.security.environment)
+    return Redactor(secrets, enabled=settings.security.redact_secrets)
+
+
+def _sandbox(
+    given: Options, settings: Settings, roots: Sequence[Path], env: Mapping[str, str]
+) -> Sandbox | None:
     return open_sandbox(settings.tools, roots=roots, home=given.user_home, state=given.home, env=env)
 
 

@@ -22,8 +22,10 @@ from interlock.engine.runs import NewRun, insert_run, new_run_id, read_input, re
 from interlock.engine.store import Store
 from interlock.graphs import pipeline
 from interlock.graphs._pipeline import Pipeline
+from interlock.services.redaction import marks_in
 from interlock.state.errors import BusyError, UserError
 from interlock.state.events import ErrorEvent, Init
+from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message
 from interlock.state.text import clean
 
@@ -48,11 +50,13 @@ async def run(
     prepared = prepare(with_input(options, given), chosen.needs_model)
     store = Store(options.home)
     store.open()
-    title = clean(str(getattr(given, chosen.prompt_field or "", "") or workflow))[:200]
-    name, root, kept = run_id or new_run_id(), str(prepared.workspace.root), kept_options(prepared.options)
+    prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or workflow))
+    title = _without_secrets(prompt, prepared)[:200]
+    kept = prepared.redact.json(kept_options(prepared.options))
+    name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
     async def start(drive: Drive, out: Outside) -> Any:
-        first = {**DOORS[workflow].enter(given, out), **_hooked(drive)}
+        first = {**DOORS[workflow].enter(given, out), **_hooked(drive, "startup")}
         insert_run(drive.conn, NewRun(name, workflow, root, title, kept, first))
         return first
 
@@ -73,6 +77,7 @@ async def resume(
     row = find_run(store.home, run)
     chosen = pipeline(row.workflow)
     prepared = prepare(restored(options, _options(store, row.run), row.workspace), chosen.needs_model)
+    _without_secrets(prompt or "", prepared)
     record_decisions(store, row.run, decisions)
 
     async def go_on(drive: Drive, out: Outside) -> Any:
@@ -80,13 +85,13 @@ async def resume(
         if snapshot.tasks:
             return answers
         if not snapshot.values:  # killed before its first checkpoint
-            return {**read_input(drive.conn, row.run), **_hooked(drive)}
+            return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
         following = _next_pass(row, prompt, out)
         if following is None:
             return None
         if options.approval_mode is None:
             del following["approval_mode"]  # an approved plan, or the model, may have moved the mode
-        return {**following, **_hooked(drive)}
+        return {**following, **_hooked(drive, "resume")}
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, go_on)
@@ -98,9 +103,21 @@ async def resume(
         return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
-def _hooked(drive: Drive) -> dict[str, str]:
+def _hooked(drive: Drive, session: str) -> dict[str, str]:
     """Said with each prompt, also when there are none: what the prompt before knew may have changed."""
-    return {"hooked": drive.composed.deps.hooks.configured}
+    hooked = drive.composed.deps.hooks.configured
+    return {"hooked": hooked, **({"session": session} if is_hooked(hooked, "SessionStart") else {})}
+
+
+def _without_secrets(prompt: str, prepared: Prepared) -> str:
+    """What is stored of a prompt, and sent; who wrote a secret into it is told."""
+    shown = prepared.redact(prompt)
+    if shown != prompt:
+        prepared.warnings.append(
+            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
+            "a file that holds it; or set security.redactSecrets to false."
+        )
+    return shown
 
 
 def _options(store: Store, run: str) -> dict[str, Any]:
@@ -125,7 +142,7 @@ async def _driven(
     store: Store, chosen: Pipeline, prepared: Prepared, run: str, renderers: Sequence[Renderer], first: _First
 ) -> Outcome:
     """Take the run, drive it, give it back."""
-    hub = Hub(renderers)
+    hub = Hub(renderers, redact=prepared.redact)
     told: list[Drive] = []
 
     def lost() -> None:

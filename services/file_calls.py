@@ -8,7 +8,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
 
+from interlock.prompts import load
 from interlock.services.files import hash_at, remove_leftover, sha256, write_atomically
+from interlock.services.redaction import new_mark
 from interlock.state.calls import CallKey, CallView, FileState, Planned, Preview, ToolResult, failure
 from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
 from interlock.state.toolset import FileNow, ToolRun
@@ -61,13 +63,13 @@ class FileCalls:
         change = self._changes.pop(_name(run.call), None)
         if run.planned is not None and await asyncio.to_thread(self._written, run.planned, run.key):
             return _success(self._workspace, run.planned)
-        if change is None or (run.planned is not None and _planned(change) != run.planned):
+        if change is None or (run.planned is not None and not _same(change, run.planned)):
             computed = await _compute(tool, args, context, {})
             if isinstance(computed, ToolResult):
                 return computed
             change = computed
         planned = run.planned or _planned(change)
-        if _planned(change) != planned:
+        if not _same(change, planned):
             return _changed(self._workspace, planned)
         return await asyncio.to_thread(self._write, change, planned, run.key)
 
@@ -147,7 +149,17 @@ async def _compute(
 ) -> FileChange | ToolResult:
     if tool.plan is None:
         raise TypeError(f"{tool.name!r} has no plan; only tools that write one file are planned.")
-    return await tool.plan(args, context, files)
+    change = await tool.plan(args, context, files)
+    if isinstance(change, ToolResult) or not context.settings.security.redact_secrets:
+        return change
+    mark = new_mark(change.before or b"", change.after)
+    return failure("redacted", load("run/marked").text(mark=mark)) if mark else change
+
+
+def _same(change: FileChange, planned: Planned) -> bool:
+    """By place and bytes: what is told of a change is stored without secrets."""
+    made = _planned(change)
+    return (made.path, made.before, made.after) == (planned.path, planned.before, planned.after)
 
 
 def _planned(change: FileChange) -> Planned:

@@ -6,6 +6,7 @@ import secrets
 from pathlib import Path
 
 from interlock.services.files import make_directories, sync_directory
+from interlock.services.redaction import SHAPES, Redactor
 
 _OWNER_FILE = 0o600
 _OWNER_DIRECTORY = 0o700
@@ -16,12 +17,15 @@ _NAME_LENGTH = 32
 class OutputFiles:
     """Implements `Outputs`. Only the owner can read what is in it."""
 
-    def __init__(self, state_directory: Path) -> None:
+    def __init__(self, state_directory: Path, redact: Redactor = SHAPES) -> None:
         self.directory = state_directory / "outputs"
+        self._redact = redact.for_bytes()
 
     def save(self, data: bytes, suffix: str = ".txt") -> Path:
         """Keep `data`; the same bytes have the same name. On return file and folder are on the disk."""
         self._make()
+        if suffix == ".txt":
+            data = self._redact(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (hashlib.sha256(data).hexdigest()[:_NAME_LENGTH] + suffix)
         if not self._holds(path, data):
             self._write(path, data)

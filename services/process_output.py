@@ -8,6 +8,8 @@ from io import BufferedWriter
 from pathlib import Path
 
 from interlock.services.files import sync_directory
+from interlock.services.redacting_stream import RedactingStream
+from interlock.services.redaction import Redactor
 from interlock.state.tooling import Outputs
 
 _HEAD_SHARE = 0.2
@@ -21,9 +23,10 @@ SPOOL_BYTES = 2**30
 class ProcessOutput:
     """Decodes as it comes. While all of it fits in `limit` characters nothing is written to disk."""
 
-    def __init__(self, limit: int, outputs: Outputs) -> None:
+    def __init__(self, limit: int, outputs: Outputs, redact: Redactor | None = None) -> None:
         self._limit = limit
         self._outputs = outputs
+        self._redacting = RedactingStream(redact.for_bytes()) if redact else None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._raw = bytearray()
         self._head = ""
@@ -38,6 +41,11 @@ class ProcessOutput:
 
     def feed(self, chunk: bytes) -> str:
         """Take what came; the text that it completes."""
+        if self._redacting:  # before anything is cut, kept or decoded
+            chunk = self._redacting.feed(chunk.decode("latin-1")).encode("latin-1")
+        return self._taken(chunk)
+
+    def _taken(self, chunk: bytes) -> str:
         text = self._decoder.decode(chunk)
         self._keep_text(text)
         self._keep_bytes(chunk)
@@ -45,9 +53,11 @@ class ProcessOutput:
 
     def end(self) -> str:
         """No more will come; the replacement for a character that was cut off, if any."""
+        rest = self._redacting.end().encode("latin-1") if self._redacting else b""
+        last = self._taken(rest)
         text = self._decoder.decode(b"", final=True)
         self._keep_text(text)
-        return text
+        return last + text
 
     @property
     def omitted(self) -> int:

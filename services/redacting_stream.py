@@ -1,12 +1,15 @@
 """redacting_stream: redacts a text that comes in pieces; a secret may be cut anywhere."""
 
 import re
+from contextlib import suppress
+from pathlib import Path
 
 from interlock.services.redaction import Redactor
 from interlock.services.secret_shapes import AFTER_A_WORD, IN_A_WORD, LONGEST, OVER_LINES
 
 _HELD = 3 * LONGEST
 """Characters that wait at most. More than two of the longest secrets: one that begins in the first half ends here."""
+_CHUNK = 1 << 20
 _ON_A_LINE = 2500
 """Characters after such a word that may belong to its secret."""
 _STARTS = tuple({shape.start for shape in IN_A_WORD})
@@ -89,3 +92,21 @@ def _part(text: str, value: str) -> int:
     while at >= 0 and not value.startswith(text[at:]):
         at = text.find(value[0], at + 1)
     return at
+
+
+def redact_file(path: Path, redact: Redactor) -> None:
+    """Redact a file of outputs that a process wrote by itself. What can't be rewritten is removed."""
+    if not redact.enabled:
+        return
+    stream, scratch = RedactingStream(redact.for_bytes()), path.with_name(f".{path.name}.redacted")
+    try:
+        with path.open("rb") as old, scratch.open("wb") as new:
+            while chunk := old.read(_CHUNK):
+                new.write(stream.feed(chunk.decode("latin-1")).encode("latin-1"))
+            new.write(stream.end().encode("latin-1"))
+        scratch.chmod(0o600)
+        scratch.replace(path)
+    except OSError:
+        with suppress(OSError):
+            scratch.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)

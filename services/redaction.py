@@ -25,14 +25,14 @@ import json
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
-from pydantic import JsonValue
-
 from interlock.services.secret_shapes import Span, shapes_in
-from interlock.state.calls import ToolResult
-from interlock.state.messages import Message, TextPart
+
+if TYPE_CHECKING:  # errors of the fast commands are redacted too, without pydantic
+    from interlock.state.calls import ApprovalRequest, Planned, ToolResult
+    from interlock.state.messages import Message
 
 _MARK = re.compile(r"\[redacted:[\w.-]{1,64}\]")
 _SHORTEST = 8
@@ -79,14 +79,14 @@ class Redactor:
             return [self.json(item) for item in cast(list[Any], value)]
         return value
 
-    def message(self, message: Message) -> Message:
+    def message(self, message: "Message") -> "Message":
         """A record's texts; the very same record, where nothing is secret."""
         changes: dict[str, Any] = {}
         if isinstance(message.content, str):
             content: Any = self(message.content)
         else:
             content = tuple(
-                p.model_copy(update={"text": self(p.text)}) if isinstance(p, TextPart) else p
+                p.model_copy(update={"text": self(p.text)}) if p.type == "text" else p
                 for p in message.content
             )
         if content != message.content:
@@ -95,15 +95,25 @@ class Redactor:
             changes["thought"] = thought
         return message.model_copy(update=changes) if changes else message
 
-    def result(self, result: ToolResult) -> ToolResult:
+    def result(self, result: "ToolResult") -> "ToolResult":
         """Everything that a result says, to the model and to people."""
         changes = {
             "content": self(result.content),
-            "error": cast(dict[str, str] | None, self.json(result.error)),
-            "meta": cast(dict[str, JsonValue], self.json(result.meta)),
+            "error": self.json(result.error),
+            "meta": self.json(result.meta),
             "stop": self(result.stop) if result.stop else result.stop,
         }
         return result.model_copy(update=changes)
+
+    def planned(self, planned: "Planned") -> "Planned":
+        """What people and the model are told of a change; its place and hashes stay."""
+        changes = {"message": self(planned.message), "diff": self(planned.diff)}
+        return planned.model_copy(update=changes)
+
+    def request(self, request: "ApprovalRequest") -> "ApprovalRequest":
+        """What a person is shown; the arguments stay as they are, for they are what runs."""
+        changes = {"reason": self(request.reason), "preview": self(request.preview)}
+        return request.model_copy(update=changes)
 
     def for_bytes(self) -> "Redactor":
         """For bytes that were decoded as Latin-1, one character each."""
@@ -117,6 +127,12 @@ class Redactor:
 def marks_in(text: str) -> Counter[str]:
     """The marks that stand in a text, each with how often."""
     return Counter(_MARK.findall(text))
+
+
+def new_mark(before: bytes, after: bytes) -> str | None:
+    """A mark that a file would get: copied from what the model was shown where a secret stands."""
+    new = marks_in(after.decode("latin-1")) - marks_in(before.decode("latin-1"))
+    return next(iter(new), None)
 
 
 def _marked(text: str, spans: list[Span]) -> str:

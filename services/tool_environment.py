@@ -9,9 +9,12 @@ key, a URL with a password), and sockets that lend out keys (`SSH_AUTH_SOCK`). E
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interlock.services.secret_shapes import shapes_in
-from interlock.state.settings import EnvironmentSettings
+
+if TYPE_CHECKING:
+    from interlock.state.settings import EnvironmentSettings
 
 _SECRET = re.compile(
     r"(^|_)(API_?KEY|TOKEN|SECRET|KEY|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD|SECRET|ACCESS_KEY|PRIVATE_KEY",
@@ -42,21 +45,22 @@ def is_secret(name: str) -> bool:
     return _SECRET.search(name) is not None
 
 
-def kept_back(environ: Mapping[str, str], rules: EnvironmentSettings | None = None) -> list[str]:
+def kept_back(environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None) -> list[str]:
     """Names of the variables that tools, hooks and MCP servers don't get, in order."""
-    rules = rules or EnvironmentSettings.model_validate({})
     return [name for name, value in environ.items() if _is_kept(name, value, rules)]
 
 
 def tool_environment(
-    environ: Mapping[str, str], keep: Collection[str] = (), rules: EnvironmentSettings | None = None
+    environ: Mapping[str, str], keep: Collection[str] = (), rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
     """`environ` without secrets (but for the names in `keep`), made for a process that nobody watches."""
     left_out = {*kept_back(environ, rules), *_FOR_TERMINALS} - {*keep}
     return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL
 
 
-def secret_variables(environ: Mapping[str, str], rules: EnvironmentSettings | None = None) -> dict[str, str]:
+def secret_variables(
+    environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
+) -> dict[str, str]:
     """Secrets of the environment, name → value: what must not be told, passed on to tools or not."""
     blocked = rules.blocked if rules else []
     found: dict[str, str] = {}
@@ -68,10 +72,10 @@ def secret_variables(environ: Mapping[str, str], rules: EnvironmentSettings | No
     return found
 
 
-def _is_kept(name: str, value: str, rules: EnvironmentSettings) -> bool:
-    if name in rules.blocked:
+def _is_kept(name: str, value: str, rules: "EnvironmentSettings | None") -> bool:
+    if rules and name in rules.blocked:
         return True
-    if not rules.enabled or name in rules.allowed:
+    if rules and (not rules.enabled or name in rules.allowed):
         return False
     return name in _LENT or is_secret(name) or next(shapes_in(value), None) is not None
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
 
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.sqlite import transaction
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
@@ -36,13 +37,20 @@ class ChainTranscript:
     """Implements `Transcript` over one connection of the run's driver."""
 
     def __init__(
-        self, conn: sqlite3.Connection, outputs: Path, run: str, agent: str = "", continues: str | None = None
+        self,
+        conn: sqlite3.Connection,
+        outputs: Path,
+        run: str,
+        agent: str = "",
+        continues: str | None = None,
+        redact: Redactor = SHAPES,
     ) -> None:
         self._conn = conn
         self._outputs = outputs
         self._run = run
         self._agent = agent
         self._continues = continues
+        self.redact = redact
         self._call = ""
         self._cache: dict[str, tuple[str, Message | None]] = {}
         self._last: tuple[str, list[Message]] = ("", [])
@@ -52,7 +60,7 @@ class ChainTranscript:
         with transaction(self._conn):
             if not head:
                 head = self._write("", self._root(continues or self._continues), None)
-            for message in messages:
+            for message in map(self.redact.message, messages):
                 head = self._write(head, encode(message), message)
         return head
 

@@ -1,14 +1,12 @@
 """apply: make the new text and its diff."""
 
-import json
-
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
 from interlock.nodes.edit._subject import Strings, Subject, SubjectIn, problem, strings, subject
 from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
-from interlock.state.messages import Message
+from interlock.state.messages import Message, ToolCall
 from interlock.tools._diff import unified_diff
 from interlock.tools._edit_text import Placed, Problem, placed_or_repaired, raw_after
 from interlock.tools._text import line_at
@@ -65,7 +63,7 @@ def _made(found: Subject, at: Placed) -> bytes | Problem:
 
 
 def _kept(deps: Deps, found: Subject, tried: Strings, at: Placed, after: bytes) -> str:
-    """The result as a record of a chain of its own."""
+    """The result as a record of a chain of its own; as arguments, for those are kept word for word."""
     assert found.file is not None
     first = at.spans[0]
     exact = at.strategy == "exact" and not at.repaired
@@ -75,7 +73,8 @@ def _kept(deps: Deps, found: Subject, tried: Strings, at: Placed, after: bytes) 
         "old_string": tried.old if exact else found.text[first.start : first.end],
         "new_string": tried.new if exact else first.new,
     }
-    return deps.transcript.append("", [Message(role="user", origin="agent", content=json.dumps(kept))])
+    call = ToolCall.model_validate({"id": "0.0", "name": "replace", "args": kept})
+    return deps.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
 
 
 def _refused(state: ApplyIn, code: str, message: str) -> ApplyOut:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,9 +31,11 @@ class Surroundings:
 
     session: str
     workspace: Path
-    plans: Path
+    plans: Path | None
     agent: str = ""
     """Path of the sub-agent that they are about; empty: the main agent."""
+    redact: Callable[[str], str] = str
+    """For what they say on stderr; stdout has come through the processes' own."""
 
     def input(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The event's own fields, after those that every event has."""
@@ -53,7 +55,7 @@ class Surroundings:
             "GEMINI_PROJECT_DIR": str(self.workspace),
             "GEMINI_CWD": str(self.workspace),
             "GEMINI_SESSION_ID": self.session,
-            "GEMINI_PLANS_DIR": str(self.plans),
+            "GEMINI_PLANS_DIR": str(self.plans or ""),
             "CLAUDE_PROJECT_DIR": str(self.workspace),
             "INTERLOCK_RUN": self.session,
             "INTERLOCK_AGENT": self.agent,
@@ -79,7 +81,7 @@ async def run_hook(
         )
     # Who stops a run must not thereby let a call pass that a hook would have looked at.
     guards = hook.required or (ended.how == "cancelled" and hook.event == "BeforeTool")
-    return read_reply(ended, bytes(said).decode("utf-8", "replace"), required=guards)
+    return read_reply(ended, around.redact(bytes(said).decode("utf-8", "replace")), required=guards)
 
 
 @asynccontextmanager

@@ -1,28 +1,28 @@
 """chat: one request to a model, from the question to the recorded reply."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from interlock.services.models.answer import Answer
+from interlock.services.models.answer import Answer, call_ids, watched
 from interlock.services.models.backoff import ATTEMPTS, Backoff
 from interlock.services.models.connect import Providers
 from interlock.services.models.failure import explain
 from interlock.services.models.log import Budget, ModelLog
-from interlock.services.models.memo import RequestHash
+from interlock.services.models.memo import PerMessage, RequestHash
 from interlock.services.models.names import limit, resolve, role_model
 from interlock.services.models.race import raced
 from interlock.services.models.record import ReplyRecorder
 from interlock.services.models.request import Request
 from interlock.services.models.spending import Size, Unlimited, counted
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.state.deps import Cancel, Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit
-from interlock.state.messages import Message
-from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta
+from interlock.state.models import ModelCall, ModelItem, Reply
 from interlock.state.settings import Settings
 from interlock.state.turn_events import Retry
 
@@ -50,6 +50,7 @@ class ChatModels:
         seed: int | None = None,
         stall_s: float = STALL_S,
         budget: Budget | None = None,
+        redact: Redactor = SHAPES,
     ) -> None:
         self._settings = settings
         self._log = log
@@ -64,6 +65,8 @@ class ChatModels:
         self._hash = RequestHash()
         self._budget = budget or Unlimited()
         self._size = Size()
+        self._redact = redact
+        self._redacted = PerMessage(redact.message)
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Thoughts and text as they come, the `Reply` last; nothing after a cancellation.
@@ -93,7 +96,7 @@ class ChatModels:
             try:
                 async with aclosing(self._attempt(request, call, answer)) as items:
                     async for item in items:
-                        if why := _watched(call, item):
+                        if why := watched(call, item):
                             answer.abandon(why, call.messages)
                             break
                         yield item
@@ -139,7 +142,7 @@ class ChatModels:
         default = _TEMPERATURE if call.schema is None else _HELPER_TEMPERATURE
         return Request(
             model=self.resolve(call.model or role_model(self._settings, call.role)),
-            messages=call.messages,
+            messages=self._redacted(call.messages),
             tools=call.tools,
             schema=call.schema,
             temperature=next((t for t in chosen if t is not None), default),
@@ -161,7 +164,9 @@ class ChatModels:
                     for item in answer.add(chunk):
                         yield item
         except Exception as error:
-            raise explain(error, request.model, self._clock.now()) from error
+            told = explain(error, request.model, self._clock.now())
+            told.args = (self._redact(str(told)),)  # a client quotes the URL, and the key in it
+            raise told from error
 
     def _goes_on(self, error: ModelError, answer: Answer, failures: int, attempts: int) -> bool:
         return error.retryable and (answer.shown or failures < attempts)
@@ -173,7 +178,8 @@ class ChatModels:
         return await self._cancel.sleep(delay_s)
 
     def _record(self, call: ModelCall, request: Request, answer: Answer, started: float) -> Reply:
-        message = answer.message(request.ordinal, _call_ids(call.messages))
+        answer.problem = self._redact(answer.problem) if answer.problem else None
+        message = self._redact.message(answer.message(request.ordinal, call_ids(call.messages)))
         if self._recorder is not None:
             # Before the row: a kill in between repeats the request, and the later entry of an ordinal counts.
             self._recorder.add(request, message, answer)
@@ -189,12 +195,3 @@ class ChatModels:
             duration_ms=round((self._clock.monotonic() - started) * 1000),
             request_hash=self._hash(request),
         )
-
-
-def _watched(call: ModelCall, item: ModelItem) -> str | None:
-    """Why the answer is abandoned at this piece, if it is."""
-    return call.watch(item.text) if call.watch and isinstance(item, TextDelta) else None
-
-
-def _call_ids(messages: Sequence[Message]) -> set[str]:
-    return {call.id for message in messages for call in message.tool_calls}
