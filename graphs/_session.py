@@ -14,39 +14,18 @@ from interlock.graphs._pipeline import Graph
 from interlock.nodes.hooks._session import Session
 from interlock.nodes.hooks.ask_session import ask_session
 from interlock.nodes.hooks.await_session import await_session
+from interlock.nodes.hooks.routes import (
+    after_await_session,
+    after_session_end,
+    after_session_start,
+    by_session_end,
+    by_session_start,
+)
 from interlock.nodes.hooks.session_end import session_end
-from interlock.nodes.hooks.session_start import session_start, session_start_in_talk
-from interlock.state.hooks import is_hooked
+from interlock.nodes.hooks.session_start import session_start
+from interlock.nodes.hooks.session_start_in_talk import session_start_in_talk
 
 Router = Callable[[Any], str]
-
-
-class HookedIn(TypedDict, total=False):
-    hooked: str
-
-
-class AskedIn(TypedDict, total=False):
-    session_event: str
-
-
-def starts(state: HookedIn) -> Literal["", "session"]:
-    return "session" if is_hooked(state.get("hooked", ""), "SessionStart") else ""
-
-
-def ends(state: HookedIn) -> Literal["", "session"]:
-    return "session" if is_hooked(state.get("hooked", ""), "SessionEnd") else ""
-
-
-def after_session_start(state: AskedIn) -> Literal["", "unknown"]:
-    return "unknown" if state.get("session_event") else ""
-
-
-def after_session_end(state: AskedIn) -> Literal["", "unknown"]:
-    return "unknown" if state.get("session_event") else ""
-
-
-def after_await_session(state: AskedIn) -> Literal["start", "end"]:
-    return "start" if state["session_event"] == "SessionStart" else "end"
 
 
 def rooted(graph: Graph) -> Graph:
@@ -83,10 +62,10 @@ def _with_session(state: type) -> type:
 
 def _edge(root: Graph, source: str, target: str) -> None:
     if source == START:
-        root.route(START, starts, {"": target, "session": "session_start"})
+        root.route(START, by_session_start, {"": target, "session": "session_start"})
         root.route("session_start", after_session_start, {"": target, "unknown": "ask_session"})
     elif target == END:
-        root.route(source, ends, {"": END, "session": "session_end"})
+        root.route(source, by_session_end, {"": END, "session": "session_end"})
     else:
         root.edge(source, target)
 
@@ -109,7 +88,7 @@ def _diverted(router: Router, over: set[str]) -> tuple[Router, dict[str, str]]:
 
     def route(state: Any) -> str:
         label = router(state)
-        return further[label] if label in over and ends(state) else label
+        return further[label] if label in over and by_session_end(state) else label
 
     keys = {**get_type_hints(reads, include_extras=True), "hooked": str}
     route.__name__ = router.__name__

@@ -6,8 +6,9 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
-from interlock.nodes._hooked import Fired, fired
+from interlock.nodes._hooked import Fired, ending, fired
 from interlock.state.deps import Deps
+from interlock.state.errors import HookError
 from interlock.state.hooks import HookEvent
 
 
@@ -46,3 +47,12 @@ async def fired_around(
         "session_request": fire.asks.get("approval", ""),
     }
     return fire, asks
+
+
+async def started(state: SessionIn, runtime: Runtime[Deps]) -> tuple[SessionOut, str]:
+    """What to write of SessionStart, and what its hooks tell the model. Raises `HookError` where one says no."""
+    source = state.get("session", "startup")
+    fire, asks = await fired_around("SessionStart", {"source": source}, source, state, runtime)
+    if end := ending("SessionStart", fire.outcome, "the run", runtime):
+        raise HookError(end.error["message"], end.status)
+    return asks, fire.outcome.context
