@@ -15,6 +15,9 @@ from interlock.state.tooling import Place
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 """To a directory on the way. Linux asks no permission to read it."""
 
+_LONGEST = 4096
+"""Bytes of a path, its end included, that the system takes (Linux)."""
+
 
 class Anchor:
     """A directory by its real path, held from the first moment on that it is there."""
@@ -31,6 +34,8 @@ class Anchor:
         parts = path.relative_to(self.path).parts
         if ".." in parts:
             raise OSError(errno.EXDEV, "leads outside")
+        if len(os.fsencode(path)) >= _LONGEST:  # step by step it could be made, and then nobody could name it
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if make and self._held is None:
             make_directories(self.path)
         directory = os.open(".", _SEARCH, dir_fd=self._same())

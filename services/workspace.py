@@ -12,7 +12,7 @@ from interlock.services.ignore import IgnoreRules
 from interlock.services.output_paths import kept_output, plan_path
 from interlock.services.private_paths import folded, private_part, private_twin
 from interlock.services.workspace_walk import DEPENDENCIES, Entry, entries_of, files_below
-from interlock.services.written_paths import written_path
+from interlock.services.written_paths import followed, written_path
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Place
 from interlock.tools._places import open_directory, status_at
@@ -147,23 +147,26 @@ class FolderWorkspace:
 
     def _own_link(self, path: str, rules: IgnoreRules) -> bool:
         """Whether a link leads to a file that tools may see."""
-        target = Path(os.path.realpath(path))
+        try:
+            target = followed(path)
+        except PathRefused:
+            return False
         root = self._root_of(target)
-        if root is None or not target.is_file() or private_part(target.relative_to(root)):
+        if root is None or private_part(target.relative_to(root)) or not os.path.isfile(target):  # noqa: PTH113
             return False
         return rules is not self._rules[root] or not self.ignored(target, git=False)
 
     def _allowed(self, path: str) -> Path:
         """The real path, once it is known to be inside and not private."""
         given = written_path(path, self.root)
-        real = Path(os.path.realpath(given))
+        real = followed(given)
         root = self._root_of(real)
         if root is None:
             raise self._outside(path)
         # What was written counts as well as where it leads: a private name can be a link to somewhere harmless.
         written = Path(os.path.normpath(given))
         # `link/..` is the parent of what the link leads to, but people and patterns read it as if there were no link.
-        if ".." in given.parts and self._root_of(Path(os.path.realpath(written))) is None:
+        if ".." in given.parts and self._root_of(followed(written)) is None:
             raise self._outside(path)
         lexical = self._root_of(written)
         names = [real.relative_to(root), *([written.relative_to(lexical)] if lexical else [])]

@@ -2,6 +2,7 @@
 
 import os
 import re
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -9,6 +10,8 @@ from interlock.state.tooling import PathRefused
 
 _UNNAMEABLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates but for those that stand for a byte that isn't UTF-8."""
+_TRIES = 20
+"""To follow a path whose links come and go."""
 
 
 def written_path(path: str, root: Path) -> Path:
@@ -26,3 +29,11 @@ def written_path(path: str, root: Path) -> Path:
     elif path.startswith("@") and len(path) > 1 and not os.path.lexists(root / path):
         path = path[1:]  # models copy the mark of a file reference
     return root / path
+
+
+def followed(path: str | Path) -> Path:
+    """The real path. Raises `PathRefused` where links come and go faster than they can be read."""
+    for _ in range(_TRIES):
+        with suppress(OSError):
+            return Path(os.path.realpath(path))
+    raise PathRefused(f"{str(path)!r} changes all the time; wait until what changes it has ended.")

@@ -89,7 +89,8 @@ class Grep:
             raise SearchError(
                 failure("not_started", f"The search program could not be started: {ended.output}.")
             )
-        if ended.exit_code == 2 and "\0" not in ended.output:
+        # Without a word: what it was to search went away meanwhile.
+        if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
             raise SearchError(_refused(search, _ripgrep.problem(ended.output)))
         return ended
 

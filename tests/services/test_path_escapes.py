@@ -1,0 +1,290 @@
+"""Ways out of the workspace, each tried with every tool that takes a path, on a real file system."""
+
+import os
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+from escapes import SECRET, Desk
+
+NAMED = [
+    *(
+        ".env",
+        ".ENV",
+        ".Env",
+        ".env.",
+        ".env ",
+        ".env::$DATA",
+        "ENV~1",
+        "．ｅｎｖ",
+        ".e\u200cnv",
+        ".en\u2060v",
+    ),
+    *(".git/config", ".Git/config", ".GIT/config", "．git/config", ".g\u200cit/config", ".gi\ufefft/config"),
+    *(
+        "GIT~1/config",
+        ".git /config",
+        ".git./config",
+        ".git\u200e/config",
+        "src/.gIt/config",
+        ".gi\ufe0ft/config",
+    ),
+    *("\uff49d_rsa", "ID_RSA", "id_r\u017fa", ".netrc.", "gha-creds-\n.json", ".git\u00ad-credentials"),
+]
+"""Spellings that some file system takes for a private name."""
+
+
+def out(desk: Desk) -> dict[str, str]:
+    """Paths that lead out, by what they are."""
+    root, outside = desk.root, desk.outside
+    (root / "link").symlink_to(outside)
+    (root / "file-link").symlink_to(outside / "secret.txt")
+    (root / "twice").symlink_to("link/below")
+    (root / "src" / "up").symlink_to("../..")
+    (root / "down").symlink_to("src/deep")
+    (root / "root").symlink_to("/proc/self/root")
+    (root / "cwd").symlink_to("/proc/self/cwd")
+    return {
+        "dots": "../outside/secret.txt",
+        "dots after a directory": "src/deep/../../../outside/secret.txt",
+        "dots after what isn't there": "no/where/../../../outside/secret.txt",
+        "absolute": str(outside / "secret.txt"),
+        "url": f"file://{outside}/secret%2Etxt",
+        "at": "@../outside/secret.txt",
+        "link to a directory": "link/secret.txt",
+        "link to a file": "file-link",
+        "link through a link": "twice/secret.txt",
+        "link upward": "src/up/outside/secret.txt",
+        "dots after a link, as the kernel reads it": "link/../outside/secret.txt",
+        "dots after a link, as people read it": "down/../../../outside/secret.txt",
+        "dots after a link that both lead back": "link/../work/link/secret.txt",
+        "slashes": f"//{outside}//secret.txt",
+        "proc root": f"/proc/self/root{outside}/secret.txt",
+        "proc root by a link": f"root{outside}/secret.txt",
+        "proc of a thread": f"/proc/thread-self/root{outside}/secret.txt",
+        "proc cwd": f"/proc/self/cwd{'/..' * 30}{outside}/secret.txt",
+        "proc cwd by a link": f"cwd{'/..' * 30}{outside}/secret.txt",
+        "environment": "/proc/self/environ",
+        "memory": "/proc/self/mem",
+        "standard input": "/dev/stdin",
+        "descriptor": "/dev/fd/0",
+        "tilde": "~/.netrc",
+    }
+
+
+def endless(desk: Desk) -> Iterator[socket.socket]:
+    """What would be waited for for ever, under names in the workspace."""
+    os.mkfifo(desk.root / "pipe")
+    (desk.root / "to-pipe").symlink_to("pipe")
+    with socket.socket(socket.AF_UNIX) as listening:
+        here = Path.cwd()
+        os.chdir(desk.root)  # the name of a socket is short
+        listening.bind("socket")
+        os.chdir(here)
+        yield listening
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path.resolve())
+
+
+def attempts(desk: Desk, path: str) -> dict[str, str]:
+    """What each tool answered."""
+    directory = path.rpartition("/")[0] or path
+    done = {
+        "read_file": desk.call("read_file", file_path=path),
+        "read_many_files": desk.call("read_many_files", include=[path, directory, f"{directory}/*"]),
+        "list_directory": desk.call("list_directory", dir_path=directory),
+        "glob": desk.call("glob", pattern="*", dir_path=directory),
+        "write_file": desk.call("write_file", file_path=path, content="overwritten"),
+        "replace": desk.call("replace", file_path=path, old_string=SECRET, new_string="replaced"),
+    }
+    for name in ("read_file", "write_file", "replace"):
+        assert done[name].status == "error", f"{name} {path!r}: {done[name].content}"
+    return {name: result.content for name, result in done.items()}
+
+
+def test_no_path_leads_out(desk: Desk) -> None:
+    for way, path in out(desk).items():
+        for tool, told in attempts(desk, path).items():
+            assert SECRET not in told, (way, tool)
+            assert "below" not in told.splitlines(), (way, tool)
+    assert desk.snapshot() == desk.before
+
+
+def test_no_search_and_no_command_starts_outside(desk: Desk) -> None:
+    for way, path in out(desk).items():
+        directory = path.rpartition("/")[0]
+        ended = desk.call("run_shell_command", command="pwd -P; cat secret.txt", dir_path=directory or ".")
+        assert ended.status == "error" or f"\n{desk.root}\n" in ended.content, way
+        assert SECRET not in ended.content, way
+    found = desk.call("grep_search", pattern=SECRET)
+    assert found.content.startswith("No matches")
+    assert desk.call("grep_search", pattern=SECRET, dir_path="link", no_ignore=True).status == "error"
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_private_name_in_any_spelling_stays_closed(desk: Desk, name: str) -> None:
+    path = desk.root / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"{SECRET}\n")
+    told = attempts(desk, name)
+    assert not any(SECRET in text for text in told.values())
+    assert path.read_text() == f"{SECRET}\n"
+    assert SECRET not in desk.call("read_many_files", include=["**"], use_default_excludes=False).content
+
+
+def test_a_search_finds_nothing_under_a_private_name(desk: Desk) -> None:
+    for name in NAMED:
+        (desk.root / name).parent.mkdir(exist_ok=True)
+        (desk.root / name).write_text(f"{SECRET}\n")
+    (desk.root / "plain").write_text(f"{SECRET}\n")
+    found = desk.call("grep_search", pattern=SECRET, no_ignore=True, names_only=True)
+    assert found.content.splitlines()[1:] == ["plain"]
+
+
+@pytest.mark.parametrize(
+    "name", [".environment", "env", ".gitea/x", "git", "e.env", "id_rsa.pub", "ｇit", "a:b"]
+)
+def test_names_that_are_like_private_ones_are_open(desk: Desk, name: str) -> None:
+    (desk.root / name).parent.mkdir(exist_ok=True)
+    assert desk.call("write_file", file_path=name, content="x").status == "success"
+    assert desk.call("read_file", file_path=name).content == "x"
+
+
+def test_nothing_that_never_ends_is_waited_for(desk: Desk) -> None:
+    for _ in endless(desk):
+        (desk.root / "to-null").symlink_to("/dev/null")
+        for name in ("pipe", "to-pipe", "socket", "to-null"):
+            attempts(desk, name)
+            assert desk.call("grep_search", pattern="x", dir_path=name).status == "error"
+        (desk.root / ".geminiignore").unlink(missing_ok=True)
+        os.mkfifo(desk.root / ".geminiignore")
+        os.mkfifo(desk.root / "src" / ".gitignore")
+        (desk.root / ".git").mkdir()
+        assert desk.call("glob", pattern="**").status == "success"
+
+
+def test_a_loop_of_links_ends(desk: Desk) -> None:
+    (desk.root / "one").symlink_to("two")
+    (desk.root / "two").symlink_to("one")
+    (desk.root / "src" / "self").symlink_to(".")
+    (desk.root / "src" / "one").symlink_to("../one")
+    for path in ("one", "one/x", "two/../one", "src" + "/self" * 60 + "/one/x"):
+        attempts(desk, path)
+    (desk.root / "src" / "x").write_text("here")
+    assert desk.call("glob", pattern="**").content.splitlines()[1:] == ["src/x"]
+
+
+@pytest.mark.parametrize("path", ["n" * 300, "d/" * 3000 + "x", "\ud800", "a\0b", "file:///%00", " "])
+def test_names_that_no_file_has_are_told_and_made_nowhere(desk: Desk, path: str) -> None:
+    attempts(desk, path)
+    assert [p.name for p in desk.root.iterdir()] == ["src"]
+
+
+def test_a_file_whose_name_is_not_utf8_is_found_and_read(desk: Desk) -> None:
+    """It can't be named in a call, which holds text."""
+    name = os.fsdecode(b"caf\xe9.txt")
+    (desk.root / name).write_text("needle")
+    assert "needle" in desk.call("read_many_files", include=["*.txt"]).content
+    assert desk.call("grep_search", pattern="needle", names_only=True).content.splitlines()[1:] == [
+        "caf\ufffd.txt"
+    ]
+    assert "\n" not in desk.call("read_file", file_path=name).content
+
+
+def test_a_write_replaces_a_hard_link_and_leaves_the_other_name(desk: Desk) -> None:
+    os.link(desk.outside / "secret.txt", desk.root / "linked")
+    before = (desk.outside / "secret.txt").stat().st_ino
+    assert desk.call("write_file", file_path="linked", content="mine").status == "success"
+    assert (desk.root / "linked").read_text() == "mine"
+    assert (desk.root / "linked").stat().st_ino != before
+    assert (desk.outside / "secret.txt").read_text() == f"{SECRET}\n"
+    assert desk.snapshot() == desk.before
+
+
+@pytest.mark.parametrize(("private", "other"), [(".env", "notes.txt"), ("src/.netrc", "src/deep/plain")])
+def test_another_name_of_a_private_file_above_it_is_closed_too(desk: Desk, private: str, other: str) -> None:
+    (desk.root / private).write_text(SECRET)
+    os.link(desk.root / private, desk.root / other)
+    told = attempts(desk, other)
+    assert "same file as" in told["read_file"]
+    assert not any(SECRET in text for text in told.values())
+    assert desk.call("grep_search", pattern=SECRET).content.startswith("No matches")
+
+
+def test_files_with_several_names_are_read_as_any(desk: Desk) -> None:
+    """Package managers link every file that they install."""
+    (desk.root / ".env").write_text(SECRET)
+    (desk.root / "store").write_text("fine")
+    os.link(desk.root / "store", desk.root / "src" / "installed")
+    assert desk.call("read_file", file_path="src/installed").content == "fine"
+
+
+def replaced_by_a_link(desk: Desk) -> None:
+    desk.root.rename(desk.root.with_name("moved"))
+    desk.root.symlink_to(desk.outside)
+
+
+def replaced_by_another(desk: Desk) -> None:
+    desk.root.rename(desk.root.with_name("moved"))
+    desk.root.mkdir()
+    (desk.root / "secret.txt").write_text(SECRET)
+
+
+@pytest.mark.parametrize("replace", [replaced_by_a_link, replaced_by_another])
+def test_a_workspace_that_was_replaced_is_not_touched(desk: Desk, replace: Callable[[Desk], None]) -> None:
+    (desk.root / "secret.txt").write_text("ours")
+    replace(desk)
+    here = sorted(desk.root.iterdir())
+    told = attempts(desk, "secret.txt")
+    assert not any(SECRET in text for text in told.values())
+    assert desk.call("write_file", file_path="new", content="x").status == "error"
+    assert sorted(desk.root.iterdir()) == here
+    assert sorted(p.name for p in desk.root.with_name("moved").iterdir()) == ["secret.txt", "src"]
+    assert desk.snapshot() == desk.before
+
+
+def test_a_workspace_given_by_a_link_stays_what_the_link_led_to(tmp_path: Path) -> None:
+    made = Desk(tmp_path.resolve())
+    (tmp_path / "other").mkdir()
+    door = tmp_path / "other" / "work"
+    door.symlink_to(made.root)
+    (tmp_path / "other" / "outside").mkdir()
+    desk = Desk(tmp_path.resolve() / "other")
+    door.unlink()
+    door.symlink_to(made.outside)
+    assert desk.call("read_file", file_path="secret.txt").status == "error"
+    assert desk.call("read_file", file_path=str(door / "secret.txt")).status == "error"
+    assert desk.call("write_file", file_path="new", content="x").status == "success"
+    assert (made.root / "new").read_text() == "x"
+
+
+def test_an_included_directory_is_held_as_the_workspace_is(tmp_path: Path) -> None:
+    shared = tmp_path.resolve() / "shared"
+    shared.mkdir()
+    desk = Desk(tmp_path.resolve(), included=[shared])
+    assert desk.call("write_file", file_path=str(shared / "a" / "b"), content="x").status == "success"
+    (shared / "link").symlink_to(desk.outside)
+    attempts(desk, str(shared / "link" / "secret.txt"))
+    attempts(desk, str(shared / ".." / "outside" / "secret.txt"))
+    shared.rename(tmp_path / "moved")
+    shared.symlink_to(desk.outside)
+    attempts(desk, str(shared / "secret.txt"))
+    assert desk.snapshot() == desk.before
+
+
+def test_a_workspace_of_everything_has_no_inside_of_the_machine() -> None:
+    from interlock.services.workspace import FolderWorkspace
+    from interlock.state.tooling import PathRefused
+
+    everything = FolderWorkspace(Path("/"))
+    for path in ("/proc/self/environ", "/proc/1/cmdline", "/sys/kernel", "/dev/stdin"):
+        with pytest.raises(PathRefused, match="outside"):
+            everything.readable(path)
+    assert everything.readable("/etc/hosts") == Path("/etc/hosts").resolve()
