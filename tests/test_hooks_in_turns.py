@@ -2,7 +2,6 @@
 
 import json
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +33,12 @@ def specific(**fields: Any) -> str:
 def once(first: str, then: str = "true") -> str:
     """A command that says something else from the second time on."""
     return f'if [ -e "$0.once" ]; then {then}; else touch "$0.once"; {first}; fi'
+
+
+def python(code: str) -> str:
+    """A command that runs `code` on `told`, what it was told."""
+    head = "import json, sys; told = json.load(sys.stdin)\n"
+    return f'tail -n 1 "${{0%.0.sh}}.jsonl" | python3 -c {shlex.quote(head + code)}'
 
 
 BLOCK = say(decision="block", reason="not today")
@@ -114,6 +119,7 @@ def blocked(event: str, what: str, **more: Any) -> Scene:
     return Scene({event: BLOCK}, status="blocked_by_hook", exit_code=56, error=error, **more)
 
 
+SCRIPT = "the stage's own"
 ASKED = {"skipNextSpeakerCheck": False}
 SCENES: dict[str, Scene] = {
     "before agent: passes": Scene({"BeforeAgent": "true"}, fired={"BeforeAgent": 1}),
@@ -177,8 +183,10 @@ SCENES: dict[str, Scene] = {
     ),
     "before model: after a look for loops": Scene(
         {"BeforeModel": "true"},
-        [*[{"tool_calls": [call("read_file", file_path="a.py", start_line=n + 1)]} for n in range(30)], DONE],
-        fired={"BeforeModel": 31},
+        status="ok",
+        workflow="turn",
+        input={"request": "go", "turn_no": 30, "sticky_model": SCRIPT},
+        fired={"BeforeModel": 1},
     ),
     "after model: passes": Scene({"AfterModel": "true"}, [LOOK, DONE], fired={"AfterModel": 2}),
     "after model: stops": stopped("AfterModel"),
@@ -219,16 +227,14 @@ SCENES: dict[str, Scene] = {
 def play(scene: Scene, folder: Path) -> tuple[Hooked, Outcome]:
     stage = Hooked(folder, scene.replies, settings={"model": scene.model})
     stage.configure(scene.hooks)
-    return stage, stage.run(scene.workflow, scene.input)
+    given = {key: stage.options.model if value == SCRIPT else value for key, value in scene.input.items()}
+    return stage, stage.run(scene.workflow, given)
 
 
-@pytest.mark.parametrize("name", SCENES)
-def test_a_scene_ends_as_it_should(name: str, tmp_path: Path) -> None:
-    scene = SCENES[name]
-    stage, outcome = play(scene, tmp_path / "stage")
-    assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), outcome.error
-    assert scene.error in (outcome.error or {}).get("message", "")
-    assert {event: len(stage.told(event)) for event in scene.fired} == scene.fired
+def check(name: str, scene: Scene, stage: Hooked, outcome: Outcome) -> None:
+    assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), (name, outcome.error)
+    assert scene.error in (outcome.error or {}).get("message", ""), name
+    assert {event: len(stage.told(event)) for event in scene.fired} == scene.fired, name
 
 
 CUT: dict[str, Scene] = {
@@ -262,22 +268,20 @@ def cut_short(
     return waiting, stage.resume(waiting, *decisions)
 
 
-@pytest.mark.parametrize("name", CUT)
-@pytest.mark.parametrize(("choice", "runs"), [("proceed_once", 2), ("reject", 1)])
-def test_a_hook_that_a_kill_interrupted_runs_again_only_when_a_person_says_so(
-    name: str, choice: str, runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["BeforeAgent", "AfterModel", "PreCompress"])
+def test_a_hook_that_a_kill_interrupted_runs_again_when_a_person_says_so(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = CUT[name]
-    event = name.split()[0]
     stage = Hooked(tmp_path / "stage", scene.replies)
-    waiting, outcome = cut_short(stage, scene, monkeypatch, choice=choice)
+    waiting, outcome = cut_short(stage, scene, monkeypatch, choice="proceed_once")
     assert (waiting.status, waiting.exit_code) == ("waiting", 75)
     (request,) = waiting.pending
     assert request["kind"] == "outcome"
-    assert f"{event}.0.sh" in request["preview"]
-    assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), outcome.error
-    assert len(stage.told(event)) == runs
-    assert stage.told(event)[0].get("prompt") == stage.told(event)[-1].get("prompt")
+    assert f"{name}.0.sh" in request["preview"]
+    check(name, scene, stage, outcome)
+    first, second = stage.told(name)
+    assert {**first, "timestamp": 0} == {**second, "timestamp": 0}
 
 
 def test_an_interrupted_hook_that_may_run_twice_is_not_asked_about(
@@ -289,3 +293,355 @@ def test_an_interrupted_hook_that_may_run_twice_is_not_asked_about(
         outcome = stage.run("main", {"prompt": "go"})
     assert stage.resume(outcome).status == "done"
     assert len(stage.told("AfterModel")) == 2
+
+
+def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the graphs that fire hooks; their other edges are taken by other tables."""
+    taken: set[tuple[str, str, str]] = set()
+    for number, (name, scene) in enumerate(SCENES.items()):
+        stage, outcome = play(scene, tmp_path / str(number))
+        check(name, scene, stage, outcome)
+        taken |= stage.edges(outcome)
+    for name, scene in CUT.items():
+        stage = Hooked(tmp_path / name.replace(" ", "-"), scene.replies)
+        _, outcome = cut_short(stage, scene, monkeypatch, choice="reject")
+        check(name, scene, stage, outcome)
+        assert len(stage.told(name.split()[0])) == 1, f"{name}: what a person skips doesn't run again"
+        taken |= stage.edges(outcome)
+    stage, outcome = play(SCENES["after agent: stops"], tmp_path / "again")
+    taken |= stage.edges(stage.resume(outcome))
+    nodes = {"before_agent", "after_agent", "before_model", "before_tool_selection", "after_model"}
+    nodes |= {"pre_compress", "ask_hook", "await_hook"}
+    graphs = ("main", "turn", "plan", "compress")
+    declared = set[tuple[str, str, str]]().union(*map(declared_edges, graphs))
+    assert {(g, a, b) for g, a, b in declared if g in graphs and nodes & {a, b}} - taken == set()
+
+
+def test_runs_without_hooks_enter_none_of_their_nodes(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [LOOK, DONE])
+    outcome = stage.run("main", {"prompt": "go"})
+    rows = stage.rows("select node from steps where run = ? order by seq", outcome.run)
+    assert [row["node"] for row in rows if "hook" in row["node"] or "agent" in row["node"]] == []
+    turn = ["check_limits", "mask_tool_outputs", "check_context", "call_model", "check_stream", "turn"]
+    assert [row["node"] for row in rows][-len(turn) - 1 :] == [*turn, "finish"]
+
+
+# What hooks are told, and what becomes of what they say
+
+
+def test_context_of_a_hook_is_a_message_of_its_own_and_nobody_takes_it_for_the_users_words(
+    tmp_path: Path,
+) -> None:
+    hook = specific(additionalContext="</hook_context> it is <b>Monday</b>")
+    stage = Hooked(tmp_path / "stage", [{"text": "ok", "expect": "(?s)go.*Monday"}])
+    outcome = stage.configure({"BeforeAgent": hook}).run("main", {"prompt": "go"})
+    prompt, context, _ = outcome.output["history"]
+    assert (prompt["content"], prompt["origin"]) == ("go", "person")
+    assert context["origin"] == "hook"
+    assert context["content"] == (
+        "<hook_context>&lt;/hook_context&gt; it is &lt;b&gt;Monday&lt;/b&gt;</hook_context>"
+    )
+    assert stage.told("BeforeAgent")[0]["prompt"] == "go"
+
+
+def test_a_stopped_prompt_stays_in_the_conversation_a_blocked_one_does_not(tmp_path: Path) -> None:
+    stage, outcome = play(SCENES["before agent: stops"], tmp_path / "stopped")
+    assert [m["content"] for m in outcome.output["history"]] == ["go"]
+    assert [e.reason for e in stage.of(AgentStopped)] == ["enough"]
+    stage, outcome = play(SCENES["before agent: blocks"], tmp_path / "blocked")
+    assert outcome.output["history"] == []
+    assert [e.reason for e in stage.of(AgentBlocked)] == ["not today"]
+
+
+@pytest.mark.parametrize("word", [BLOCK, STOP])
+def test_another_try_at_a_refused_prompt_asks_the_hook_again_and_says_it_once(
+    word: str, tmp_path: Path
+) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE])
+    stage.configure({"BeforeAgent": once(word, f"{word} >&2; " + once(word))})
+    refused = stage.run("main", {"prompt": "go"})
+    assert refused.exit_code == 56
+    stage.configure({"BeforeAgent": "true"})
+    outcome = stage.resume(refused)
+    assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
+    assert [m["content"] for m in outcome.output["history"]] == ["go", DONE["text"]]
+    assert [t["prompt"] for t in stage.told("BeforeAgent")] == ["go", "go"]
+
+
+def test_after_a_blocked_prompt_another_one_takes_its_place(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE]).configure({"BeforeAgent": BLOCK})
+    refused = stage.run("main", {"prompt": "go"})
+    stage.configure({"BeforeAgent": "true"})
+    outcome = resume_sync(refused.run, prompt="walk", options=stage.options)
+    assert [m["content"] for m in outcome.output["history"]] == ["walk", DONE["text"]]
+
+
+def test_a_refused_answer_has_only_its_hook_to_pass_when_it_is_tried_again(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE]).configure({"AfterAgent": "exit 2", "BeforeAgent": "true"})
+    refused = stage.run("main", {"prompt": "go"})
+    assert (refused.status, refused.output["response"]) == ("blocked_by_hook", "")
+    stage.configure({"AfterAgent": "true", "BeforeAgent": "true"})
+    outcome = stage.resume(refused)
+    assert (outcome.status, outcome.output["response"]) == ("done", DONE["text"])
+    assert len(stage.told("BeforeAgent")) == 1
+    assert len(outcome.output["history"]) == 2
+
+
+def test_a_hook_after_the_agent_reads_all_that_was_said_and_its_reason_is_the_next_request(
+    tmp_path: Path,
+) -> None:
+    replies = [
+        {"text": "I look.", **LOOK},
+        {"text": "Looked."},
+        {"text": "Tested.", "expect": "test it"},
+        {"text": "Again.", "expect": "once more"},
+    ]
+    second = once(say(decision="deny", reason="once more")).replace("$0", "$0.second")
+    feedback = once(say(decision="block", reason="test it"), second)
+    stage = Hooked(tmp_path / "stage", replies).configure({"AfterAgent": feedback, "BeforeAgent": "true"})
+    outcome = stage.run("main", {"prompt": "go"})
+    assert outcome.output["response"] == "Again."
+    told = stage.told("AfterAgent")
+    assert [t["prompt_response"] for t in told] == [
+        "I look.\nLooked.",
+        "I look.\nLooked.\nTested.",
+        "I look.\nLooked.\nTested.\nAgain.",
+    ]
+    assert [t["stop_hook_active"] for t in told] == [False, True, True]
+    assert {t["prompt"] for t in told} == {"go"}
+    hooks = [m["content"] for m in outcome.output["history"] if m.get("origin") == "hook"]
+    assert hooks == ["test it", "once more"]
+    assert len(stage.told("BeforeAgent")) == 1
+    assert [e.reason for e in stage.of(AgentBlocked)] == ["test it", "once more"]
+
+
+def test_feedback_costs_a_turn_so_that_a_hook_that_is_never_content_ends(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE] * 3, limits={"max_turns": 3})
+    outcome = stage.configure({"AfterAgent": BLOCK}).run("main", {"prompt": "go"})
+    assert (outcome.status, outcome.exit_code) == ("turn_limit", 53)
+    assert len(stage.told("AfterAgent")) == 3
+
+
+def test_a_required_hook_that_fails_after_the_agent_is_no_feedback(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE]).configure({"AfterAgent": "exit 1"}, required=True)
+    outcome = stage.run("main", {"prompt": "go"})
+    assert (outcome.status, outcome.exit_code) == ("blocked_by_hook", 56)
+    assert len(stage.told("AfterAgent")) == 1
+
+
+def test_a_further_prompt_is_asked_about_anew(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE, {"text": "more"}])
+    stage.configure({"BeforeAgent": "true", "AfterAgent": "true"})
+    outcome = stage.run("main", {"prompt": "go"})
+    resume_sync(outcome.run, prompt="on", options=stage.options)
+    assert [t["prompt"] for t in stage.told("BeforeAgent")] == ["go", "on"]
+    assert [t["prompt_response"] for t in stage.told("AfterAgent")] == [DONE["text"], "more"]
+
+
+# Requests
+
+
+def test_hooks_see_what_is_sent_and_their_changes_hold_for_that_request_alone(tmp_path: Path) -> None:
+    """Model, temperature and texts; calls and results keep what belongs to them."""
+    change = python(
+        'messages = told["llm_request"]["messages"]\n'
+        "for m in messages:\n"
+        '    if m["role"] in ("user", "tool"): m["content"] = m["content"].replace("a.py", "SECRET")\n'
+        'change = {"messages": messages, "config": {"temperature": 0.25}}\n'
+        'print(json.dumps({"hookSpecificOutput": {"llm_request": change}}))'
+    )
+    replies = [
+        {**LOOK, "thought": "hm", "expect": "look at SECRET"},
+        {"text": "done", "expect": "SECRET"},
+    ]
+    stage = Hooked(tmp_path / "stage", replies).configure({"BeforeModel": change, "AfterModel": "true"})
+    outcome = stage.run("main", {"prompt": "look at a.py"})
+    assert outcome.status == "done", outcome.error
+    history = outcome.output["history"]
+    assert history[0]["content"] == "look at a.py", "the conversation keeps the user's words"
+    assert any("a.py" in m["content"] for m in history if m["role"] == "tool")
+    first, second = stage.told("BeforeModel")
+    assert [m["role"] for m in first["llm_request"]["messages"]][-1] == "user"
+    assert [m["role"] for m in second["llm_request"]["messages"]][-2:] == ["model", "tool"]
+    assert second["llm_request"]["messages"][-2]["tool_calls"][0]["name"] == "list_directory"
+    assert second["llm_request"]["messages"][-3]["content"] == "look at a.py"
+    seen = stage.told("AfterModel")[-1]["llm_request"]
+    assert seen["config"] == {"temperature": 0.25}
+    assert "SECRET" in seen["messages"][-1]["content"], "the later hook sees what was really sent"
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({"messages": "all"}, "llm_request.messages"),
+        ({"messages": [{"role": "robot", "content": "hi"}]}, "role: 'robot'"),
+        ({"messages": [{"role": "user", "content": 3}]}, "messages.0.content"),
+        ({"messages": []}, "nothing is left to send"),
+        ({"messages": [{"role": "user", "content": "a"}, {"role": "system", "content": "b"}]}, "first"),
+        ({"messages": [{"role": "tool", "content": "x", "tool_call_id": "7"}]}, "can't be made up"),
+        ({"messages": [{"role": "model", "content": "x", "tool_calls": [{"id": "1"}]}]}, "can't be made up"),
+        ({"config": {"temperature": "hot"}}, "temperature"),
+        ({"config": {"temperature": 9}}, "temperature"),
+        ({"model": ""}, "llm_request.model"),
+        ({"model": "no such/model:at all"}, "model"),
+    ],
+)
+def test_a_change_that_cannot_be_made_is_a_warning(
+    change: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE])
+    outcome = stage.configure({"BeforeModel": specific(llm_request=change)}).run("main", {"prompt": "go"})
+    assert outcome.status == "done"
+    (warning,) = stage.of(ErrorEvent)
+    assert warning.severity == "warning"
+    assert "BeforeModel hook 'my-BeforeModel'" in warning.message
+    assert problem in warning.message
+    assert "\n" not in warning.message
+
+
+def test_a_call_cannot_lose_its_result_by_a_hook(tmp_path: Path) -> None:
+    drop = python(
+        'messages = [m for m in told["llm_request"]["messages"] if m["role"] != "tool"]\n'
+        'print(json.dumps({"hookSpecificOutput": {"llm_request": {"messages": messages}}}))'
+    )
+    stage = Hooked(tmp_path / "stage", [LOOK, DONE]).configure({"BeforeModel": drop})
+    assert stage.run("main", {"prompt": "go"}).status == "done"
+    (warning,) = stage.of(ErrorEvent)
+    assert "calls without a result" in warning.message
+
+
+def test_an_answer_in_the_models_place_costs_no_request(tmp_path: Path) -> None:
+    stage, outcome = play(SCENES["before model: answers itself"], tmp_path / "stage")
+    assert outcome.output["response"] == "by hook"
+    assert outcome.stats["total_tokens"] == 0
+    assert "".join(e.content for e in stage.of(MessageEvent)) == "by hook"
+
+
+def test_another_model_answers_this_request_and_the_next_is_the_prompts_own(tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps([{"text": "from the other", **LOOK}]))
+    stage = Hooked(tmp_path / "stage", [DONE, {"text": "from mine"}])
+    hook = once(specific(llm_request={"model": f"script:{other}"}))
+    outcome = stage.configure({"BeforeModel": hook}).run("main", {"prompt": "go"})
+    assert [m.get("content") for m in outcome.output["history"] if m["role"] == "assistant"] == [
+        "from the other",
+        "from mine",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "offered"),
+    [
+        ({"mode": "NONE"}, []),
+        ({"mode": "AUTO", "allowedFunctionNames": ["read_file", "glob"]}, ["glob", "read_file"]),
+        ({"mode": "ANY", "allowedFunctionNames": ["read_file", "no_such"]}, ["read_file"]),
+    ],
+)
+def test_hooks_choose_which_tools_are_offered(
+    choice: dict[str, Any], offered: list[str], tmp_path: Path
+) -> None:
+    stage = Hooked(tmp_path / "stage", [DONE])
+    stage.configure({"BeforeToolSelection": specific(toolConfig=choice), "AfterModel": "true"})
+    assert stage.run("main", {"prompt": "go"}).status == "done"
+    assert "run_shell_command" in stage.told("BeforeToolSelection")[0]["llm_request"]["tools"]
+    assert sorted(stage.told("AfterModel")[0]["llm_request"]["tools"]) == offered
+    assert [e.message.rpartition(": ")[2] for e in stage.of(ErrorEvent)] == (
+        ["no tool 'no_such' is offered."] if "no_such" in str(choice) else []
+    )
+
+
+# Answers
+
+
+def test_nothing_of_an_answer_is_shown_before_the_hook_has_answered(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [{"text": "one two three", "thought": "hm", "chunks": 5}])
+    stage.configure({"AfterModel": "true"}).run("main", {"prompt": "go"})
+    kinds = [type(e).__name__ for e in stage.events]
+    ran = kinds.index("HookRan")
+    assert not {"MessageEvent", "Thought"} & set(kinds[:ran])
+    assert [e.content for e in stage.of(MessageEvent)] == ["one two three"]
+    assert [e.content for e in stage.of(Thought)] == ["hm"]
+
+
+@pytest.mark.parametrize("word", [BLOCK, STOP])
+def test_of_a_refused_answer_nothing_is_shown_kept_or_run(word: str, tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [{"text": "secret", "tool_calls": LOOK["tool_calls"]}, DONE])
+    outcome = stage.configure({"AfterModel": word}).run("main", {"prompt": "go"})
+    assert [m["content"] for m in outcome.output["history"]] == ["go"]
+    assert stage.of(MessageEvent) == []
+    stage.configure({"AfterModel": "true"})
+    again = stage.resume(outcome)
+    assert (again.status, again.output["response"]) == ("done", DONE["text"])
+
+
+def test_a_replaced_text_is_what_everybody_reads_and_the_calls_stay(tmp_path: Path) -> None:
+    look = call("list_directory", dir_path=".")
+    replies = [{"text": "key: 123", "thought": "123", "tool_calls": [{**look, "signature": "c2ln"}]}, DONE]
+    hook = once(specific(llm_response={"text": "key: ***"}))
+    stage = Hooked(tmp_path / "stage", replies).configure({"AfterModel": hook, "AfterAgent": "true"})
+    outcome = stage.run("main", {"prompt": "go"})
+    answer = outcome.output["history"][1]
+    assert (answer["content"], answer["tool_calls"][0]["signature"]) == ("key: ***", "c2ln")
+    assert "thought" not in answer
+    assert outcome.output["history"][2]["role"] == "tool"
+    assert "123" not in "".join(e.content for e in stage.of(MessageEvent) + stage.of(Thought))
+    assert stage.told("AfterAgent")[0]["prompt_response"].startswith("key: ***")
+    assert stage.told("AfterModel")[0]["llm_response"]["candidates"][0]["content"]["parts"] == ["key: 123"]
+
+
+def test_invalid_answers_are_not_shown_to_hooks(tmp_path: Path) -> None:
+    stage = Hooked(tmp_path / "stage", [{"text": ""}, DONE]).configure({"AfterModel": "true"})
+    assert stage.run("main", {"prompt": "go"}).status == "done"
+    assert len(stage.told("AfterModel")) == 1
+
+
+# Sub-agents, long conversations
+
+
+def agent_stage(folder: Path, hook: str) -> Hooked:
+    start = {"tool_calls": [call("invoke_agent", agent_name="generalist", prompt="look")]}
+    stage = Hooked(folder, [start, says("generalist:0.0", complete(result="fine")), DONE])
+    return stage.configure({"BeforeModel": hook, "BeforeAgent": "true", "AfterAgent": "true"})
+
+
+def test_model_hooks_fire_for_sub_agents_and_name_them_the_others_do_not(tmp_path: Path) -> None:
+    stage = agent_stage(tmp_path / "stage", "true")
+    outcome = stage.run("main", {"prompt": "go"})
+    assert outcome.status == "done", outcome.error
+    assert [t.get("agent", "") for t in stage.told("BeforeModel")] == ["", "generalist:0.0", ""]
+    assert (len(stage.told("BeforeAgent")), len(stage.told("AfterAgent"))) == (1, 1)
+
+
+def test_a_hook_that_stops_a_sub_agent_stops_the_run_one_that_blocks_it_only_fails_it(tmp_path: Path) -> None:
+    only = 'if [ -n "$INTERLOCK_AGENT" ]; then {}; fi'
+    outcome = agent_stage(tmp_path / "stop", only.format(STOP)).run("main", {"prompt": "go"})
+    assert (outcome.status, outcome.exit_code) == ("stopped_by_hook", 56), outcome.error
+    assert "BeforeModel hook 'my-BeforeModel' stopped the run: enough" in (outcome.error or {})["message"]
+    outcome = agent_stage(tmp_path / "block", only.format(BLOCK)).run("main", {"prompt": "go"})
+    assert outcome.status == "done"
+    answer = next(m for m in outcome.output["history"] if m["role"] == "tool")
+    assert "not today" in answer["content"]
+
+
+def test_what_a_hook_added_to_a_prompt_is_no_request_of_its_own_when_a_long_task_is_compressed(
+    tmp_path: Path,
+) -> None:
+    rounds = [
+        m
+        for n in range(6)
+        for m in (
+            {"role": "assistant", "tool_calls": [{"id": f"{n}", "name": "ls", "args": {}}]},
+            {"role": "tool", "tool_call_id": f"{n}", "content": "x " * 400},
+        )
+    ]
+    history = [
+        {"role": "user", "content": "the task"},
+        {"role": "user", "origin": "hook", "content": "<hook_context>Monday</hook_context>"},
+        *rounds,
+    ]
+    stage = Hooked(tmp_path / "stage", COMPRESSOR)
+    outcome = stage.run("compress", {"history": history, "token_limit": 1000})
+    assert outcome.output["status"] == "compressed"
+    assert "the task" in [m.get("content") for m in outcome.output["history"]]
