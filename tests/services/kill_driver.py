@@ -1,4 +1,6 @@
-"""kill_driver: starts one supervised command and waits to be killed. Arguments: folder, mode, command."""
+"""kill_driver: starts one supervised command and waits to be killed. Arguments: folder, mode, command.
+
+The modes are those of a supervisor: once, background, and each of them -sandboxed."""
 
 import asyncio
 import os
@@ -7,16 +9,23 @@ from pathlib import Path
 
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
+from interlock.services.sandbox import SandboxedProcesses, open_sandbox
 from interlock.services.tool_environment import tool_environment
 from interlock.state.deps import Token
+from interlock.state.settings import ToolSettings
 
 
 async def main(folder: Path, mode: str, command: str) -> None:
-    processes = SupervisedProcesses(
+    plain = SupervisedProcesses(
         outputs=OutputFiles(folder / "state"), cancel=Token(), env=tool_environment(os.environ)
     )
+    settings = ToolSettings(sandbox=mode.endswith("sandboxed"))
+    sandbox = open_sandbox(
+        settings, roots=[folder], home=folder.parent / "home", state=folder / "state", env=os.environ
+    )
+    processes = SandboxedProcesses(plain, sandbox) if sandbox else plain
     argv = ["bash", "-c", command]
-    if mode == "background":
+    if mode.startswith("background"):
         await processes.start(argv, cwd=folder, label=command)
         await asyncio.sleep(60)
     else:

@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.outputs import OutputFiles
 from interlock.services.process_output import ProcessOutput
 from interlock.services.processes import SupervisedProcesses
+from interlock.services.sandbox import SandboxedProcesses
 from interlock.state.deps import Token
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
@@ -23,13 +25,14 @@ from interlock.state.tooling import Ended
 class Bench:
     """Processes with a cancel token, in a folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, sandboxed: bool = False) -> None:
         self.folder = folder
         self.outputs = OutputFiles(folder / "state")
         self.cancel = Token()
-        self.processes = SupervisedProcesses(
+        plain = SupervisedProcesses(
             outputs=self.outputs, cancel=self.cancel, env={"PATH": os.environ["PATH"], "HELLO": "from env"}
         )
+        self.processes = SandboxedProcesses(plain, sandbox_for(folder)) if sandboxed else plain
 
     async def bash(self, command: str, **options: Any) -> Ended:
         options.setdefault("timeout_s", 30)
@@ -43,13 +46,16 @@ Play = Callable[[Callable[[Bench], Awaitable[Any]]], Any]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Iterator[Play]:
+def play(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Play]:
     """Run one coroutine with a bench; no descriptor and no process may be left over."""
+    sandboxed = getattr(request, "param", None) == "sandboxed"
+    if sandboxed:
+        needs_sandbox()
     before = open_descriptors()
     benches: list[Bench] = []
 
     async def inside(scene: Callable[[Bench], Awaitable[Any]]) -> Any:
-        benches.append(Bench(tmp_path))
+        benches.append(Bench(tmp_path, sandboxed))
         return await scene(benches[-1])
 
     yield lambda scene: asyncio.run(inside(scene))
@@ -59,10 +65,15 @@ def play(tmp_path: Path) -> Iterator[Play]:
     assert open_descriptors() == before
 
 
+EITHER_WAY = pytest.mark.parametrize("play", ["on the machine", "sandboxed"], indirect=True)
+"""What a sandbox must not change."""
+
+
 def open_descriptors() -> int:
     return len(list(Path("/dev/fd").iterdir()))
 
 
+@EITHER_WAY
 @pytest.mark.parametrize(
     ("command", "exit_code", "signal"),
     [
@@ -81,28 +92,33 @@ def test_exit_codes_and_signals_are_exact(
     assert (ended.how, ended.exit_code, ended.signal) == ("exited", exit_code, signal)
 
 
+@EITHER_WAY
 def test_both_streams_come_in_the_order_they_were_written(play: Play) -> None:
     ended = play(lambda bench: bench.bash("echo one; echo two >&2; echo three"))
     assert ended.output == "one\ntwo\nthree\n"
     assert (ended.omitted, ended.full_output, ended.note) == (0, None, "")
 
 
+@EITHER_WAY
 def test_a_pipe_that_closes_ends_its_writer(play: Play) -> None:
     ended = play(lambda bench: bench.bash("yes | head -n 1; echo ${PIPESTATUS[0]}"))
     assert ended.output == "y\n141\n"
 
 
+@EITHER_WAY
 def test_environment_is_the_given_one_and_stdin_is_empty(play: Play) -> None:
     ended = play(lambda bench: bench.bash('echo "$HELLO $MORE ${HOME-unset}"; cat', env={"MORE": "of it"}))
     assert ended.output == "from env of it unset\n"
 
 
+@EITHER_WAY
 def test_stdin_is_what_was_given(play: Play) -> None:
     data = os.urandom(300_000)
     ended = play(lambda bench: bench.bash("sha256sum", stdin=data))
     assert ended.output.split()[0] == hashlib.sha256(data).hexdigest()
 
 
+@EITHER_WAY
 def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play) -> None:
     async def scene(bench: Bench) -> tuple[Ended, list[tuple[float, str]]]:
         seen: list[tuple[float, str]] = []
@@ -118,6 +134,7 @@ def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play)
     assert seen[0][1] == "h" and seen[-1][0] - seen[0][0] > 0.2
 
 
+@EITHER_WAY
 def test_long_output_keeps_head_and_tail_and_a_file_with_every_byte(play: Play) -> None:
     async def scene(bench: Bench) -> tuple[Ended, list[Path]]:
         return await bench.bash("seq 1 200000", limit_chars=1000), bench.saved()
@@ -190,6 +207,7 @@ def test_endless_output_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pyte
     assert "first 5,000 bytes" in output.note
 
 
+@EITHER_WAY
 @pytest.mark.parametrize(
     ("options", "how"), [({"timeout_s": 0.7}, "timeout"), ({"inactivity_s": 0.7}, "inactivity")]
 )
@@ -212,6 +230,7 @@ def assert_still(beat: Path) -> None:
     assert beat.read_text() == last
 
 
+@EITHER_WAY
 def test_a_command_that_ignores_the_polite_stop_is_killed(play: Play) -> None:
     started = time.monotonic()
     ended = play(lambda bench: bench.bash("trap '' TERM; echo up; while :; do sleep 1; done", timeout_s=0.5))
@@ -219,6 +238,7 @@ def test_a_command_that_ignores_the_polite_stop_is_killed(play: Play) -> None:
     assert time.monotonic() - started < 15
 
 
+@EITHER_WAY
 def test_a_command_may_use_the_polite_stop_to_clean_up(play: Play) -> None:
     command = "trap 'echo cleaned; exit 4' TERM; echo up; while :; do sleep 0.1; done"
     ended = play(lambda bench: bench.bash(command, timeout_s=1))
@@ -233,6 +253,7 @@ def test_output_resets_the_inactivity_clock(play: Play) -> None:
     assert (ended.how, ended.exit_code) == ("exited", 0)
 
 
+@EITHER_WAY
 def test_the_cancel_token_ends_the_whole_tree(play: Play, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
 
@@ -249,6 +270,7 @@ def test_the_cancel_token_ends_the_whole_tree(play: Play, tmp_path: Path) -> Non
     assert_still(beat)
 
 
+@EITHER_WAY
 def test_nothing_starts_once_cancelled(play: Play, tmp_path: Path) -> None:
     async def scene(bench: Bench) -> Ended:
         bench.cancel.request()
@@ -258,6 +280,7 @@ def test_nothing_starts_once_cancelled(play: Play, tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
+@EITHER_WAY
 def test_a_task_that_is_torn_down_takes_its_command_along(play: Play, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
 
@@ -273,6 +296,7 @@ def test_a_task_that_is_torn_down_takes_its_command_along(play: Play, tmp_path: 
     assert_still(beat)
 
 
+@EITHER_WAY
 def test_what_a_finished_command_left_behind_is_ended(play: Play, tmp_path: Path) -> None:
     beat = tmp_path / "beat"
     loop = f"while :; do date +%N > {beat}; sleep 0.05; done"
@@ -306,6 +330,7 @@ def test_what_can_not_start_says_why(
     assert said in ended.output
 
 
+@EITHER_WAY
 def test_many_commands_side_by_side(play: Play) -> None:
     async def scene(bench: Bench) -> list[Ended]:
         return await asyncio.gather(*(bench.bash(f"sleep 0.2; echo {n}; exit {n}") for n in range(12)))
@@ -333,6 +358,7 @@ def test_a_background_command_goes_on_and_its_output_is_in_a_file(play: Play) ->
     play(scene)
 
 
+@EITHER_WAY
 def test_a_background_command_that_ended_says_how(play: Play) -> None:
     async def scene(bench: Bench) -> list[int | None]:
         for command in ("exit 7", "kill -9 $$"):

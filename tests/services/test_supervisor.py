@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from sandboxes import needs_sandbox
 
 from interlock.services.supervisor import escape_note
 
@@ -81,6 +82,15 @@ def command_of(shape: str, marker: str) -> str:
     return SHAPES[shape].format(body=f'bash -c "exec -a {marker} sleep 7777"')
 
 
+@pytest.mark.parametrize("mode", ["once-sandboxed", "background-sandboxed"])
+@pytest.mark.parametrize("shape", ["setsid", "double_fork", "ignores_signals"])
+def test_nothing_survives_a_killed_run_in_a_sandbox(
+    tmp_path: Path, marker: str, shape: str, mode: str
+) -> None:
+    needs_sandbox()
+    test_nothing_survives_a_killed_run(tmp_path, marker, shape, mode)
+
+
 @pytest.mark.parametrize("mode", ["once", "background"])
 @pytest.mark.parametrize("shape", [s for s in SHAPES if s != "ampersand_ended"])
 def test_nothing_survives_a_killed_run(tmp_path: Path, marker: str, shape: str, mode: str) -> None:
@@ -120,8 +130,13 @@ def name_of(pid: int) -> str:
         return ""
 
 
-def test_what_a_background_command_left_behind_lives_until_the_run_ends(tmp_path: Path, marker: str) -> None:
-    driver = start_driver(tmp_path, "background", command_of("ampersand_ended", marker))
+@pytest.mark.parametrize("mode", ["background", "background-sandboxed"])
+def test_what_a_background_command_left_behind_lives_until_the_run_ends(
+    tmp_path: Path, marker: str, mode: str
+) -> None:
+    if mode.endswith("sandboxed"):
+        needs_sandbox()
+    driver = start_driver(tmp_path, mode, command_of("ampersand_ended", marker))
     try:
         assert until(lambda: named(marker), 20) is not None
         time.sleep(0.6)  # the command itself has ended by then

@@ -1,0 +1,36 @@
+"""sandboxes: a real sandbox around a folder; where none can be made, that this is said with exit code 44."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.services.sandbox import Sandbox, check_here, open_sandbox
+from interlock.state.errors import SandboxError
+from interlock.state.settings import ToolSettings
+
+
+def needs_sandbox() -> None:
+    """Skip where bubblewrap can't work, once it was seen that a run would be refused there."""
+    try:
+        check_here(os.environ)
+    except SandboxError as error:
+        assert error.exit_code == 44 and "run without the sandbox" in str(error)
+        pytest.skip(f"no sandbox here: {error}")
+
+
+def sandbox_for(
+    work: Path, *, included: Sequence[Path] = (), env: dict[str, str] | None = None, **tools: Any
+) -> Sandbox:
+    """As a run opens it; home and state directory lie beside the folder, and may not be there."""
+    made = open_sandbox(
+        ToolSettings.model_validate({"sandbox": True, **tools}),
+        roots=[Path(os.path.realpath(folder)) for folder in (work, *included)],
+        home=work.parent / "home",
+        state=work.parent / "state",
+        env={"PATH": os.environ["PATH"], **(env or {})},
+    )
+    assert made is not None
+    return made
