@@ -20,6 +20,20 @@ REPORT = {
 }
 
 
+HOOK_NODES = frozenset(
+    {
+        *("before_agent", "after_agent", "before_model", "before_tool_selection", "after_model"),
+        *("pre_compress", "ask_hook", "await_hook", "before_tool", "after_tool", "notify"),
+    }
+)
+"""`test_hooks_in_turns` and `test_hooks_around_calls` take their edges."""
+
+
+def of_hooks(edge: tuple[str, str, str]) -> bool:
+    """Whether hooks are at one end of an edge."""
+    return bool(HOOK_NODES.intersection(edge[1:]))
+
+
 def call(name: str, **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args}
 
