@@ -3,24 +3,23 @@
 Arguments: the workspace, the directory outside.
 """
 
-import contextlib
 import shutil
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 
 def swap(path: Path, target: Path) -> None:
     """Both stay for about the time that a check takes."""
     real = path.with_name(path.name + ".real")
-    path.rename(real)
-    try:
+    with suppress(OSError):  # a tool may have made anew what isn't there for a moment, here and below
+        path.rename(real)
+    with suppress(OSError):
         path.symlink_to(target)
-    except FileExistsError:  # a tool has made it anew meanwhile
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    else:
-        _wait(path)
-        path.unlink()
-    with contextlib.suppress(OSError):  # as above: the next round finds it made anew
+    _wait(path)
+    with suppress(OSError):
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+    with suppress(OSError):
         real.rename(path)
     _wait(path)
 
