@@ -1,0 +1,122 @@
+"""Rules are read from every documented place, each in its tier; what others could have written doesn't count."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from interlock.services.policy import load_rules, workspace_policy
+from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallView
+from interlock.state.settings import Settings
+
+DENY = '[[rule]]\ntoolName = "w"\ndecision = "deny"\npriority = 5\n'
+ALLOW = DENY.replace("deny", "allow")
+
+
+def put(folder: Path, text: str = DENY, name: str = "a.toml", mode: int = 0o644) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / name
+    file.write_text(text)
+    file.chmod(mode)
+    return file
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> Places:
+    root, home, admin = tmp_path / "work", tmp_path / "user", tmp_path / "etc"
+    for folder in (root, home, admin):
+        folder.mkdir()
+    return Places(root, home, True, (admin / "a", admin / "b"))
+
+
+def test_every_documented_place_has_its_tier(places: Places) -> None:
+    expected = [
+        (put(places.home / ".gemini/extensions/x/policies"), 2),
+        (put(places.home / ".interlock/extensions/y/policies"), 2),
+        (put(places.root / ".gemini/policies"), 3),
+        (put(places.root / ".interlock/policies"), 3),
+        (put(places.home / ".gemini/policies"), 4),
+        (put(places.home / ".interlock/policies"), 4),
+        (put(places.admin[0]), 5),
+        (put(places.admin[1]), 5),
+    ]
+    put(places.home / ".interlock/policies", name="notes.md")
+    put(places.home / ".interlock/policies", name=".hidden.toml")
+    assert rule_files(places) == expected
+    assert [str(p) for p in ADMIN_FOLDERS] == ["/etc/gemini-cli/policies", "/etc/interlock/policies"]
+
+
+def test_a_workspace_counts_only_when_it_is_trusted_and_that_is_said(places: Places) -> None:
+    mine = put(places.root / ".gemini/policies")
+    untrusted = Places(places.root, places.home, False, places.admin)
+    assert (rule_files(untrusted), ignored_files(untrusted)) == ([], [mine])
+    assert ignored_files(places) == []
+
+
+def test_in_the_home_directory_the_users_rules_are_the_users(places: Places) -> None:
+    mine = put(places.home / ".gemini/policies")
+    at_home = Places(places.home, places.home, True, ())
+    assert rule_files(at_home) == [(mine, 4)]
+    assert ignored_files(Places(places.home, places.home, False, ())) == []
+
+
+def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: Places) -> None:
+    (places.home / ".gemini").mkdir()
+    (places.home / ".gemini" / "policies").write_text(DENY)
+    (places.home / ".interlock/policies").mkdir(parents=True)
+    os.mkfifo(places.home / ".interlock/policies/pipe.toml")
+    files = rule_files(places)
+    assert [f.name for f, _ in files] == ["policies", "pipe.toml"]
+    rules, problems = load_rules(files)
+    assert "pipe.toml:1: can't be read: it is no file" in str(problems[0])
+    assert {r.decision for r in rules} == {"deny", "ask"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_folder_that_cannot_be_listed_is_reported(places: Places) -> None:
+    put(places.home / ".gemini/policies").parent.chmod(0)
+    _, problems = load_rules(rule_files(places))
+    assert "can't be read: Permission denied" in str(problems[0])
+
+
+@pytest.mark.parametrize(
+    ("tier", "file_mode", "folder_mode", "counts"),
+    [
+        (5, 0o644, 0o755, True),
+        (5, 0o666, 0o755, False),
+        (5, 0o664, 0o755, False),
+        (5, 0o644, 0o777, False),
+        (5, 0o644, 0o775, False),
+        (4, 0o664, 0o775, True),
+        (4, 0o666, 0o755, False),
+        (4, 0o644, 0o777, False),
+        (2, 0o646, 0o755, False),
+        (3, 0o666, 0o777, True),
+    ],
+)
+def test_what_others_may_write_does_not_count_and_its_tier_asks(
+    tmp_path: Path, tier: int, file_mode: int, folder_mode: int, counts: bool
+) -> None:
+    file = put(tmp_path / "policies", DENY, mode=file_mode)
+    file.parent.chmod(folder_mode)
+    rules, problems = load_rules([(file, tier)])
+    assert [r.decision for r in rules] == (["deny"] if counts else ["ask"])
+    assert bool(problems) is not counts
+    if problems:
+        assert "others may write" in str(problems[0]) and str(file) in str(problems[0])
+
+
+def test_a_file_that_does_not_count_never_allows_and_weakens_nothing_of_others(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    open_to_all = put(tmp_path / "etc", ALLOW, mode=0o666)
+    users = put(tmp_path / "user", DENY.replace('"w"', '"d"'))
+    policy = workspace_policy(
+        Settings.model_validate({}), FolderWorkspace(tmp_path / "work"), [(users, 4), (open_to_all, 5)]
+    )
+    decisions = [
+        policy.check(CallView(id="1", name=n, args={}), "write", "yolo").decision for n in ("w", "d")
+    ]
+    assert decisions == ["ask", "deny"]
+    assert len(policy.problems) == 1

@@ -1,0 +1,192 @@
+"""`Always, and save it`: a narrow rule in the user's own file, for this run and later ones."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from interlock.services.policy import RulePolicy, Scope, load_rules
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallView, SessionRule
+from interlock.state.errors import RunError
+from interlock.state.settings import Settings
+
+SAVE = "proceed_always_and_save"
+
+
+def shell(line: str) -> CallView:
+    return CallView(id="1", name="run_shell_command", args={"command": line})
+
+
+def edit(path: str) -> CallView:
+    return CallView(id="1", name="replace", args={"file_path": path})
+
+
+class Place:
+    """A workspace and a user's folder; a new policy reads what was saved."""
+
+    def __init__(self, folder: Path, name: str = "work") -> None:
+        self.root = folder / name
+        self.root.mkdir(exist_ok=True)
+        self.folder = folder / "user" / ".interlock" / "policies"
+        self.file = self.folder / "auto-saved.toml"
+        self.problems: list[str] = []
+
+    def policy(self, scope: Scope | None = None) -> RulePolicy:
+        rules, problems = load_rules([(self.file, 4)] if self.file.exists() else [])
+        self.problems = [str(p) for p in problems]
+        space = FolderWorkspace(self.root)
+        return RulePolicy(rules, Settings.model_validate({}), space, scope=scope, save_to=self.folder)
+
+    def save(self, call: CallView, risk, mode: str = "default", scope: Scope | None = None) -> SessionRule:
+        policy = self.policy(scope)
+        rule = policy.narrow(call, risk, SAVE, mode)
+        assert rule is not None
+        policy.save(risk, rule, "2026-01-01T00:00:00+00:00, run k3m9")
+        return rule
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path)
+
+
+def test_it_holds_in_a_later_run_narrowed_to_its_prefix_and_modes(place: Place) -> None:
+    place.save(shell("git status -s"), "execute", "auto_edit")
+    later = place.policy()
+    assert place.problems == []
+    assert later.check(shell("git status"), "execute", "auto_edit").decision == "allow"
+    assert later.check(shell("git status"), "execute", "auto_edit").rule == f"user rule {place.file}:4"
+    assert later.check(shell("git status"), "execute", "default").decision == "ask"
+    assert later.check(shell("git log"), "execute", "auto_edit").decision == "ask"
+    assert later.check(shell("git status; rm -rf x"), "execute", "auto_edit").decision == "ask"
+    assert later.check(shell("git status > x"), "execute", "default").decision == "ask"
+    assert later.check(shell("git status"), "execute", "plan").decision == "deny"
+    (rule,) = tomllib.loads(place.file.read_text())["rule"]
+    assert (rule["priority"], rule["commandPrefix"]) == (950, ["git status"])
+    assert "# 2026-01-01T00:00:00+00:00, run k3m9\n" in place.file.read_text()
+    assert (place.file.stat().st_mode & 0o777, place.folder.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_file_and_a_projects_own_command_are_bound_to_their_workspace(place: Place, tmp_path: Path) -> None:
+    place.save(edit("src/a.py"), "write")
+    place.save(shell("pytest -q && git diff"), "execute")
+    here, elsewhere = place.policy(), Place(tmp_path, "other").policy()
+    for policy, decision in ((here, "allow"), (elsewhere, "ask")):
+        assert policy.check(edit("src/a.py"), "write", "default").decision == decision
+        assert policy.check(shell("pytest"), "execute", "default").decision == decision
+        assert policy.check(shell("git diff"), "execute", "default").decision == "allow"
+    assert here.check(edit("src/b.py"), "write", "default").decision == "ask"
+    assert here.check(edit("./src/../src/a.py"), "write", "default").decision == "allow"
+    (place.root / "link.py").symlink_to("b.py")
+    assert here.check(edit("link.py"), "write", "default").decision == "ask"
+
+
+def test_a_host_and_an_mcp_tool_are_saved_and_nothing_broader(place: Place) -> None:
+    scope = Scope(servers=frozenset({"s", "s_t"}))
+    fetch = CallView(id="1", name="web_fetch", args={"prompt": "https://a.example/x"})
+    place.save(fetch, "network")
+    place.save(CallView(id="1", name="mcp_s_read", args={}), "execute", scope=scope)
+    later = place.policy(scope)
+    assert later.check(fetch, "network", "default").decision == "allow"
+    other = CallView(id="1", name="web_fetch", args={"prompt": "https://a.example/x https://b.example"})
+    assert later.check(other, "network", "default").decision == "ask"
+    for name, decision in (("mcp_s_read", "allow"), ("mcp_s_write", "ask"), ("mcp_s_t_read", "ask")):
+        assert later.check(CallView(id="1", name=name, args={}), "execute", "default").decision == decision
+
+
+@pytest.mark.parametrize("line", ["rm -rf x", "eval $x", "git -c a=b log", "ls 'x"])
+def test_it_is_offered_exactly_where_a_narrow_rule_exists(place: Place, line: str) -> None:
+    policy = place.policy()
+    verdict = policy.check(shell(line), "execute", "default")
+    assert SAVE not in policy.choices(shell(line), "execute", verdict)
+    assert policy.narrow(shell(line), "execute", SAVE, "default") is None
+    verdict = policy.check(shell("ls -l"), "execute", "default")
+    assert SAVE in policy.choices(shell("ls -l"), "execute", verdict)
+    execute = CallView(id="1", name="discovered", args={"x": 1})
+    assert policy.narrow(execute, "execute", SAVE, "default") is None
+
+
+def test_the_same_choice_is_written_once_and_what_is_there_is_kept(place: Place) -> None:
+    place.folder.mkdir(parents=True)
+    own = '# mine\n[[rule]]\ntoolName = "x"\ndecision = "deny"\npriority = 1'
+    place.file.write_text(own)
+    for _ in range(3):
+        place.save(shell("git status"), "execute")
+    text = place.file.read_text()
+    assert text.startswith(own + "\n")
+    assert len(tomllib.loads(text)["rule"]) == 2
+    place.save(shell("git log"), "execute")
+    assert len(tomllib.loads(place.file.read_text())["rule"]) == 3
+
+
+def test_a_leftover_of_a_killed_writer_is_no_hindrance(place: Place) -> None:
+    place.folder.mkdir(parents=True)
+    (place.folder / ".auto-saved.toml.tmp").write_text("[[rule]]\ntoolN")
+    place.save(shell("git status"), "execute")
+    assert [f.name for f in place.folder.iterdir()] == ["auto-saved.toml"]
+    assert place.policy().check(shell("git status"), "execute", "default").decision == "allow"
+
+
+def test_a_link_stays_a_link(place: Place, tmp_path: Path) -> None:
+    place.folder.mkdir(parents=True)
+    (tmp_path / "dotfiles").mkdir()
+    (tmp_path / "dotfiles" / "saved.toml").touch(0o600)
+    place.file.symlink_to(tmp_path / "dotfiles" / "saved.toml")
+    place.save(shell("git status"), "execute")
+    assert place.file.is_symlink()
+    assert "git status" in (tmp_path / "dotfiles" / "saved.toml").read_text()
+
+
+def test_a_file_that_others_may_write_is_not_made_one_that_counts(place: Place) -> None:
+    place.folder.mkdir(parents=True)
+    place.file.write_text('[[rule]]\ntoolName = "write_file"\ndecision = "allow"\npriority = 1\n')
+    place.file.chmod(0o666)
+    with pytest.raises(RunError, match="wasn't saved: the file doesn't count: others may write it"):
+        place.save(shell("git status"), "execute")
+    assert place.file.stat().st_mode & 0o777 == 0o666
+
+
+def test_it_says_why_it_could_not_be_saved(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    (tmp_path / "user").write_text("a file where a folder should be")
+    with pytest.raises(RunError, match="auto-saved.toml: the rule wasn't saved: Not a directory"):
+        place.save(shell("git status"), "execute")
+
+
+@pytest.mark.parametrize("path", ['a"b.py', "a\\b.py", "ä\u2028.py", "😀.py", "a\x7fb.py", "tab\t.py", "'''.py"])
+def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> None:
+    rule = place.policy().narrow(edit(path), "write", SAVE, "default")
+    if rule is None:
+        return
+    place.save(edit(path), "write")
+    assert place.policy().check(edit(path), "write", "default").decision == "allow"
+    assert place.problems == []
+
+
+WRITER = """
+import json, sys
+from pathlib import Path
+from interlock.services.policy.saved import save, tables_of
+from interlock.state.calls import SessionRule
+folder, first = Path(sys.argv[1]), int(sys.argv[2])
+for number in range(first, first + 8):
+    rule = SessionRule(tool="run_shell_command", command_prefixes=(f"git log -{number}",))
+    save(folder, tables_of(rule, None, False, Path("/w")), f"writer {first}")
+"""
+
+
+def test_writers_at_the_same_time_lose_nothing_of_each_other(place: Place) -> None:
+    writers = [
+        subprocess.Popen([sys.executable, "-c", WRITER, str(place.folder), str(first)], env={**os.environ})
+        for first in (0, 4, 8)
+    ]
+    assert [w.wait(60) for w in writers] == [0, 0, 0]
+    rules = tomllib.loads(place.file.read_text())["rule"]
+    found = [r["commandPrefix"][0] for r in rules]
+    assert sorted(found, key=lambda p: int(p.rpartition("-")[2])) == [f"git log -{n}" for n in range(16)]
+    assert json.dumps(rules).count("deny") == 0
