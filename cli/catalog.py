@@ -27,6 +27,7 @@ COMMANDS = {
     "tools": Command("Learn", "tools", "what the model can call"),
     "doctor": Command("Learn", "doctor [--store]", "check this machine, the settings and the store"),
     "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),
+    "hooks": Command("Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"),
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
 LATER = {
@@ -35,7 +36,6 @@ LATER = {
     "rewind": "Rewinding a run comes later; `resume` and `show --at STEP` exist",
     "replay": "Replaying a run comes later; `--record-responses` and `--fake-responses` exist",
     "export": "Exporting a run comes later; `show RUN --json` exists",
-    "hooks": "Hooks come later",
     "mcp": "MCP servers come later",
 }
 """Commands of later versions: one clear line instead of being taken for a prompt."""

@@ -38,6 +38,8 @@ class HookRow(NamedTuple):
     """intent | redo | done | skipped"""
     reply: Reply | None
     subject: str
+    epoch: int
+    """Number of the drive that wrote it last."""
 
 
 class HookLog:
@@ -49,12 +51,12 @@ class HookLog:
         self._normal, self._full = normal, full
         self._outputs = outputs
         self._run = run
-        self._epoch = epoch
+        self.epoch = epoch
 
     def rows(self, event: str, key: str) -> list[HookRow]:
         """The hooks of a firing, in its order; the row of the whole is first, where it is there."""
         found = self._normal.execute(
-            "select hook, attempt, name, source, command, idempotent, state, reply, reply_file, subject "
+            "select hook, attempt, name, source, command, idempotent, state, reply, reply_file, subject, epoch "
             "from hook_calls where run = ? and event = ? and key = ? order by place",
             (self._run, event, key),
         )
@@ -78,7 +80,7 @@ class HookLog:
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
                 "where run = ? and event = ? and key = ? and hook = ?",
                 (
-                    *(None if file else body.decode(), file, time.time(), self._epoch),
+                    *(None if file else body.decode(), file, time.time(), self.epoch),
                     *(self._run, firing.event, firing.key, hook),
                 ),
             )
@@ -92,8 +94,16 @@ class HookLog:
                 conn.execute(
                     "update hook_calls set state = ?, attempt = attempt + 1, epoch = ? "
                     "where run = ? and event = ? and key = ? and hook = ?",
-                    (state, self._epoch, self._run, firing.event, firing.key, hook),
+                    (state, self.epoch, self._run, firing.event, firing.key, hook),
                 )
+
+    def forget(self, firing: Firing) -> None:
+        """The firing begins anew."""
+        with transaction(self._normal) as conn:
+            conn.execute(
+                "delete from hook_calls where run = ? and event = ? and key = ?",
+                (self._run, firing.event, firing.key),
+            )
 
     def close(self, firing: Firing) -> None:
         """The firing is over."""
@@ -107,7 +117,7 @@ class HookLog:
             "command, idempotent, state, epoch, intent_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'intent', ?, ?)",
             (
                 *(self._run, event, key, hook.id, place, attempt, subject, hook.title, hook.source),
-                *(hook.command, hook.idempotent, self._epoch, time.time()),
+                *(hook.command, hook.idempotent, self.epoch, time.time()),
             ),
         )
 
@@ -117,7 +127,7 @@ class HookLog:
             "insert or ignore into hook_calls (run, event, key, hook, place, attempt, subject, name, source, "
             "command, idempotent, state, epoch, intent_at, done_at) "
             "values (?, ?, ?, ?, -1, 1, ?, '', '', '', 1, 'done', ?, ?, ?)",
-            (self._run, firing.event, firing.key, WHOLE, firing.subject, self._epoch, now, now),
+            (self._run, firing.event, firing.key, WHOLE, firing.subject, self.epoch, now, now),
         )
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
@@ -127,5 +137,5 @@ class HookLog:
 
 
 def _row(row: Sequence[Any], reply: Reply | None) -> HookRow:
-    hook, attempt, name, source, command, idempotent, state, _, _, subject = row
-    return HookRow(hook, attempt, name, source, command, bool(idempotent), state, reply, subject)
+    hook, attempt, name, source, command, idempotent, state, _, _, subject, epoch = row
+    return HookRow(hook, attempt, name, source, command, bool(idempotent), state, reply, subject, epoch)

@@ -48,7 +48,8 @@ class RunHooks:
         subject: str = "",
         emit: Emit,
     ) -> HookOutcome:
-        firing, rows = Firing(event, key, subject), self.log.rows(event, key)
+        firing = Firing(event, key, subject)
+        rows = self._rows(firing)
         if not _is_over(rows):
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
@@ -66,6 +67,16 @@ class RunHooks:
         rows = _doubtful(event, self.log.rows(event, key))
         subject = rows[0].subject if rows else ""
         return Unsettled(event=event, subject=subject, commands=tuple(row.command for row in rows))
+
+    def _rows(self, firing: Firing) -> list[HookRow]:
+        """What is known of it. A session that hooks refused to start is started anew by who resumes it."""
+        rows = self.log.rows(firing.event, firing.key)
+        refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
+        earlier = all(row.epoch < self.log.epoch for row in rows)
+        if firing.event == "SessionStart" and refused and earlier and _is_over(rows):
+            self.log.forget(firing)
+            return []
+        return rows
 
     def _unknown(self, firing: Firing, rows: Sequence[HookRow]) -> str:
         """The request that a person must answer first; empty: nothing is in doubt, or it was answered."""

@@ -2,9 +2,9 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli import tables
 from interlock.cli.parsing import Parser
@@ -13,6 +13,9 @@ from interlock.cli.render.paint import Paint, visible
 from interlock.engine.listing import list_runs
 from interlock.engine.store_file import reading, state_home
 from interlock.state.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.services.settings import HookLayer
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-google-genai", "pydantic", "rich")
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -110,11 +113,21 @@ def _settings() -> Iterator[Finding]:
     )
     yield from (Finding("note", "settings", f"{f} is ignored: folder not trusted") for f in loaded.ignored)
     yield from (Finding("note", "settings", text) for text in loaded.warnings)
+    yield from _hooks(loaded.hooks, env)
     try:
         check_credentials(loaded.settings, env)
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
+
+
+def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str]) -> Iterator[Finding]:
+    from interlock.services.hooks.load import load_hooks
+
+    try:
+        yield from (Finding("note", "hooks", text) for text in load_hooks(layers, env).problems)
+    except InterlockError as error:
+        yield Finding("problem", "hooks", str(error))
 
 
 def _state(home: Path) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ def render(
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
     if depth < 1:
         raise UserError(f"Diagram depth {depth} draws nothing; expected 1 or more: --depth 1")
-    diagram = extract(_graph(workflow), depth, path)
+    diagram = extract(_graph(workflow, path), depth, path)
     if format == "mermaid":
         return mermaid(diagram)
     source = dot(diagram)
@@ -40,7 +40,7 @@ def declared_edges(workflow: str) -> set[tuple[str, str, str]]:
 
 def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
     """The declared edges whose two nodes ran one after the other."""
-    return edges(_graph(workflow), path)
+    return edges(_graph(workflow, path), path)
 
 
 def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
@@ -52,5 +52,9 @@ def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, s
     return found
 
 
-def _graph(workflow: str) -> Compiled:
-    return pipeline(workflow).build().compile()
+def _graph(workflow: str, path: RunPath | None = None) -> Compiled:
+    """With its session's hooks only where a run took them: they stand around every workflow in the same way."""
+    declared = pipeline(workflow)
+    if path is not None and path.entered & {"session_start", "session_end"}:
+        return declared.compile()
+    return declared.build().compile()

@@ -49,6 +49,11 @@ class RunPath:
 
     visits: Mapping[Place, list[Visit]]
 
+    @property
+    def entered(self) -> set[str]:
+        """The workflow's own nodes that the run came to."""
+        return {node for visit in self.visits.get((), []) for step in visit.steps for node in step.nodes}
+
     def through(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
         """Count the declared edges whose two nodes ran one after the other."""
         counts = Counts(Counter(), Counter())

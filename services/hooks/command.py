@@ -81,7 +81,12 @@ async def run_hook(
         )
     # Who stops a run must not thereby let a call pass that a hook would have looked at.
     guards = hook.required or (ended.how == "cancelled" and hook.event == "BeforeTool")
-    return read_reply(ended, around.redact(bytes(said).decode("utf-8", "replace")), required=guards)
+    return read_reply(
+        ended,
+        around.redact(bytes(said).decode("utf-8", "replace")),
+        required=guards,
+        timeout_s=hook.timeout_s,
+    )
 
 
 @asynccontextmanager

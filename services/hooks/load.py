@@ -2,27 +2,18 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from interlock.services.hooks.definition import Hook, HookBook
-from interlock.services.hooks.matcher import matcher
+from interlock.services.hooks.events import event_named, no_event
+from interlock.services.hooks.matcher import Matcher, matcher
 from interlock.services.settings import HookLayer
 from interlock.services.settings_file import expand, explain, shown
 from interlock.state.errors import ConfigError
 from interlock.state.hooks import HookEvent
 
-EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
-ALIASES: dict[str, HookEvent] = {
-    "PreToolUse": "BeforeTool",
-    "PostToolUse": "AfterTool",
-    "UserPromptSubmit": "BeforeAgent",
-    "Stop": "AfterAgent",
-    "PreCompact": "PreCompress",
-}
-"""Claude Code's names, where they differ."""
 TIMEOUT_MS = 60_000
 """gemini-cli's."""
 _SUSPICIOUS_MS = 1_000
@@ -59,12 +50,12 @@ class _Reader:
 
     def hooks(self, data: object) -> Iterator[Hook]:
         if not isinstance(data, dict):
-            self._refuse(f"hooks is {shown(data)}, expected an object", data)
+            self._refuse(f"hooks is {shown(data)}, expected an object.", data)
             return
         for name, groups in cast(dict[str, Any], data).items():
             event = event_named(name)
             if event is None:
-                self._refuse(f"hooks.{name}: no event is called so{_nearest(name)}", groups)
+                self._refuse(f"hooks.{name}: {no_event(name)}", groups)
             elif not isinstance(groups, list):
                 yield from self._broken(event, f"hooks.{name}", groups, "an array")
             else:
@@ -88,7 +79,9 @@ class _Reader:
             self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
         for number, item in enumerate(group.hooks):
             for hook in self._command(event, f"{place}.hooks.{number}", item, aliased):
-                yield replace(hook, matcher=match, sequential=group.sequential)
+                # A guard that can't be read must not look away.
+                found = Matcher() if problem and hook.required else match
+                yield replace(hook, matcher=found, sequential=group.sequential)
 
     def _command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
         if not isinstance(data, dict):
@@ -127,8 +120,8 @@ class _Reader:
 
     def _unknown(self, place: str, model: BaseModel) -> None:
         for key in model.model_extra or ():
-            near = _near(key, type(model).model_fields)
-            self.problems.append(f"{self.source}: {place}: no setting is called {key!r}{near}.")
+            hint = near(key, type(model).model_fields) or "."
+            self.problems.append(f"{self.source}: {place}: no setting is called {key!r}{hint}")
 
     def _broken(self, event: HookEvent, place: str, data: object, expected: str) -> Iterator[Hook]:
         problem = f"{self.source}: {place} is {shown(data)}, expected {expected}."
@@ -146,10 +139,8 @@ class _Reader:
 
     def _refuse(self, problem: str, data: object) -> None:
         if _says_required(data):
-            raise ConfigError(
-                f"{self.source}: {problem}; a hook in it is required, so nothing runs without it."
-            )
-        self.problems.append(f"{self.source}: {problem}; its hooks don't count.")
+            raise ConfigError(f"{self.source}: {problem} A hook in it is required, so nothing runs.")
+        self.problems.append(f"{self.source}: {problem} Its hooks don't count.")
 
 
 def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
@@ -168,11 +159,6 @@ def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
     return HookBook(tuple(hooks), tuple(problems), notifications=all(shows[-1:]))
 
 
-def event_named(name: str) -> HookEvent | None:
-    """The event that a name stands for, ours or Claude Code's."""
-    return name if name in EVENTS else ALIASES.get(name)
-
-
 def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
     """Names and commands that are off; None: all are."""
     enabled = [layer.config["enabled"] for layer in layers if "enabled" in layer.config]
@@ -187,14 +173,3 @@ def _says_required(data: object) -> bool:
         found = cast(dict[str, Any], data)
         return found.get("required") not in (None, False) or any(map(_says_required, found.values()))
     return isinstance(data, list) and any(map(_says_required, cast(list[Any], data)))
-
-
-def _nearest(name: str) -> str:
-    if name in ("enabled", "disabled", "notifications"):
-        return f"; write hooksConfig.{name}"
-    return _near(name, [*EVENTS, *ALIASES])
-
-
-def _near(word: str, known: Any) -> str:
-    near = get_close_matches(word, list(known), 1, 0.6)
-    return f". Did you mean {near[0]!r}?" if near else ""

@@ -30,4 +30,6 @@ def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
     try:
         return Matcher(text, compile_pattern(text)), ""
     except PatternError as error:
-        return Matcher(text), f"{error}; only a tool of exactly this name matches"
+        return Matcher(
+            text
+        ), f"{error}; only a tool of exactly this name matches, and for required hooks every tool"

@@ -86,14 +86,14 @@ def stricter(*decisions: HookDecision) -> HookDecision:
     return max(decisions, key=_ORDER.index)
 
 
-def read_reply(ended: Ended, said: str, *, required: bool) -> Reply:
+def read_reply(ended: Ended, said: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
     """Exit 0: what stdout says; 2: no, `said` on stderr is why; anything else warns, or blocks where it is required."""
     given, unread = _parsed(ended)
     reply, unfit = _reply(given) if given is not None else (Reply(), "")
     if ended.exit_code == BLOCKS:
         text = said.strip() or reply.reason or ("" if given else ended.output.strip())
         reply = reply.model_copy(update={"decision": "block", "reason": clean(text)[:REASON_CHARS]})
-    elif problem := _failure(ended, said) or unread or unfit:
+    elif problem := _failure(ended, said, timeout_s) or unread or unfit:
         reply = _narrowed(given or {}, problem, required)
     elif given is None:
         reply = Reply(message=clean(ended.output.strip())[:REASON_CHARS])
@@ -160,7 +160,7 @@ def _word(word: object) -> HookDecision:
     return _WORDS.get(word.lower(), "none") if isinstance(word, str) else "none"
 
 
-def _failure(ended: Ended, said: str) -> str:
+def _failure(ended: Ended, said: str, timeout_s: float) -> str:
     """Why it didn't end well; empty: it did."""
     detail = next((line.strip() for line in said.strip().splitlines()[-1:]), "")[:500]
     tail = f": {clean(detail)}" if detail else ""
@@ -168,7 +168,7 @@ def _failure(ended: Ended, said: str) -> str:
         case "not_started":
             return f"it could not be started: {ended.output or 'its supervisor ended'}"
         case "timeout" | "inactivity":
-            return f"it took longer than {ended.duration_s:.1f} s"
+            return f"it took longer than {timeout_s:g} s"
         case "cancelled":
             return "it was cancelled"
         case "exited":
