@@ -7,7 +7,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from interlock.services.hooks.definition import Hook, HookBook
-from interlock.services.hooks.events import event_named, no_event
+from interlock.services.hooks.events import event_named, near, no_event
 from interlock.services.hooks.matcher import Matcher, matcher
 from interlock.services.settings import HookLayer
 from interlock.services.settings_file import expand, explain, shown
