@@ -15,6 +15,7 @@ COMMANDS = {
     "run": Command("Work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"),
     "resume": Command("Work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
     "approvals": Command("Decide", "approvals [RUN]", "everything that waits for a person, over all runs"),
+    "trust": Command("Decide", "trust [DIR]", "let a folder's own settings, hooks and policies count"),
     "runs": Command("Look", "runs", "list runs; `runs rm RUN` deletes one"),
     "show": Command("Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
     "history": Command("Look", "history RUN", "every step: node, time, what it changed"),

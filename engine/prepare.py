@@ -7,14 +7,14 @@ from typing import Any, cast
 
 from interlock.engine.budget import no_price, price_of
 from interlock.engine.options import Options
+from interlock.engine.untrusted import check_agent, check_model, told
 from interlock.services.agents import load_agents
 from interlock.services.dotenv import load_dotenv
 from interlock.services.hooks.definition import HookBook
 from interlock.services.hooks.load import load_hooks
-from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
 from interlock.services.policy import Scope, workspace_policy
-from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files, user_folder
+from interlock.services.policy.places import ADMIN_FOLDERS, Places, rule_files, user_folder
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.redaction import Redactor
 from interlock.services.sandbox import Sandbox, open_sandbox
@@ -40,10 +40,10 @@ _KEPT = (
     "fake",
     "system_prompt",
     "append_system_prompt",
-    "skip_trust",
     "sandbox",
 )
-"""Options that a resumed run keeps, unless it is given others."""
+"""Options that a resumed run keeps, unless it is given others. Not `skip_trust`: that was said of one drive,
+and whoever goes on with the run may meet other files."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,9 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=overrides, trusted=trusted)
     settings = loaded.settings
     if needs_model and options.fake is None:
-        check_credentials(settings, dotenv.values, options.model)
+        check_model(settings, dotenv.values, options, root, trusted)
     warnings = [*loaded.warnings, *dotenv.warnings]
     places = _rule_places(options, root, trusted)
-    for path in [*loaded.ignored, *dotenv.ignored, *ignored_files(places)]:
-        warnings.append(f"{path} was ignored: folder not trusted. Use --skip-trust to count it for one run.")
     workspace = open_workspace(root, settings, options.home / "outputs")
     sandbox = _sandbox(options, settings, workspace.roots, dotenv.values)
     scope = Scope(interactive=options.interactive)
@@ -99,6 +97,7 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     agents, bad = load_agents(root, options.user_home, trusted)
     hooks = load_hooks(loaded.hooks, dotenv.values)
     warnings += [*map(str, policy.problems), *bad, *hooks.problems]
+    warnings += told(root, options, trusted, [*hooks.hooks])
     return Prepared(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
         options=replace(options, sandbox=sandbox is not None),
@@ -116,6 +115,12 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
         sandbox=sandbox,
         redact=_redactor(settings, dotenv.values),
     )
+
+
+def check_input(given: WorkflowInput, prepared: Prepared) -> None:
+    """Raises `UntrustedError` where the input names what only an ignored file has."""
+    if not prepared.trusted:
+        check_agent(given, prepared.workspace.root, prepared.options, prepared.agents)
 
 
 def _redactor(settings: Settings, env: Mapping[str, str]) -> Redactor:

@@ -17,7 +17,7 @@ from interlock.engine.model_log import usage_of, usage_stats
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.outcome import conclude, result_event
 from interlock.engine.outside import Outside
-from interlock.engine.prepare import Prepared, kept_options, prepare, restored, with_input
+from interlock.engine.prepare import Prepared, check_input, kept_options, prepare, restored, with_input
 from interlock.engine.runs import NewRun, insert_run, new_run_id, read_input, read_options
 from interlock.engine.store import Store
 from interlock.graphs import pipeline
@@ -48,6 +48,7 @@ async def run(
     chosen = pipeline(workflow)
     given = validated(chosen.input, input)
     prepared = prepare(with_input(options, given), chosen.needs_model)
+    check_input(given, prepared)
     store = Store(options.home)
     store.open()
     prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or workflow))

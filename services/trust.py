@@ -1,24 +1,125 @@
-"""trust: whether a person has said that a folder's own settings, hooks, policies and servers may count."""
+"""trust: whether a person has said that a folder's own settings, hooks, policies and servers may count.
 
+Said in `~/.interlock/trusted.json` (`interlock trust`), or in gemini-cli's `~/.gemini/trustedFolders.json`; ours wins
+for the same folder. `security.folderTrust.enabled: false` in the user's own settings trusts every folder, as there.
+"""
+
+import fcntl
+import json
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple, cast
 
+from interlock.services.files import make_directories, sync_directory
+from interlock.services.settings import FOLDERS
 from interlock.services.settings_file import read_object
 from interlock.state.errors import ConfigError
 
 TRUST_FILE = Path(".interlock") / "trusted.json"
 """Below the home directory: a JSON object, directory → "trusted" | "untrusted"."""
+GEMINI_FILE = Path(".gemini") / "trustedFolders.json"
+_GEMINI_ANSWERS = {"TRUST_FOLDER": True, "TRUST_PARENT": True, "DO_NOT_TRUST": False}
+
+
+class Answer(NamedTuple):
+    """What was said of a directory and everything below it."""
+
+    directory: Path | None
+    """Null: of every directory."""
+    trusted: bool
+    source: Path
+    """The file that says so."""
 
 
 def is_trusted(path: Path, home: Path) -> bool:
     """What the longest directory that holds `path` says; without one, False. Raises `ConfigError` for a bad file."""
-    file = home / TRUST_FILE
-    answers = {_directory(key, home, file): _answer(key, value, file) for key, value in _entries(file)}
+    answer = answer_for(path, home)
+    return answer is not None and answer.trusted
+
+
+def answer_for(path: Path, home: Path) -> Answer | None:
+    """The answer that counts for `path`; None: nobody has said anything. Raises `ConfigError` for a bad file."""
+    if (off := _switched_off(home)) is not None:
+        return Answer(None, True, off)
+    said = {answer.directory: answer for answer in answers(home)}
     target = Path(os.path.realpath(path))
-    for directory in (target, *target.parents):
-        if directory in answers:
-            return answers[directory]
-    return False
+    return next((said[d] for d in (target, *target.parents) if d in said), None)
+
+
+def answers(home: Path) -> list[Answer]:
+    """Everything that was said, gemini-cli's file first. Raises `ConfigError` for a bad file."""
+    ours = home / TRUST_FILE
+    own = [
+        Answer(_directory(key, home, ours), _answer(key, value, ours), ours) for key, value in _entries(ours)
+    ]
+    return [*_geminis(home), *own]
+
+
+def remember(directory: Path, home: Path, *, trusted: bool) -> None:
+    """Say it of a directory's real path; other entries stay, whoever writes at the same time.
+
+    Raises `ConfigError` for a file that can't be read or written.
+    """
+    file = home / TRUST_FILE
+    key, word = os.path.realpath(directory), "trusted" if trusted else "untrusted"
+    try:
+        make_directories(file.parent, 0o700)
+        with locked(file):
+            said = {k: v for k, v in _entries(file) if str(_directory(k, home, file)) != key}
+            for entry in said.items():
+                _answer(*entry, file)
+            replace_file(file, json.dumps({**said, key: word}, indent=2, ensure_ascii=False) + "\n")
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
+
+
+@contextmanager
+def locked(file: Path) -> Generator[None]:
+    """One writer at a time; the lock goes with the process."""
+    with file.with_name(f".{file.name}.lock").open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def replace_file(file: Path, text: str) -> None:
+    """Whole or not at all, and for the user alone."""
+    target = Path(os.path.realpath(file))  # a link to where somebody keeps it stays one
+    scratch = target.with_name(f".{target.name}.tmp")
+    scratch.unlink(missing_ok=True)
+    with os.fdopen(
+        os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
+    ) as out:
+        out.write(text)
+        out.flush()
+        os.fsync(out.fileno())
+    scratch.replace(target)
+    sync_directory(target.parent)
+
+
+def _switched_off(home: Path) -> Path | None:
+    """The user's settings file that trusts every folder."""
+    off: Path | None = None
+    for folder in FOLDERS:
+        file = home / folder / "settings.json"
+        value: Any = read_object(file)
+        for key in ("security", "folderTrust", "enabled"):
+            value = cast(dict[str, Any], value).get(key) if isinstance(value, dict) else None
+        if isinstance(value, bool):
+            off = None if value else file
+    return off
+
+
+def _geminis(home: Path) -> list[Answer]:
+    """Of the words that it knows today; `TRUST_PARENT` speaks of the directory around."""
+    file = home / GEMINI_FILE
+    found: list[Answer] = []
+    for key, value in _entries(file):
+        if value in _GEMINI_ANSWERS and Path(key).is_absolute():
+            directory = Path(key).parent if value == "TRUST_PARENT" else Path(key)
+            found.append(Answer(Path(os.path.realpath(directory)), _GEMINI_ANSWERS[str(value)], file))
+    return found
 
 
 def _entries(file: Path) -> list[tuple[str, object]]:

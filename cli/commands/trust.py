@@ -1,0 +1,133 @@
+"""trust: shows what a folder brings along, asks whether it may count, and remembers the answer."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli import tables
+from interlock.cli.parsing import Parser
+from interlock.cli.render.figures import place
+from interlock.cli.render.paint import Paint, one_line
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.services.project_files import ProjectFile
+    from interlock.services.trust import Answer
+
+
+def parser() -> Parser:
+    made = Parser(
+        "trust",
+        "[DIR] [FLAGS]",
+        "Let a folder's own settings, hooks, policies, agents, servers and .env count, after a look at them.\n"
+        "It holds for everything below the folder, also for what comes later; the longest folder decides.",
+        [
+            ("interlock trust", "look at what this folder brings along, and decide"),
+            ("interlock trust ~/work/app --yes", "without being asked"),
+            ("interlock trust --untrust", "take it back"),
+        ],
+    )
+    made.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
+    made.add_argument("--yes", action="store_true", help="don't ask; needed without a terminal")
+    made.add_argument("--parent", action="store_true", help="the folder around it, and all that is in that")
+    made.add_argument("--untrust", action="store_true", help="what it brings along shall not count")
+    made.add_argument("--list", action="store_true", help="what was said, of any folder")
+    made.add_argument("--json", action="store_true", help="for programs")
+    return made
+
+
+def execute(arguments: list[str]) -> int:
+    args = parser().parse(arguments)
+    from interlock.services.project_files import project_files
+    from interlock.services.trust import answer_for, answers, remember
+
+    home = Path.home()
+    if args.list:
+        _show_answers(answers(home), args.json)
+        return 0
+    root = _folder(args)
+    known, files = answer_for(root, home), project_files(root, home)
+    wanted = not args.untrust
+    same = known is not None and known.trusted == wanted
+    if not args.json:
+        _show(root, files)
+    if not same and (args.untrust or args.yes or _agreed(root)):
+        remember(root, home, trusted=wanted)
+        known = answer_for(root, home)
+    if args.json:
+        tables.show_json(_object(root, known, files))
+    trusted = known is not None and known.trusted
+    if not args.json or trusted != wanted:
+        _tell(root, known, wanted)
+    return 0 if trusted == wanted or not wanted else 1
+
+
+def _folder(args: argparse.Namespace) -> Path:
+    folder = Path(args.folder).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"No folder {args.folder!r}. Give a path to a folder that exists.")
+    real = Path(os.path.realpath(folder))
+    return real.parent if args.parent else real
+
+
+def _agreed(root: Path) -> bool:
+    """Raises `UserError` where nobody can be asked."""
+    if not sys.stdin.isatty():
+        raise UserError(f"Trusting {str(root)!r} is a person's word: say it with interlock trust --yes")
+    sys.stderr.write(f"Trust {place(str(root))} and everything below it? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _show(root: Path, files: "list[ProjectFile]") -> None:
+    from interlock.services.project_files import shown_path
+
+    paint = Paint(sys.stdout)
+    if not files:
+        print(f"{place(str(root))} brings nothing along that needs trust.")
+        return
+    print(f"{place(str(root))} brings along:")
+    for file in files:
+        print(f"  {paint(one_line(shown_path(file.path, root)), 'bold')}")
+        for line in file.runs:
+            print(f"    {one_line(line)}")
+
+
+def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
+    """What holds now, and what to do where that isn't what was wanted."""
+    from interlock.services.trust import TRUST_FILE
+
+    said = f", by {place(str(known.source))}" if known else ""
+    trusted = known is not None and known.trusted
+    state = "trusted" if trusted else "not trusted"
+    where = f" with {place(str(known.directory))}" if known and known.directory not in (None, root) else ""
+    hint = ""
+    if trusted != wanted:
+        hint = " Nothing was changed." if wanted else f" Take that back there, or see ~/{TRUST_FILE}."
+    print(f"{place(str(root))} is {state}{where}{said}.{hint}", file=sys.stderr)
+
+
+def _object(root: Path, known: "Answer | None", files: "list[ProjectFile]") -> dict[str, Any]:
+    return {
+        "folder": str(root),
+        "trusted": known is not None and known.trusted,
+        "by": {"folder": str(known.directory or "/"), "file": str(known.source)} if known else None,
+        "files": [{"path": str(file.path), "runs": list(file.runs)} for file in files],
+    }
+
+
+def _show_answers(said: "list[Answer]", json: bool) -> None:
+    if json:
+        tables.show_json(
+            [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in said]
+        )
+        return
+    if not said:
+        print("No folder was decided on yet. Look at one: interlock trust DIR", file=sys.stderr)
+        return
+    rows = [
+        (place(str(a.directory)), "trusted" if a.trusted else "untrusted", place(str(a.source))) for a in said
+    ]
+    tables.show(rows, ("folder", "is", "said in"))
