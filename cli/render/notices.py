@@ -3,8 +3,10 @@
 from interlock.cli.render.paint import one_line
 from interlock.state.events import Event, NodeStart
 from interlock.state.turn_events import (
+    AgentBlocked,
     ChatCompressed,
     HelperFailed,
+    HookRan,
     InvalidStream,
     LoopDetected,
     ModelInfo,
@@ -30,6 +32,11 @@ def notice(event: Event, verbose: bool) -> str:
             return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
         case HelperFailed() if verbose:
             return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
+        case AgentBlocked():
+            return f"… a hook says no: {one_line(event.reason, 300)}"
+        case HookRan() if verbose:
+            said = f": {one_line(event.reason, 300)}" if event.reason else ""
+            return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{said}"
         case NodeStart() if verbose:
             return f"› {event.workflow}.{event.node}"
         case ModelInfo() if verbose:

@@ -24,7 +24,7 @@ from interlock.state.events import (
     ToolResultEvent,
     ToolUse,
 )
-from interlock.state.turn_events import Finished, InvalidStream, LoopDetected, Retry
+from interlock.state.turn_events import AgentBlocked, Finished, InvalidStream, LoopDetected, Retry
 
 if TYPE_CHECKING:
     from interlock.cli.render.spinner import Progress as Spinner
@@ -79,6 +79,8 @@ class TextView:
             self._end()
 
     def _show(self, event: Event) -> None:
+        if isinstance(event, AgentBlocked) and not event.agent:
+            self._intermediate()  # the model goes on, or has said what nobody was to take for the answer
         if line := notice(event, self._verbose):
             self._line(line if isinstance(event, Retry | InvalidStream) else self._paint(line, "dim"))
         match event:

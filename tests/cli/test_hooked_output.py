@@ -1,0 +1,128 @@
+"""What a terminal and programs are told of runs that hooks stopped, blocked or sent on."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from interlock.cli.main import main
+
+ANSWERS = [{"text": "First answer."}, {"text": "Second answer."}]
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    workspace = tmp_path / "work"
+    workspace.mkdir()
+    monkeypatch.chdir(workspace)
+    (tmp_path / "script.json").write_text(json.dumps(ANSWERS))
+    (tmp_path / "empty").touch()
+
+    def call(*arguments: str) -> Done:
+        with (tmp_path / "empty").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
+
+
+def hook(home: Path, event: str, command: str) -> None:
+    settings = home / ".gemini" / "settings.json"
+    settings.parent.mkdir(exist_ok=True)
+    hooks = {event: [{"hooks": [{"type": "command", "name": "gate", "command": command}]}]}
+    quiet = {"skipNextSpeakerCheck": True}
+    settings.write_text(json.dumps({"hooks": hooks, "model": quiet}))
+
+
+def go(run: Run, tmp_path: Path, *more: str) -> Done:
+    return run("-m", f"script:{tmp_path / 'script.json'}", "-p", "go", *more)
+
+
+NO = "echo 'the tests are red' >&2; exit 2"
+STOP = """echo '{"continue": false, "stopReason": "enough for today"}'"""
+ONCE = f"if mkdir ../once 2>/dev/null; then {NO}; fi"
+
+
+def test_a_blocked_prompt_is_one_line_that_says_which_hook_and_why(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
+    hook(home, "BeforeAgent", NO)
+    done = go(run, tmp_path)
+    assert (done.code, done.out) == (56, "")
+    line = "interlock: BeforeAgent hook 'gate' blocked the prompt: the tests are red (blocked_by_hook)"
+    assert [told for told in done.err.splitlines() if told.startswith("interlock:")] == [line]
+    assert "Go on with: interlock resume" in done.err
+
+
+def test_a_run_that_was_blocked_goes_on_from_the_command_line(run: Run, tmp_path: Path, home: Path) -> None:
+    hook(home, "BeforeAgent", NO)
+    go(run, tmp_path)
+    hook(home, "BeforeAgent", "true")
+    done = run("resume", "latest")
+    assert (done.code, done.out) == (0, "First answer.\n")
+    assert run("resume", "latest", "-p", "more").out == "Second answer.\n"
+
+
+def test_the_answer_that_a_hook_stopped_at_is_still_the_answer(run: Run, tmp_path: Path, home: Path) -> None:
+    hook(home, "AfterAgent", STOP)
+    done = go(run, tmp_path, "-o", "json")
+    assert done.code == 56
+    told = done.json
+    assert told["response"] == "First answer."
+    assert told["error"]["type"] == "stopped_by_hook"
+    assert told["error"]["message"] == "AfterAgent hook 'gate' stopped the run: enough for today"
+    done = go(run, tmp_path)
+    assert (done.code, done.out) == (56, "First answer.\n")
+
+
+def test_of_an_answer_that_was_sent_back_only_the_better_one_is_on_stdout(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
+    hook(home, "AfterAgent", ONCE)
+    done = go(run, tmp_path)
+    assert (done.code, done.out) == (0, "Second answer.\n")
+    assert done.err.index("First answer.") < done.err.index("a hook says no: the tests are red")
+    (tmp_path / "once").rmdir()
+    assert go(run, tmp_path, "-o", "json").json["response"] == "Second answer."
+
+
+def test_a_stream_tells_of_hooks_where_they_stood(run: Run, tmp_path: Path, home: Path) -> None:
+    hook(home, "AfterAgent", ONCE)
+    events = go(run, tmp_path, "-o", "stream-json").events
+    told = [e for e in events if e["type"] in ("message", "hook", "agent_blocked", "result")]
+    kinds = [e["type"] for e in told if e.get("role") != "user"]
+    assert kinds == ["message", "hook", "agent_blocked", "message", "hook", "result"]
+    assert [e["reason"] for e in told if e["type"] == "agent_blocked"] == ["the tests are red"]
+    assert [e["decision"] for e in told if e["type"] == "hook"] == ["block", "none"]
+    assert told[-1]["status"] == "success"
+
+
+def test_a_stream_ends_with_what_stopped_it(run: Run, tmp_path: Path, home: Path) -> None:
+    hook(home, "BeforeModel", STOP)
+    done = go(run, tmp_path, "-o", "stream-json")
+    assert done.code == 56
+    stopped, result = [e for e in done.events if e["type"] in ("agent_stopped", "result")]
+    assert stopped["reason"] == "enough for today"
+    assert (result["status"], result["error"]["type"]) == ("error", "stopped_by_hook")
