@@ -2,14 +2,11 @@
 
 import os
 import socket
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from escapes import SECRET, Desk
+from escapes.desk import SECRET, Desk
 
 NAMED = [
     *(

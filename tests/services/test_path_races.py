@@ -9,14 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from escapes.desk import SECRET, Desk
 
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import ToolResult
 
-sys.path.insert(0, str(Path(__file__).parent))
-from escapes import SECRET, Desk
-
-SWAPPER = Path(__file__).with_name("swapper.py")
+SWAPPER = Path(__file__).parents[1] / "escapes" / "swapper.py"
 NAMES = ("top", "a/b/c", "flat")
 """Directories that are swapped themselves, that lie below one that is, and whose file is."""
 

@@ -1,4 +1,4 @@
-"""escapes: a workspace beside things that no tool may read or change, and the tools to try it with."""
+"""desk: a workspace beside things that no tool may read or change, and the tools to try it with."""
 
 import asyncio
 import os
