@@ -76,7 +76,10 @@ def _from_chunks(
         except ValueError as error:
             problems.append(Problem(source, str(error), _NO_ALLOW))
             table = chunk.table if isinstance(chunk, Chunk) else {}
-            if table.get("decision") != "allow":
+            only_allows = (
+                isinstance(chunk, Chunk) and chunk.kind == "rule" and table.get("decision") == "allow"
+            )
+            if not only_allows:
                 rules.append(stand_in(source, tier, _tools(table), str(error)))
     usable = [r for r in rules if r.decision != "allow"] if problems else rules
     if tier != EXTENSION:

@@ -96,9 +96,19 @@ def program(text: str) -> str:
 def _regex(pattern: Pattern, command: ShellCommand) -> Match:
     if any(pattern.starts(text) for text in spellings(command)):
         return Match.YES
+    if _past_options(pattern, command.argv):
+        return Match.MAYBE
     if command.literal:
         return Match.NO
     return Match.MAYBE if _may_begin(command, pattern.leads) else Match.NO
+
+
+def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
+    """`git -C .. push --force` for the pattern `git push .*`: which words are an option's value isn't known here."""
+    if len(argv) < 3 or not argv[1].startswith("-"):
+        return False
+    later = (" ".join((program(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
+    return any(pattern.starts(text) for text in later)
 
 
 def _may_begin(command: ShellCommand, leads: Sequence[str]) -> bool:

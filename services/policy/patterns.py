@@ -6,6 +6,7 @@ from functools import cache
 from typing import Any, cast
 
 from interlock.services.policy.leads import leads_of
+from interlock.state.text import clean
 
 _MEMORY = 1 << 20
 """Bytes that one compiled pattern may take; a larger one is refused at load."""
@@ -27,10 +28,10 @@ class Pattern:
     _search: Callable[[str], Any]
 
     def starts(self, text: str) -> bool:
-        return self._match(text) is not None
+        return self._match(clean(text)) is not None
 
     def found(self, text: str) -> bool:
-        return self._search(text) is not None
+        return self._search(clean(text)) is not None
 
 
 @cache

@@ -14,7 +14,7 @@ from interlock.state.calls import CallView, SessionRule
 
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 _QUOTES = re.compile(r"[\"'`\\,]+")
-_WORD = re.compile(r"[\w./:=@%+-]+")
+_WORD = re.compile(r"[\w./@%+-]+")
 _FREE_REDIRECTION = ("auto_edit", "yolo")
 
 

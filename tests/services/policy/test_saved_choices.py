@@ -154,11 +154,13 @@ def test_a_file_that_others_may_write_is_not_made_one_that_counts(place: Place) 
 def test_it_says_why_it_could_not_be_saved(tmp_path: Path) -> None:
     place = Place(tmp_path)
     (tmp_path / "user").write_text("a file where a folder should be")
-    with pytest.raises(RunError, match="auto-saved.toml: the rule wasn't saved: Not a directory"):
+    with pytest.raises(RunError, match="the rule wasn't saved: Not a directory"):
         place.save(shell("git status"), "execute")
 
 
-@pytest.mark.parametrize("path", ['a"b.py', "a\\b.py", "ä\u2028.py", "😀.py", "a\x7fb.py", "tab\t.py", "'''.py"])
+@pytest.mark.parametrize(
+    "path", ['a"b.py', "a\\b.py", "ä\u2028.py", "😀.py", "a\x7fb.py", "tab\t.py", "'''.py"]
+)
 def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> None:
     rule = place.policy().narrow(edit(path), "write", SAVE, "default")
     if rule is None:

@@ -1,0 +1,193 @@
+"""Plan mode and read-only agents leak nothing, whatever rule files say; and a file is never made looser by a slip."""
+
+import json
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interlock.services.agents import load_agents, own_tools
+from interlock.services.policy import RulePolicy, Scope, load_rules
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallView
+from interlock.state.settings import Settings
+from interlock.tools import TOOLS
+
+QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+MODES = ("default", "auto_edit", "yolo", "plan")
+STRICT = {"allow": 0, "ask": 1, "deny": 2}
+LISTED = {
+    *("glob", "grep_search", "search_file_content", "read_file", "read_many_files", "list_directory"),
+    *("codebase_search", "web_search", "write_todos", "ask_user", "codebase_investigator", "exit_plan_mode"),
+    *("complete_task", "update_scratchpad"),
+}
+"""`pipelines.md` §11, and how the investigator answers."""
+OTHERS = {
+    "mcp_s_read": "read",
+    "mcp_s_write": "write",
+    "mcp_s_any": "execute",
+    "web_search": "network",
+    "discovered": "execute",
+    "a_new_reader": "read",
+    "a_new_state": "state",
+}
+RISKS = {**{name: tool.risk for name, tool in TOOLS.items()}, **OTHERS}
+ARGS = {
+    "run_shell_command": [{"command": c} for c in ("ls", "git status", "rm -rf x", "eval $x", "")],
+    "write_file": [{"file_path": p, "content": "x"} for p in ("a.md", "../plans/a.md", "{plans}/a.md", "")],
+    "replace": [{"file_path": p} for p in ("a.md", "{plans}/../a.md", "{plans}/a.md", "{plans}/a.txt")],
+    "web_fetch": [{"prompt": "https://a.example/"}],
+}
+CALLS = st.sampled_from([(name, args) for name in RISKS for args in ARGS.get(name, [{}, {"x": "y"}])])
+NAMES = st.sampled_from([*RISKS, "*", "mcp_*", "mcp_s_*"])
+RULE = st.fixed_dictionaries(
+    {
+        "toolName": st.one_of(NAMES, st.lists(NAMES, min_size=1, max_size=3)),
+        "decision": st.sampled_from(["allow", "allow", "ask_user", "deny"]),
+        "priority": st.integers(0, 999),
+    },
+    optional={
+        "modes": st.lists(st.sampled_from([*MODES, "autoEdit"]), max_size=3),
+        "mcpName": st.just("s"),
+        "subagent": st.sampled_from(["codebase_investigator", "other"]),
+        "interactive": st.booleans(),
+        "argsPattern": st.sampled_from([".*", "a", "x"]),
+        "toolAnnotations": st.sampled_from(
+            [{}, {"readOnlyHint": True}, {"risk": "write"}, {"planFile": True}]
+        ),
+    },
+)
+FILES = st.lists(
+    st.tuples(st.integers(2, 5), st.lists(st.one_of(RULE, st.just({"toolName": 5})), max_size=5)), max_size=4
+)
+EVERYTHING = [
+    (tier, [{"toolName": "*", "decision": "allow", "priority": 999, "modes": [*MODES]}]) for tier in (3, 4, 5)
+]
+HINTS = st.sampled_from([{}, {"readOnlyHint": True}, {"planFile": True}, {"risk": "read"}])
+SCOPES = st.builds(
+    Scope, st.sampled_from(["", "codebase_investigator"]), st.booleans(), st.just(frozenset({"s"}))
+)
+
+
+def inline(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{ {', '.join(f'{k} = {json.dumps(v)}' for k, v in value.items())} }}"
+    return json.dumps(value)
+
+
+def toml(rules: list[dict]) -> str:
+    lines: list[str] = []
+    for rule in rules:
+        lines.append("[[rule]]")
+        lines += [f"{key} = {inline(value)}" for key, value in rule.items()]
+    return "\n".join(lines) + "\n"
+
+
+def policy_of(folder: Path, files: list[tuple[int, list[dict]]], scope: Scope | None = None) -> RulePolicy:
+    found: list[tuple[Path, int]] = []
+    for number, (tier, rules) in enumerate(files):
+        path = folder / f"{number}.toml"
+        path.write_text(toml(rules))
+        found.append((path, tier))
+    (folder / "work").mkdir(exist_ok=True)
+    (folder / "plans").mkdir(exist_ok=True)
+    space = FolderWorkspace(folder / "work")
+    space.plans = folder / "plans"
+    allowed = Settings.model_validate({"tools": {"allowed": ["write_file", "run_shell_command", "mcp_*"]}})
+    return RulePolicy(load_rules(found)[0], allowed, space, scope=scope)
+
+
+def view(folder: Path, call: tuple[str, dict]) -> CallView:
+    name, args = call
+    return CallView(
+        id="1", name=name, args={k: v.replace("{plans}", str(folder / "plans")) for k, v in args.items()}
+    )
+
+
+@settings(QUICK, max_examples=200)
+@given(files=st.one_of(FILES, st.just(EVERYTHING)), call=CALLS, scope=SCOPES, hints=HINTS)
+def test_in_plan_mode_nothing_is_allowed_but_what_is_listed_and_the_plan(
+    tmp_path, files, call, scope, hints
+) -> None:
+    made = view(tmp_path, call)
+    verdict = policy_of(tmp_path, files, scope).check(made, RISKS[made.name], "plan", (), hints)
+    if verdict.decision != "allow":
+        return
+    plan = str(tmp_path / "plans" / "a.md")
+    assert made.name in LISTED or (made.name in ("write_file", "replace") and made.args["file_path"] == plan)
+
+
+def test_in_plan_mode_each_listed_tool_does_work(tmp_path) -> None:
+    policy = policy_of(tmp_path, [])
+    for name in LISTED & RISKS.keys():
+        assert policy.check(view(tmp_path, (name, {})), RISKS[name], "plan").decision == "allow", name
+    plan = view(tmp_path, ("write_file", {"file_path": "{plans}/a.md"}))
+    assert policy.check(plan, "write", "plan").decision == "allow"
+    fetch = view(tmp_path, ("web_fetch", {"prompt": "https://a.example/"}))
+    assert policy.check(fetch, "network", "plan").decision == "ask"
+
+
+def test_an_agent_with_reading_tools_has_nothing_that_writes_runs_or_reaches_the_network(tmp_path) -> None:
+    agents, problems = load_agents(tmp_path, tmp_path, trusted=True)
+    assert problems == []
+    found = own_tools(agents["codebase_investigator"], TOOLS, depth=2)
+    assert {n for n, t in found.items() if t.risk not in ("read", "state")} <= {"web_fetch"}
+    assert not {"invoke_agent", "write_todos", "enter_plan_mode", "run_shell_command"} & set(found)
+
+
+@settings(QUICK, max_examples=200)
+@given(
+    files=FILES,
+    denies=st.lists(RULE.map(lambda r: {**r, "decision": "deny"}), max_size=2),
+    tier=st.integers(2, 5),
+    call=CALLS,
+    mode=st.sampled_from(MODES),
+    scope=SCOPES,
+)
+def test_adding_a_deny_rule_makes_nothing_looser(tmp_path, files, denies, tier, call, mode, scope) -> None:
+    made = view(tmp_path, call)
+    before = policy_of(tmp_path, files, scope).check(made, RISKS[made.name], mode)
+    after = policy_of(tmp_path, [*files, (tier, denies)], scope).check(made, RISKS[made.name], mode)
+    assert STRICT[after.decision] >= STRICT[before.decision]
+
+
+@settings(QUICK, max_examples=200)
+@given(
+    files=FILES,
+    bad=st.sampled_from(["toolName", "decision", "priority"]),
+    place=st.integers(0, 9),
+    call=CALLS,
+    mode=st.sampled_from(MODES),
+    scope=SCOPES,
+)
+def test_a_rule_that_breaks_makes_no_call_looser_than_denied_by_nobody(
+    tmp_path, files, bad, place, call, mode, scope
+) -> None:
+    """What was denied is at least asked about when the file that denied it gets a slip; an allow never appears."""
+    if not files:
+        return
+    number = place % len(files)
+    tier, rules = files[number]
+    if not rules:
+        return
+    slip = [({**r, bad: 5.5} if i == place % len(rules) else r) for i, r in enumerate(rules)]
+    made = view(tmp_path, call)
+    risk = RISKS[made.name]
+    before = policy_of(tmp_path, files, scope).check(made, risk, mode)
+    after = policy_of(tmp_path, [*files[:number], (tier, slip), *files[number + 1 :]], scope)
+    verdict = after.check(made, risk, mode)
+    if before.decision != "allow" and risk in ("write", "execute", "network", "read"):
+        assert verdict.decision != "allow"
+
+
+@settings(QUICK, max_examples=100)
+@given(files=FILES, call=CALLS, mode=st.sampled_from(MODES), scope=SCOPES)
+def test_a_broken_admin_file_allows_nothing_that_its_absence_does_not(
+    tmp_path, files, call, mode, scope
+) -> None:
+    made = view(tmp_path, call)
+    risk = RISKS[made.name]
+    without = policy_of(tmp_path, files, scope).check(made, risk, mode)
+    rules = [{"toolName": "*", "decision": "allow", "priority": 999}, {"toolName": 5}]
+    broken = policy_of(tmp_path, [*files, (5, rules)], scope).check(made, risk, mode)
+    assert STRICT[broken.decision] >= STRICT[without.decision]
