@@ -12,8 +12,9 @@ _HERE = b".\n"
 """As `commondir`: this directory is its own. Without such a file a new one could lead git to another configuration."""
 _ELSEWHERE = re.compile(r"^\s*(?:bare\s*=\s*true|worktree\s*=)", re.MULTILINE | re.IGNORECASE)
 """Settings that git passes over once there is a `commondir`."""
-_NAMED = re.compile(r"^\s*(?:hookspath|path)\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
-"""`core.hooksPath`, and `path` of an include."""
+_HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_INCLUDE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
+_NOTHING = b"# nothing is included\n"
 
 
 @dataclass
@@ -28,8 +29,9 @@ class Repository:
     never_new: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
 
 
-def read_repository(git: Path) -> Repository:
-    """Of a `.git` folder. What git wouldn't take for a whole repository is read only as a whole."""
+def read_repository(git: Path, tree: Path | None = None) -> Repository:
+    """Of a `.git` folder; `tree` is a work tree that isn't the folder around it. What git wouldn't take for a whole
+    repository is read only as a whole."""
     found = Repository(git)
     config = git / "config"
     text = config.read_text(errors="replace") if config.is_file() else None
@@ -39,18 +41,15 @@ def read_repository(git: Path) -> Repository:
     found.kept += [git / name for name in _EXECUTES if os.path.lexists(git / name)]
     found.never_new[git / "hooks"] = None
     found.never_new[git / "commondir"] = _HERE
-    found.never_new |= dict.fromkeys(_named(git, text))
+    found.never_new |= dict.fromkeys(_named(_HOOKS, text, tree or git.parent))
+    found.never_new |= dict.fromkeys(_named(_INCLUDE, text, git), _NOTHING)
     return found
 
 
-def _named(git: Path, config: str) -> Iterable[Path]:
-    """Hooks are named from the work tree, includes from the file itself; either is looked at."""
-    for value in _NAMED.findall(config):
-        name = Path(value.strip('"')).expanduser()
-        for base in (git.parent, git):
-            path = Path(os.path.normpath(base / name))
-            if path != git.parent and path.parent.is_dir():
-                yield path
+def _named(setting: re.Pattern[str], config: str, base: Path) -> Iterable[Path]:
+    """What the configuration names, from `base`; that folder itself can't be kept."""
+    paths = (Path(os.path.normpath(base / Path(v.strip('"')).expanduser())) for v in setting.findall(config))
+    return [path for path in paths if path != base]
 
 
 def linked_worktree(git_file: Path) -> Repository | None:
@@ -63,7 +62,7 @@ def linked_worktree(git_file: Path) -> Repository | None:
         return None
     if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
         return None
-    found = read_repository(common)
+    found = read_repository(common, git_file.parent)
     found.own.append(own)
     found.kept += [p for name in ("commondir", "gitdir", "config.worktree") if (p := own / name).exists()]
     return found

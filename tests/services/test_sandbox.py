@@ -1,0 +1,370 @@
+"""The sandbox around shell commands, with real bubblewrap: what a command sees, what it can change, whom it reaches."""
+
+import asyncio
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandboxes import needs_sandbox, sandbox_for
+
+from interlock.services.outputs import OutputFiles
+from interlock.services.processes import SupervisedProcesses
+from interlock.services.sandbox import SandboxedProcesses
+from interlock.state.deps import Token
+from interlock.state.tooling import Ended
+
+CONFIG = "[core]\n\trepositoryformatversion = 0\n"
+
+
+class Place:
+    """A workspace beside a home directory with a secret in it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work = folder / "work"
+        self.home = folder / "home"
+        (self.home / ".ssh").mkdir(parents=True)
+        (self.home / ".ssh/id_ed25519").write_text("KEY OF A PERSON")
+        self.work.mkdir()
+
+    def sh(
+        self, command: str, env: dict[str, str] | None = None, included: tuple[Path, ...] = (), **tools: Any
+    ) -> Ended:
+        """One command in the workspace, as `run_shell_command` runs it."""
+        whole = {"PATH": os.environ["PATH"], "HOME": str(self.home), **(env or {})}
+        plain = SupervisedProcesses(outputs=OutputFiles(self.work.parent), cancel=Token(), env=whole)
+        sandbox = sandbox_for(self.work, included=included, env=whole, **tools)
+        processes = SandboxedProcesses(plain, sandbox)
+        try:
+            return asyncio.run(processes.run(["bash", "-c", command], cwd=self.work, timeout_s=30))
+        finally:
+            processes.close()
+
+    def tree(self) -> dict[str, str]:
+        files = (p for p in self.work.rglob("*") if ".git/objects" not in str(p))
+        return {str(p.relative_to(self.work)): p.read_text() if p.is_file() else "/" for p in files}
+
+    def git(self, *arguments: str, cwd: Path | None = None) -> str:
+        done = subprocess.run(
+            ["git", *arguments], cwd=cwd or self.work, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    needs_sandbox()
+    return Place(tmp_path)
+
+
+def test_the_workspace_can_be_written_and_nothing_else(place: Place) -> None:
+    ended = place.sh(
+        "echo mine > made; for d in / /usr /etc /opt /proc/sys; do touch $d/x 2>/dev/null && echo wrote $d; done;"
+        " echo pwned > /proc/sys/kernel/hostname; echo x > /proc/sysrq-trigger; true"
+    )
+    assert "wrote" not in ended.output
+    assert (place.work / "made").read_text() == "mine\n"
+    assert not Path("/x").exists() and socket.gethostname() != "pwned"
+
+
+def test_only_programs_and_their_configuration_are_there(place: Place) -> None:
+    ended = place.sh("ls -A / /tmp /run $HOME")
+    assert ended.exit_code == 0
+    shown = set(ended.output.split())
+    assert not shown & {"srv", "mnt", "media", "sys", "boot", "docker.sock", "dbus", ".ssh"}
+    assert place.sh("cat $HOME/.ssh/id_ed25519").exit_code == 1
+    assert place.sh(f"ls {place.home.parent}").output == "home\nwork\n"
+
+
+def test_what_not_everybody_may_read_in_etc_is_hidden(place: Place) -> None:
+    ended = place.sh("cat /etc/shadow /etc/gshadow; cat /etc/passwd > /dev/null && echo plain")
+    assert ended.output.count("Permission denied") == sum(
+        Path(f"/etc/{name}").exists() for name in ("shadow", "gshadow")
+    )
+    assert ended.output.endswith("plain\n") and ":*:" not in ended.output
+
+
+def test_tmp_and_home_are_empty_scratch_that_is_gone_afterwards(place: Place, tmp_path: Path) -> None:
+    assert place.sh(
+        "echo 1 > /tmp/interlock-scratch; echo 2 > $HOME/x; cat $TMPDIR/*-scratch $HOME/x"
+    ).output == ("1\n2\n")
+    assert not Path("/tmp/interlock-scratch").exists() and not (place.home / "x").exists()
+    assert place.sh("ls -A $HOME").output == ""
+
+
+def test_included_and_named_folders_are_there_as_they_were_named(place: Place, tmp_path: Path) -> None:
+    for name in ("included", "free", "home/toolchain"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "f").write_text(name)
+    command = "cat ../{included,free,home/toolchain}/f; for d in included free home/toolchain; do touch ../$d/new; done"
+    ended = place.sh(
+        command,
+        included=(tmp_path / "included",),
+        sandboxAllowedPaths=[str(tmp_path / "free"), "~/toolchain:ro"],
+    )
+    assert ended.output.startswith("includedfreehome/toolchain") and "toolchain/new" in ended.output
+    assert (tmp_path / "included/new").exists() and (tmp_path / "free/new").exists()
+    assert not (tmp_path / "home/toolchain/new").exists()
+
+
+RIGHTS = [
+    "echo '[core] fsmonitor = ./evil' >> .git/config",
+    "git config core.fsmonitor ./evil",
+    "echo evil > .git/hooks/pre-commit",
+    "mkdir -p .git/hooks && echo evil > .git/hooks/pre-commit",
+    "mkdir evil; cp -r .git/. evil; echo '[core] fsmonitor = x' >> evil/config; echo ../evil > .git/commondir",
+    "mv .git g && mkdir .git && cp -r g/. .git && echo evil > .git/hooks/x",
+    "rm -rf .git/hooks; ln -s ../evil .git/hooks",
+    "echo evil > .git/modules/lib/config",
+    "echo ../../../evil > .git/worktrees/other/commondir",
+    "echo evil > .husky/pre-commit",
+    "mv .husky h; mkdir .husky; echo evil > .husky/pre-commit",
+    "echo '{\"hooks\": 1}' > .gemini/settings.json",
+    "mkdir .interlock; echo '[[rule]]' > .interlock/policies.toml",
+    "rm -rf .gemini; mv .gemini x; ln -s x .gemini",
+    "echo {} > .mcp.json",
+    "mkdir .roo; echo {} > .roo/mcp.json",
+    "echo GEMINI_SANDBOX=0 > .env",
+    "echo > .geminiignore",
+    "echo evil > tool/bin/git; mv tool t2",
+    "mkdir -p later/bin && echo evil > later/bin/git",
+    "echo '[core] fsmonitor = x' >> lib/.git/config",
+    "mv lib l2 && mkdir -p lib/.git && echo evil > lib/.git/config",
+    "umount .git/config; mount -o remount,rw,bind .git/hooks; echo evil >> .git/config",
+]
+
+
+@pytest.mark.parametrize("attack", RIGHTS)
+def test_a_command_can_not_give_itself_rights_that_outlast_it(place: Place, attack: str) -> None:
+    place.git("init")
+    place.git("config", "core.hooksPath", ".husky")
+    place.git("init", "lib")
+    for name in (".gemini", ".husky", "tool/bin", ".git/modules/lib", ".git/worktrees/other"):
+        (place.work / name).mkdir(parents=True)
+    (place.work / ".git/modules/lib/config").write_text(CONFIG)
+    (place.work / ".git/worktrees/other/commondir").write_text("../..\n")
+    (place.work / ".geminiignore").write_text("secret\n")
+    (place.work / ".gemini/settings.json").write_text("{}")
+    (place.work / "tool/bin/git").write_text("ours")
+    before = place.tree()
+    path = f"{place.work}/tool/bin:{place.work}/later/bin:{os.environ['PATH']}"
+    place.sh(f"{attack} 2>/dev/null; true", env={"PATH": path})
+    after = place.tree()
+    allowed = ("evil", "g/", "h/", "x", "l2", "t2")
+    made = {name for name in after.keys() - before.keys() if not name.startswith(allowed)}
+    assert {name: text for name, text in after.items() if name in before} == before
+    assert made == set()
+
+
+def test_without_a_repository_none_can_be_made_in_the_workspace_itself(place: Place) -> None:
+    assert place.sh("git init && git config core.fsmonitor ./evil").exit_code != 0
+    assert place.tree() == {}
+
+
+def test_a_missing_hook_folder_can_not_be_made(place: Place) -> None:
+    place.git("init", "--template=")
+    place.git("config", "core.hooksPath", ".husky/_")
+    place.git("config", "include.path", "../team.gitconfig")
+    place.sh("mkdir -p .git/hooks .husky/_; echo evil | tee .git/hooks/x .husky/_/pre-commit team.gitconfig")
+    assert list(place.work.iterdir()) == [place.work / ".git"] and not (place.work / ".git/hooks").exists()
+    assert place.sh("git status --short").exit_code == 0
+
+
+def test_commits_work_and_leave_the_repository_as_git_would(place: Place) -> None:
+    place.git("init", "-b", "main")
+    identity = {"GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "b", "GIT_COMMITTER_NAME": "a"}
+    ended = place.sh(
+        "echo one > a && git add -A && git commit -qm one && git checkout -qb side && git mv a b && git commit -qam two"
+        " && git stash list && git gc -q && git status --short && git log --format=%s",
+        env={**identity, "GIT_COMMITTER_EMAIL": "b"},
+    )
+    assert (ended.exit_code, ended.output) == (0, "two\none\n")
+    assert place.git("status", "--short", "--branch") == "## side\n"
+    assert place.git("ls-files") == "b\n" and not (place.work / ".git/commondir").exists()
+    place.git("fsck", "--strict")
+
+
+def test_a_linked_worktree_can_commit_and_its_repository_gives_no_rights(
+    place: Place, tmp_path: Path
+) -> None:
+    main = tmp_path / "main"
+    place.git("init", "-b", "main", str(main))
+    place.git("commit", "--allow-empty", "-m", "first", cwd=main)
+    place.work.rmdir()
+    place.git("worktree", "add", "-b", "side", str(place.work), cwd=main)
+    identity = {f"GIT_{who}_{what}": "x" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    ended = place.sh("echo one > a && git add a && git commit -qm two && git log --format=%s", env=identity)
+    assert (ended.exit_code, ended.output) == (0, "two\nfirst\n")
+    config = (main / ".git/config").read_text()
+    place.sh(
+        "c=$(git rev-parse --git-common-dir); g=$(git rev-parse --git-dir); git config a.b c;"
+        " echo x > $c/hooks/post-commit; echo ../evil > $c/commondir;"
+        " echo ../../evil > $g/commondir; echo gitdir: /tmp > .git; echo x > $c/../file"
+    )
+    assert (main / ".git/config").read_text() == config and not (main / "file").exists()
+    assert not (main / ".git/hooks/post-commit").exists() and not (main / ".git/commondir").exists()
+    assert place.git("log", "--format=%s", "-1") == "two\n"
+
+
+def test_a_git_file_alone_opens_no_folder(place: Place, tmp_path: Path) -> None:
+    theirs = tmp_path / "theirs/.git/worktrees/w"
+    theirs.mkdir(parents=True)
+    (tmp_path / "theirs/.git/objects").mkdir()
+    (theirs / "commondir").write_text("../..")
+    (theirs / "gitdir").write_text(str(tmp_path / "another/.git"))
+    (place.work / ".git").write_text(f"gitdir: {theirs}\n")
+    assert place.sh(f"ls {tmp_path}/theirs").exit_code == 2
+
+
+def test_private_files_of_the_workspace_can_not_be_opened(place: Place) -> None:
+    names = [".env", "sub/.env", "sub/deep/id_rsa", ".netrc", "shared.env"]
+    for name in names:
+        (place.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.work / name).write_text("SECRET")
+    (place.work / "linked").mkdir()
+    (place.work / "linked/.env").symlink_to("../shared.env")
+    ended = place.sh(
+        "cat .env sub/.env sub/deep/id_rsa .netrc shared.env linked/.env; mv sub s2; cat s2/.env; ln s2/.env hard;"
+        " cat hard; rm -f .env; cp .env copy; cat copy; grep -r SEC ."
+    )
+    assert "SECRET" not in ended.output
+    assert (place.work / ".env").read_text() == "SECRET" and (place.work / "s2/.env").read_text() == "SECRET"
+
+
+def test_a_folder_of_dependencies_is_not_searched_for_secrets_but_stays_readable(place: Place) -> None:
+    (place.work / "node_modules/p").mkdir(parents=True)
+    (place.work / "node_modules/p/index.js").write_text("code")
+    assert place.sh("cat node_modules/p/index.js").output == "code"
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """Says hello to whoever connects."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            with connection:
+                connection.sendall(b"hello\n")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    yield listening.getsockname()[1]
+    listening.shutdown(socket.SHUT_RDWR)
+    listening.close()
+    thread.join()
+
+
+def test_the_network_is_there_only_when_settings_allow_it(place: Place, server: int) -> None:
+    command = f"cat < /dev/tcp/127.0.0.1/{server}"
+    assert place.sh(command, sandboxNetworkAccess=True).output == "hello\n"
+    ended = place.sh(command)
+    assert "hello" not in ended.output and ended.exit_code == 1
+    assert ended.hint == "Sandbox: commands have no network here."
+
+
+def test_agents_of_the_desktop_are_not_reachable(place: Place, tmp_path: Path) -> None:
+    path = tmp_path / "agent.sock"
+    with socket.socket(socket.AF_UNIX) as agent:
+        agent.bind(str(path))
+        ended = place.sh(
+            f"echo ${{SSH_AUTH_SOCK-gone}} ${{DOCKER_HOST-gone}}; ls {path} || echo no socket",
+            env={"SSH_AUTH_SOCK": str(path), "DOCKER_HOST": f"unix://{path}"},
+            sandboxNetworkAccess=True,
+        )
+    assert ended.output.startswith("gone gone\n") and ended.output.endswith("no socket\n")
+
+
+def test_the_state_directory_is_hidden_also_where_it_lies_in_the_workspace(place: Place) -> None:
+    state = place.work.parent / "state"
+    state.mkdir()
+    (state / "interlock.db").write_text("DECISIONS")
+    assert place.sh(f"cat {state}/interlock.db").exit_code == 1
+    ended = place.sh(
+        f"cat {state}/interlock.db; ls {state}; touch {state}/x",
+        included=(),
+        sandboxAllowedPaths=[str(state)],
+    )
+    assert "DECISIONS" not in ended.output and not (state / "x").exists()
+
+
+def test_a_command_sees_no_process_of_others_and_has_no_capability(place: Place) -> None:
+    ended = place.sh("ls -d /proc/[0-9]* | wc -l; grep -cE 'Cap...:.*[1-9a-f]' /proc/self/status; ls /dev")
+    lines = ended.output.split()
+    assert int(lines[0]) < 8 and lines[1] == "0"
+    assert not any(name.startswith(("sd", "vd", "loop", "kvm", "fuse", "mem")) for name in lines[2:])
+
+
+def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
+    async def scene(processes: SandboxedProcesses) -> str:
+        command = "touch /usr/x $HOME/x; touch .gemini/x; ls .gemini && sleep 60"
+        await processes.start(["bash", "-c", command], cwd=place.work, label="server")
+        file = Path(processes.background()[0]["output_file"])
+        while file.read_text().count("\n") < 2:
+            await asyncio.sleep(0.02)
+        assert (place.work / ".gemini").is_dir()
+        ended = await processes.run(["bash", "-c", "mkdir .gemini; echo 1"], cwd=place.work, timeout_s=30)
+        assert ended.output.endswith("1\n")
+        assert (place.work / ".gemini").is_dir(), "a command that ended took away what another stands on"
+        return file.read_text()
+
+    plain = SupervisedProcesses(
+        outputs=OutputFiles(place.work.parent),
+        cancel=Token(),
+        env={"PATH": os.environ["PATH"], "HOME": str(place.home)},
+    )
+    processes = SandboxedProcesses(plain, sandbox_for(place.work, env={"HOME": str(place.home)}))
+    try:
+        output = asyncio.run(scene(processes))
+    finally:
+        processes.close()
+    assert output.count("Read-only file system") == 2 and not (place.home / "x").exists()
+    assert place.tree() == {}
+
+
+def test_what_a_killed_run_left_is_removed_and_an_empty_folder_of_the_users_is_not(place: Place) -> None:
+    (place.work / ".gemini").mkdir()
+    (place.work / ".interlock").mkdir(0o1555)
+    place.sh("true")
+    assert place.tree() == {".gemini": "/"}
+
+
+def test_our_own_programs_stay_outside(place: Place) -> None:
+    (place.work / ".env").write_text("SECRET")
+    plain = SupervisedProcesses(outputs=OutputFiles(place.work.parent), cancel=Token(), env={})
+    processes = SandboxedProcesses(plain, sandbox_for(place.work))
+    ended = asyncio.run(processes.run(["cat", ".env"], cwd=place.work, timeout_s=30, ours=True))
+    assert ended.output == "SECRET"
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("touch /usr/x", "Sandbox: only the workspace can be written, and not all of it."),
+        ("touch /usr/x; true", ""),
+        ("exit 3", ""),
+        ("echo 'Could not resolve host: a.b'; exit 6", "Sandbox: commands have no network here."),
+    ],
+)
+def test_a_failure_that_the_sandbox_may_have_caused_says_so(place: Place, command: str, hint: str) -> None:
+    assert place.sh(command).hint == hint
+
+
+def test_a_sandbox_that_can_not_be_made_any_more_runs_nothing(place: Place, tmp_path: Path) -> None:
+    sandbox = sandbox_for(place.work)
+    (place.work / ".gemini").symlink_to(tmp_path)
+    plain = SupervisedProcesses(
+        outputs=OutputFiles(tmp_path), cancel=Token(), env={"PATH": os.environ["PATH"]}
+    )
+    run: Callable[..., Any] = SandboxedProcesses(plain, sandbox).run
+    ended = asyncio.run(run(["touch", "made"], cwd=place.work, timeout_s=30))
+    assert ended.how == "not_started" and "is a link" in ended.output
+    assert not (place.work / "made").exists()
