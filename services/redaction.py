@@ -16,7 +16,8 @@ word for word. In its place stands `[redacted:NAME or KIND]`.
 | a run's title, options and error; pending requests; warnings; tracebacks | redacted |
 | `--record-responses` | texts redacted; calls verbatim, for they are played back |
 | files that tools write, plans among them | as written, but never a mark in place of a secret (`marks_in`) |
-| a person's answer to a request | verbatim in its row; redacted where the model or the chain gets it |
+| a person's answer; arguments in `approvals` and `show` | verbatim: what is approved is what runs |
+| what hooks say | redacted; arguments that they change verbatim |
 | Output of `edit`; calls in the Output of `turn` | verbatim: to hand it back is what they are for |
 | images and other data | untouched |
 """

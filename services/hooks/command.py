@@ -4,7 +4,7 @@ import asyncio
 import json
 import os
 import tempfile
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,11 +14,14 @@ from pydantic import JsonValue
 
 from interlock.services.hooks.definition import Hook
 from interlock.services.hooks.reply import OUTPUT_CHARS, REASON_CHARS, Reply, read_reply
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.supervised import readable
 from interlock.state.hooks import HookEvent
 from interlock.state.tooling import Processes
 
 _CHUNK = 65_536
+_ARGUMENTS = frozenset({"tool_input", "updatedInput", "tailToolCallRequest"})
+"""Of `hookSpecificOutput`: what runs."""
 _KEPT = REASON_CHARS * 4
 """Bytes: a character has at most four."""
 _APART = 'exec bash -c "$2" 2>"$1"'
@@ -34,8 +37,8 @@ class Surroundings:
     plans: Path | None
     agent: str = ""
     """Path of the sub-agent that they are about; empty: the main agent."""
-    redact: Callable[[str], str] = str
-    """For what they say on stderr; stdout has come through the processes' own."""
+    redact: Redactor = SHAPES
+    """For what they say, which is stored and told; arguments that they change stay word for word."""
 
     def input(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The event's own fields, after those that every event has."""
@@ -81,12 +84,15 @@ async def run_hook(
         )
     # Who stops a run must not thereby let a call pass that a hook would have looked at.
     guards = hook.required or (ended.how == "cancelled" and hook.event == "BeforeTool")
-    return read_reply(
+    reply = read_reply(
         ended,
-        around.redact(bytes(said).decode("utf-8", "replace")),
+        bytes(said).decode("utf-8", "replace"),
         required=guards,
         timeout_s=hook.timeout_s,
     )
+    said_of = reply.model_dump(exclude={"output"})
+    output = {k: v if k in _ARGUMENTS else around.redact.json(v) for k, v in reply.output.items()}
+    return Reply(**around.redact.json(said_of), output=output)
 
 
 @asynccontextmanager
