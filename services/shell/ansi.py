@@ -13,7 +13,7 @@ _ESCAPES = {
     "r": "\r",
     "v": "\v",
 }
-_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|[uU]([0-9a-fA-F]{1,8})|(c.)|(.))", re.DOTALL)
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|[uU]([0-9a-fA-F]{1,8})|(c.|x\{)|(.))", re.DOTALL)
 _UNKNOWN = "\0"
 
 
@@ -25,7 +25,7 @@ def closing(text: str, at: int, end: int) -> int | None:
 
 
 def value(body: str) -> str | None:
-    """Escapes resolved; None where bash's result isn't worked out here (control keys, bytes, NUL)."""
+    """Escapes resolved; None where bash's result isn't worked out here (control keys, bytes, NUL, `\\x{…}`)."""
     resolved = _ESCAPE.sub(_unescape, body)
     return None if _UNKNOWN in resolved else resolved
 

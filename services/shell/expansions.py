@@ -46,6 +46,8 @@ def complete(node: "Node", text: str) -> bool:
     For places with quoting rules of their own. Counts those in single quotes too: doubt makes it opaque.
     """
     written = [m[0] for m in _OPENS.finditer(text, node.start_byte, node.end_byte)]
+    if not written:
+        return True
     backticks = written.count("`")
     return len(written) - backticks + (backticks + 1) // 2 <= _count(node)
 
@@ -72,6 +74,17 @@ def braces_problem(source: str) -> str | None:
         if _BRACES.fullmatch(source)
         else f"{source[:40]!r} evaluates a value that is only known when it runs"
     )
+
+
+def closes_early(node: "Node", text: str) -> bool:
+    """Bash ends `${x/a{b}` at its first brace; the grammar may end it at a later one."""
+    at, rest = node.start_byte, ""
+    for child in node.children:
+        for part in outermost(child):
+            rest += text[at : part.start_byte]
+            at = part.end_byte
+    rest = (rest + text[at : node.end_byte]).strip()
+    return "{" in rest[2:] or "}" in rest[:-1]
 
 
 def assigned_by(source: str) -> str | None:

@@ -47,7 +47,7 @@ class Found:
         self.look_into(script, self)
         self.depth -= 1
 
-    def count(self) -> None:
-        self.nodes += 1
+    def count(self, nodes: int = 1) -> None:
+        self.nodes += nodes
         if self.nodes > MOST_NODES:
             raise TooMuch(f"it has more than {MOST_NODES} pieces")

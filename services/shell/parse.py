@@ -20,8 +20,10 @@ _DEEPEST = 5
 """`bash -c` in `bash -c`."""
 _PARSE_S = 0.03
 """CPU seconds of the parser, so that a busy machine decides as an idle one."""
-_UNREADABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]")
-"""Control characters, which bash and people read differently, and characters that hide or reorder others."""
+_UNREADABLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+"""Control characters, which bash and people read differently, characters that hide or reorder others, and no text."""
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 

@@ -19,6 +19,8 @@ def expansion(walk: "Walker", node: "Node") -> None:
     problem = expansions.braces_problem(source)
     if problem is not None:
         walk.doubt(problem)
+    if expansions.closes_early(node, walk.text):
+        walk.doubt("braces within an expansion")
     name = expansions.assigned_by(source)
     if name is not None:
         walk.sets(name, None)

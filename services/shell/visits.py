@@ -163,6 +163,8 @@ def compound_statement(walk: "Walker", node: "Node") -> None:
     if node.children and node.children[0].type == "((":
         arithmetic(walk, node)
     else:
+        if walk.text[node.start_byte + 1 : node.start_byte + 2] not in ("", *" \t\n("):
+            walk.doubt("a brace that belongs to a word")
         walk.children(node)
 
 

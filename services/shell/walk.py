@@ -17,6 +17,8 @@ _DEEPEST = 60
 _BLANK_IN_COMMAND = re.compile(r"(?:\\\n)*[ \t](?:[ \t]|\\\n)*")
 _BLANK = re.compile(r"(?:\\\n)*[ \t\n](?:[ \t\n]|\\\n)*")
 """A line continuation alone separates nothing."""
+_CASE_ENDS = frozenset((";;", ";&", ";;&"))
+_BACKQUOTED = re.compile(r"`([^`]*)`")
 _STRUCTURE = frozenset(
     {"program", "list", "pipeline", "subshell", "do_group", "if_statement", "elif_clause", "else_clause"}
     | {
@@ -71,6 +73,8 @@ class Walk:
         at, named = node.start_byte, False
         for child in node.children:
             self.gap(at, child.start_byte)
+            if child.type in _CASE_ENDS:
+                self.doubt(f"{child.type!r} outside of a case")
             if named and child.is_named and child.start_byte == at:
                 self.doubt("parts that touch")
             at, named = child.end_byte, child.is_named
@@ -107,8 +111,11 @@ class Walk:
         return word
 
     def inside(self, node: "Node") -> None:
+        self.found.count(node.descendant_count // 8)
         if not expansions.complete(node, self.text):
             self.doubt("a substitution that can't be read")
+            for hidden in _BACKQUOTED.findall(self.source(node)):
+                self.found.deeper(hidden)
         for child in node.children:
             for part in expansions.outermost(child):
                 self.visit(part)

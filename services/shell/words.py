@@ -91,6 +91,8 @@ def _step(scan: _Scan) -> bool:
         return _double(scan)
     if char == "$":
         return _dollar(scan)
+    if char.isspace() and not char.isascii():
+        return False  # people read a blank, and so may bash elsewhere
     _globs(scan, char)
     scan.pieces.append(char)
     scan.at += 1
@@ -99,7 +101,9 @@ def _step(scan: _Scan) -> bool:
 
 def _expansion(scan: _Scan, *, quoted: bool) -> None:
     end = scan.spans[scan.at]
-    several = not quoted or "@" in scan.text[scan.at : end]
+    # Bash expands braces before it looks at quotes within quotes: `"${x:-"{a,b}"}"`.
+    source = scan.text[scan.at : end]
+    several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
     scan.dynamic(splits=several, wild=several)
     scan.at = end
     scan.met += 1

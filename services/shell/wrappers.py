@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from interlock.services.shell.elsewhere import ssh, su, sudo, watch
+from interlock.services.shell.git_alias import git
 from interlock.services.shell.model import Word
 from interlock.services.shell.names import names
 from interlock.services.shell.options import Options
@@ -163,6 +164,7 @@ _SPECIAL: dict[str, Callable[[_Words], Unwrapped]] = {
     "find": _find,
     "eval": evaluate,
     "trap": trap,
+    "git": git,
     "ssh": ssh,
     "watch": watch,
     **dict.fromkeys(("su", "runuser"), su),

@@ -41,8 +41,8 @@ def make_stubs(folder: Path) -> Path:
 
 
 def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
-    """Run it in `folder/cwd`. `number`: another one for each line; `timeout` lets a command outlive its line."""
-    log, cwd = folder / f"log{number}", folder / "cwd"
+    """Run it in a folder of its own. `number`: another one for each line; `timeout` lets a command outlive its line."""
+    log, cwd = folder / f"log{number}", folder / f"cwd{number}"
     cwd.mkdir(parents=True, exist_ok=True)
     env = {"PATH": str(stubs), "ORACLE_LOG": str(log), "HOME": str(folder), "LC_ALL": "C.UTF-8"}
     process = subprocess.Popen(
@@ -63,8 +63,7 @@ def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     files = {p.name for p in cwd.iterdir()}
-    for path in cwd.iterdir():
-        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
+    shutil.rmtree(cwd, ignore_errors=True)
     if not log.exists():
         return Ran([], files)
     text = log.read_bytes().decode(errors="surrogateescape")
