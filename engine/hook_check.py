@@ -77,10 +77,9 @@ class HookCheck:
         plan = self.planned(event, given)
         with tempfile.TemporaryDirectory(prefix="interlock-hooks-") as folder:
             outcome, inputs = await self._fired(event, given, Path(folder))
-        verdicts = {verdict.name: verdict.model_dump() for verdict in outcome.verdicts}
-        for hook in plan["hooks"]:
+        for hook, verdict in zip(plan["hooks"], outcome.verdicts, strict=True):
             hook["input"] = inputs.get(hook["command"], hook["input"])
-            hook["verdict"] = verdicts[hook["name"] or hook["command"] or hook["place"]]
+            hook["verdict"] = verdict.model_dump()
         return {**plan, "outcome": outcome.model_dump(exclude={"verdicts", "unknown"})}
 
     async def _fired(

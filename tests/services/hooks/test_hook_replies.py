@@ -1,0 +1,250 @@
+"""What a hook's process says is what counts: exit codes, JSON, texts, failures; and what several say together."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.services.hooks.command import Surroundings, run_hook
+from interlock.services.hooks.definition import Hook
+from interlock.services.hooks.merge import Said, changed, merged
+from interlock.services.hooks.reply import Reply, read_reply
+from interlock.services.outputs import OutputFiles
+from interlock.services.processes import SupervisedProcesses
+from interlock.services.tool_environment import tool_environment
+from interlock.state.deps import Token
+from interlock.state.tooling import Ended
+
+NO = '{"decision": "deny", "reason": "no"}'
+
+
+def ran(folder: Path, command: str, *, token: Token | None = None, **more: Any) -> Reply:
+    async def go() -> Reply:
+        cancel = token or Token()
+        processes = SupervisedProcesses(
+            outputs=OutputFiles(folder / "home"),
+            cancel=cancel,
+            env=tool_environment({**os.environ, "SECRET_TOKEN": "hush"}),
+        )
+        around = Surroundings("run1", folder, folder / "plans", "scout:0")
+        hook = Hook(event="BeforeTool", source="f", place="p", command=command, **more)
+        return await run_hook(hook, around.input("BeforeTool", {"tool_name": "x"}), processes, around)
+
+    return asyncio.run(go())
+
+
+def ended(output: str = "", code: int | None = 0, how: Any = "exited", omitted: int = 0) -> Ended:
+    return Ended(how, code, None if code is not None else "SIGKILL", output, omitted, None, 0.1)
+
+
+# What one hook says: stdout, exit code, stderr → decision, reason
+
+
+@pytest.mark.parametrize(
+    ("output", "code", "said", "decision", "reason"),
+    [
+        ("", 0, "", "none", ""),
+        ("", 0, "noise", "none", ""),
+        ("", 2, "because\n", "block", "because"),
+        ("", 2, "", "block", "It gave no reason."),
+        ("on stdout", 2, "", "block", "on stdout"),
+        (NO, 2, "stderr wins", "block", "stderr wins"),
+        (NO, 2, "", "block", "no"),
+        (NO, 0, "", "block", "no"),
+        (json.dumps(NO), 0, "", "block", "no"),
+        (json.dumps(json.dumps(NO)), 0, "", "block", "no"),
+        (f"\n  {NO}\n", 0, "", "block", "no"),
+        ('{"decision": "block"}', 0, "", "block", "It gave no reason."),
+        ('{"decision": "approve"}', 0, "", "allow", ""),
+        ('{"decision": "ask", "reason": "sure?"}', 0, "", "ask", "sure?"),
+        (
+            '{"hookSpecificOutput": {"permissionDecision": "deny", "permissionDecisionReason": "c"}}',
+            0,
+            "",
+            "block",
+            "c",
+        ),
+        ('{"decision": "allow", "hookSpecificOutput": {"permissionDecision": "ask"}}', 0, "", "ask", ""),
+        ("plain text", 0, "", "none", ""),
+        ("", 1, "broke", "none", ""),
+        (NO, 1, "broke", "block", "no"),
+        ('{"decision": "allow"}', 1, "", "none", ""),
+        ('{"decision": "deny", "reason": 5}', 0, "", "block", "It gave no reason."),
+        ('{"decision": "perhaps"}', 0, "", "none", ""),
+        ('debugging\n{"decision": "deny"}', 0, "", "none", ""),
+        ("[1]", 0, "", "none", ""),
+    ],
+)
+def test_a_reply_is_read_as_documented(output: str, code: int, said: str, decision: str, reason: str) -> None:
+    reply = read_reply(ended(output, code), said, required=False)
+    assert (reply.decision, reply.reason) == (decision, reason)
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        ended(code=1),
+        ended(code=None),
+        ended(code=None, how="timeout"),
+        ended(code=None, how="cancelled"),
+        ended("no bash", code=None, how="not_started"),
+        ended("{", code=0),
+        ended('{"decision": "perhaps"}'),
+        ended('{"systemMessage": 5}'),
+        ended('{"hookSpecificOutput": []}'),
+        ended('debugging\n{"decision": "allow"}'),
+        ended('"{"'),
+        ended("{" * 5000),
+        ended("x", omitted=1),
+    ],
+)
+def test_a_failure_warns_and_a_required_hook_blocks_by_it(what: Ended) -> None:
+    open_reply = read_reply(what, "", required=False)
+    assert (open_reply.decision, bool(open_reply.warning), open_reply.message) == ("none", True, "")
+    closed = read_reply(what, "", required=True)
+    assert closed.decision == "block"
+    assert closed.warning in closed.reason
+
+
+def test_what_a_failed_hook_allows_or_changes_does_not_count() -> None:
+    given = {
+        "continue": False,
+        "systemMessage": "m",
+        "hookSpecificOutput": {"tool_input": {"a": 1}, "additionalContext": "c"},
+    }
+    reply = read_reply(ended(json.dumps(given), code=1), "", required=False)
+    assert (reply.stop, reply.output, reply.context, reply.message) == ("It gave no reason.", {}, "", "")
+    assert "exited with 1" in reply.warning
+
+
+def test_names_of_claude_code_mean_the_same() -> None:
+    given = {
+        "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "updatedInput": {"a": 1},
+            "additionalContext": "c",
+        }
+    }
+    reply = read_reply(ended(json.dumps(given)), "", required=False)
+    assert (reply.output, reply.context) == ({"tool_input": {"a": 1}}, "c")
+
+
+def test_text_is_a_message_and_stop_has_a_reason() -> None:
+    assert read_reply(ended("hello\n"), "", required=True).message == "hello"
+    stop = read_reply(ended('{"continue": false, "stopReason": "enough"}'), "", required=False)
+    assert (stop.stop, stop.decision) == ("enough", "none")
+
+
+# A real process
+
+
+def test_a_hook_gets_the_event_and_its_surroundings(tmp_path: Path) -> None:
+    reply = ran(
+        tmp_path,
+        'cat > got.json; echo "$GEMINI_SESSION_ID|$CLAUDE_PROJECT_DIR|$SECRET_TOKEN|$OWN"',
+        env={"OWN": "o"},
+    )
+    got = json.loads((tmp_path / "got.json").read_text())
+    assert {k: v for k, v in got.items() if k != "timestamp"} == {
+        "session_id": "run1",
+        "cwd": str(tmp_path),
+        "hook_event_name": "BeforeTool",
+        "agent": "scout:0",
+        "tool_name": "x",
+    }
+    assert reply.message == f"run1|{tmp_path}||o"
+
+
+def test_stdout_and_stderr_are_told_apart(tmp_path: Path) -> None:
+    reply = ran(tmp_path, f"echo noise >&2; echo '{NO}'; echo noise >&2")
+    assert (reply.decision, reply.reason, reply.warning) == ("block", "no", "")
+    assert ran(tmp_path, "echo ' das ist verboten: ü ' >&2; exit 2").reason == "das ist verboten: ü"
+
+
+def test_a_flood_on_either_stream_is_held(tmp_path: Path) -> None:
+    assert "more than" in ran(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x").warning
+    reply = ran(tmp_path, "head -c 3000000 /dev/zero | tr '\\0' x >&2; exit 2")
+    assert (reply.decision, len(reply.reason)) == ("block", 10_000)
+
+
+def test_a_hook_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    reply = ran(tmp_path, "(sleep 30; touch late) & sleep 30", timeout_s=0.3)
+    assert (reply.decision, reply.warning) == ("none", "it took longer than 0.3 s")
+    assert ran(tmp_path, "sleep 30", timeout_s=0.3, required=True).decision == "block"
+
+
+def test_who_cancels_a_run_gets_no_call_past_its_guard(tmp_path: Path) -> None:
+    async def token() -> Token:
+        made = Token()
+        made.request()
+        return made
+
+    reply = ran(tmp_path, "true", token=asyncio.run(token()))
+    assert (reply.decision, reply.warning) == ("block", "it was cancelled")
+
+
+# Together
+
+DECISIONS = st.sampled_from(["none", "allow", "ask", "block"])
+REPLIES = st.builds(
+    Reply,
+    decision=DECISIONS,
+    reason=st.text(max_size=5),
+    stop=st.none() | st.text(max_size=5),
+    message=st.text(max_size=5),
+    context=st.text(max_size=5),
+    warning=st.text(max_size=3),
+)
+
+
+@given(st.lists(REPLIES, max_size=6))
+def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
+    outcome = merged("BeforeTool", [Said(str(i), "f", r) for i, r in enumerate(replies)])
+    ranks = ["none", "allow", "ask", "block"]
+    assert outcome.decision == max((r.decision for r in replies), key=ranks.index, default="none")
+    assert (outcome.stop is None) == all(r.stop is None for r in replies)
+    assert all(r.reason in outcome.reason for r in replies if r.decision == outcome.decision != "none")
+    assert outcome.messages == tuple(r.message for r in replies if r.message)
+    assert all(r.context in outcome.context for r in replies)
+    assert [v.decision for v in outcome.verdicts] == [r.decision for r in replies]
+
+
+def together(event: Any, *outputs: dict[str, Any]) -> dict[str, Any]:
+    return merged(event, [Said("h", "f", Reply(output=output)) for output in outputs]).output
+
+
+def test_a_later_output_wins_and_changes_add_up() -> None:
+    first = {"tool_input": {"a": 1, "b": 1}, "clearContext": True}
+    assert together("BeforeTool", first, {"tool_input": {"b": 2}}) == {
+        "tool_input": {"a": 1, "b": 2},
+        "clearContext": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("configs", "mode", "names"),
+    [
+        ([("AUTO", ["b"]), ("ANY", ["a"])], "ANY", ["a", "b"]),
+        ([("ANY", ["a"]), ("NONE", ["b"]), ("AUTO", [])], "NONE", []),
+        ([("AUTO", ["b", "a"])], "AUTO", ["a", "b"]),
+    ],
+)
+def test_tool_choices_are_united_under_the_strictest_mode(configs: Any, mode: str, names: list[str]) -> None:
+    outputs = [{"toolConfig": {"mode": m, "allowedFunctionNames": n}} for m, n in configs]
+    assert together("BeforeToolSelection", *outputs) == {
+        "toolConfig": {"mode": mode, "allowedFunctionNames": names}
+    }
+
+
+def test_what_one_changes_is_the_next_ones_input() -> None:
+    tool = changed({"tool_input": {"a": 1, "b": 1}}, "BeforeTool", Reply(output={"tool_input": {"b": 2}}))
+    assert tool == {"tool_input": {"a": 1, "b": 2}}
+    agent = changed({"prompt": "p"}, "BeforeAgent", Reply(context="c"))
+    assert agent == {"prompt": "p\n\nc"}
+    model = changed({"llm_request": {"m": 1}}, "BeforeModel", Reply(output={"llm_request": {"t": 2}}))
+    assert model == {"llm_request": {"m": 1, "t": 2}}
