@@ -5,6 +5,7 @@ hold the same one: each has a shared lock on it, and only who can lock it alone 
 mount away from the others). What a killed run left is removed after the next command there.
 """
 
+import errno
 import fcntl
 import os
 from collections.abc import Generator, Mapping
@@ -15,6 +16,7 @@ _TRIES = 100
 _FOLDER = 0o1555
 """Nobody makes folders with these permissions: they tell ours from an empty one of the user's."""
 _TELLING = 0o1222
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def is_placeholder(path: Path, content: bytes | None) -> bool:
@@ -34,8 +36,11 @@ def held(missing: Mapping[Path, bytes | None]) -> Generator[None]:
     """Path → content of a file, or None for a folder. What can't be made can't come into being. Raises `OSError`."""
     with ExitStack() as stack:
         for path, content in missing.items():
-            with suppress(PermissionError):
+            try:
                 stack.enter_context(_one(path, content))
+            except OSError as error:
+                if error.errno not in _READ_ONLY:
+                    raise
         yield
 
 

@@ -1,0 +1,120 @@
+"""`-s` from the command line: a run in the sandbox, one that is refused, and one that is resumed."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from sandboxes import needs_sandbox
+
+from interlock.cli.main import main
+from interlock.prompts import load
+
+SCRIPT = """
+- tool_calls:
+    - {name: run_shell_command, args: {command: "echo seen; touch $HOME/escaped; echo done > made"}}
+- expect: "seen"
+  text: Finished.
+"""
+
+
+SECTIONS = ("none", "bubblewrap", "offline")
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """`main(…)` in a workspace of its own, with nothing on stdin."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    (tmp_path / "empty").touch()
+    (tmp_path / "script.yaml").write_text(SCRIPT)
+
+    def call(*arguments: str) -> Done:
+        with (tmp_path / "empty").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
+
+
+def prompt(tmp_path: Path, *more: str) -> tuple[str, ...]:
+    return ("-m", f"script:{tmp_path / 'script.yaml'}", "-p", "do it", *more)
+
+
+def told(home: Path) -> list[str]:
+    """Which sections about the sandbox the run's system prompt has."""
+    records = b"".join(file.read_bytes() for file in (home / "interlock/outputs").iterdir())
+    last = {name: load(f"main/sandbox_{name}").text().splitlines()[-1] for name in SECTIONS}
+    return [
+        name for name, line in last.items() if json.dumps(line, ensure_ascii=False)[1:-1].encode() in records
+    ]
+
+
+def break_bubblewrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/bwrap").write_text(
+        "#!/bin/sh\necho 'bwrap: Creating new namespace failed' >&2; exit 1\n"
+    )
+    (tmp_path / "bin/bwrap").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+
+
+def test_a_command_runs_in_the_sandbox_and_the_model_knows(run: Run, tmp_path: Path, home: Path) -> None:
+    needs_sandbox()
+    done = run(*prompt(tmp_path, "-s", "-y"))
+    assert (done.code, done.out.strip()) == (0, "Finished.")
+    assert Path("made").read_text() == "done\n" and not (home / "escaped").exists()
+    assert list(Path().iterdir()) == [Path("made")]
+    assert told(home) == ["bubblewrap", "offline"]
+
+
+def test_nothing_becomes_allowed_by_the_sandbox_and_a_resumed_run_keeps_it(
+    run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs_sandbox()
+    with monkeypatch.context() as environment:
+        environment.setenv("GEMINI_SANDBOX", "true")
+        assert run(*prompt(tmp_path)).code == 75
+    assert not Path("made").exists()
+    with monkeypatch.context() as broken:
+        break_bubblewrap(tmp_path, broken)
+        refused = run("resume", "latest", "--approve", "all", "--no-loop-check")
+        assert refused.code == 44 and "'Creating new namespace failed'" in refused.err
+        assert not Path("made").exists() and run("approvals").out.count("run_shell_command") == 1
+    done = run("resume", "latest", "--approve", "all", "--no-loop-check")
+    assert (done.code, done.out.strip()) == (0, "Finished.")
+    assert Path("made").exists() and not (home / "escaped").exists()
+
+
+def test_where_there_can_be_no_sandbox_nothing_runs(
+    run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_bubblewrap(tmp_path, monkeypatch)
+    done = run(*prompt(tmp_path, "-s", "-y"))
+    assert (done.code, done.out) == (44, "")
+    assert done.err.count("\n") == 1 and "'Creating new namespace failed'; allow user namespaces" in done.err
+    assert not (home / "interlock").exists() and not Path("made").exists()
+    doctor = run("doctor").out
+    assert "sandbox     Bubblewrap can't make a sandbox here" in doctor
+
+
+def test_without_it_commands_run_on_the_machine_and_the_model_knows(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
+    assert run(*prompt(tmp_path, "-y")).code == 0
+    assert (home / "escaped").exists() and told(home) == ["none"]

@@ -1,0 +1,169 @@
+"""Where there can be no sandbox, or not the one that was asked for, nothing runs, and one line says why (exit 44)."""
+
+import importlib.metadata
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sandboxes import needs_sandbox, sandbox_for
+
+from interlock.services.sandbox import bubblewrap, open_sandbox
+from interlock.services.settings import load_settings
+from interlock.state.errors import ConfigError, SandboxError
+from interlock.state.settings import ToolSettings
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    (tmp_path / "work").mkdir()
+    return tmp_path / "work"
+
+
+def fake(folder: Path, script: str) -> str:
+    """A PATH with this `bwrap` first."""
+    folder.mkdir(exist_ok=True)
+    (folder / "bwrap").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "bwrap").chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def no_wheel(name: str) -> Any:
+    raise importlib.metadata.PackageNotFoundError(name)
+
+
+def test_without_bubblewrap_the_line_says_what_to_install(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bubblewrap, "distribution", no_wheel)
+    with pytest.raises(SandboxError, match=r"no 'bwrap' on the PATH: install the package bubblewrap"):
+        sandbox_for(work, env={"PATH": str(tmp_path)})
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (
+            "echo 'bwrap: No permissions to create new namespace' >&2; exit 1",
+            "'No permissions to create new namespace'; allow user namespaces",
+        ),
+        ("exit 7", "exit status 7"),
+        ("exec no-such-program 2>/dev/null", "exit status 127"),
+    ],
+)
+def test_a_bubblewrap_that_can_not_work_is_told_in_its_own_words(
+    work: Path, tmp_path: Path, script: str, said: str
+) -> None:
+    with pytest.raises(SandboxError) as caught:
+        sandbox_for(work, env={"PATH": fake(tmp_path / "bin", script)})
+    assert said in str(caught.value) and "\n" not in str(caught.value)
+    assert caught.value.exit_code == 44
+
+
+def test_a_bubblewrap_that_never_answers_is_given_up(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bubblewrap, "_PROBE_S", 0.3)
+    with pytest.raises(SandboxError, match="no answer within"):
+        sandbox_for(work, env={"PATH": fake(tmp_path / "bin", "exec sleep 30")})
+
+
+@pytest.mark.parametrize("platform", ["darwin", "win32", "freebsd14"])
+def test_other_systems_have_none(work: Path, monkeypatch: pytest.MonkeyPatch, platform: str) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(SandboxError, match=f"needs Linux, and this is {platform}"):
+        sandbox_for(work)
+
+
+def test_a_bubblewrap_in_the_workspace_is_not_believed(work: Path) -> None:
+    planted = fake(work / "bin", "exit 0").split(":")[0]
+    assert bubblewrap.find_bwrap({"PATH": planted}, [work]) != f"{planted}/bwrap"
+
+
+@pytest.mark.parametrize("name", ["docker", "sandbox-exec", "no"])
+def test_another_kind_of_sandbox_is_refused_and_not_passed_over(work: Path, name: str) -> None:
+    with pytest.raises(SandboxError, match=f"no sandbox '{name}' here, only 'bwrap'"):
+        sandbox_for(work, sandbox=name)
+
+
+def test_a_workspace_that_holds_the_home_directory_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    for root, home in [(tmp_path, tmp_path / "home"), (tmp_path, tmp_path), (Path("/"), tmp_path)]:
+        with pytest.raises(SandboxError, match="holds the home directory"):
+            open_sandbox(
+                ToolSettings(sandbox=True),
+                roots=[root],
+                home=home,
+                state=tmp_path / "state",
+                env={"PATH": fake(tmp_path / "bin", "exit 0")},
+            )
+
+
+@pytest.mark.parametrize("name", [".gemini", ".interlock", ".git", ".env", ".mcp.json"])
+def test_a_link_that_a_command_could_turn_is_refused(work: Path, tmp_path: Path, name: str) -> None:
+    (work / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SandboxError, match=f"{name}' is a link"):
+        sandbox_for(work, env={"PATH": fake(tmp_path / "bin", "exit 0")})
+
+
+@pytest.mark.parametrize("path", ["relative", "/no/such/folder", "~/nothing:ro", "/", "", "/usr\0", ":ro"])
+def test_a_path_that_can_not_be_shown_is_a_mistake_in_settings(work: Path, tmp_path: Path, path: str) -> None:
+    with pytest.raises(ConfigError, match=r"tools\.sandboxAllowedPaths: .*expected a file or folder"):
+        sandbox_for(work, env={"PATH": fake(tmp_path / "bin", "exit 0")}, sandboxAllowedPaths=[path])
+
+
+def settings_of(tmp_path: Path, env: Mapping[str, str], text: str = "") -> ToolSettings:
+    (tmp_path / ".interlock").mkdir(exist_ok=True)
+    (tmp_path / ".interlock/settings.json").write_text(text or "{}")
+    loaded = load_settings(workspace=tmp_path / "work", home=tmp_path, env=env, overrides={}, trusted=True)
+    return loaded.settings.tools
+
+
+@pytest.mark.parametrize(
+    ("env", "text", "expected"),
+    [
+        ({}, "", False),
+        ({"GEMINI_SANDBOX": "true"}, "", True),
+        ({"GEMINI_SANDBOX": "1"}, "", True),
+        ({"GEMINI_SANDBOX": "docker"}, "", "docker"),
+        ({"GEMINI_SANDBOX": "docker", "INTERLOCK_SANDBOX": "TRUE"}, "", True),
+        ({"INTERLOCK_SANDBOX": "0"}, '{"tools": {"sandbox": true}}', False),
+        ({"INTERLOCK_SANDBOX": ""}, '{"tools": {"sandbox": "bwrap"}}', "bwrap"),
+    ],
+)
+def test_settings_and_environment_ask_as_gemini_cli_does(
+    tmp_path: Path, env: dict[str, str], text: str, expected: object
+) -> None:
+    assert settings_of(tmp_path, env, text).sandbox == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"tools": {"sandbox": 3}}', "tools.sandbox is 3, expected true or false or a string"),
+        ('{"tools": {"sandboxNetworkAccess": "yes"}}', "tools.sandboxNetworkAccess"),
+        ('{"tools": {"sandboxAllowedPaths": "/tmp"}}', "tools.sandboxAllowedPaths"),
+    ],
+)
+def test_a_wrong_type_names_the_key(tmp_path: Path, text: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        settings_of(tmp_path, {}, text)
+
+
+def test_nothing_is_asked_of_the_machine_when_no_sandbox_is(work: Path, tmp_path: Path) -> None:
+    path = fake(tmp_path / "bin", f"touch {tmp_path}/started; exit 1")
+    settings = ToolSettings(sandbox=False)
+    made = open_sandbox(settings, roots=[work], home=tmp_path, state=tmp_path, env={"PATH": path})
+    assert made is None and not (tmp_path / "started").exists()
+
+
+def test_a_workspace_that_nobody_may_write_needs_no_placeholders(work: Path) -> None:
+    needs_sandbox()
+    work.chmod(0o555)
+    try:
+        sandbox_for(work)
+    finally:
+        work.chmod(0o755)
+    assert list(work.iterdir()) == []
