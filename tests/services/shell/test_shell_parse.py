@@ -125,6 +125,21 @@ MISREAD = [
     "nice -n $x c1",
     "f é() { ls; }",
     "cat <<E\nx\\\nE\ncat <<'F'\nE\nrm x\nF",
+    "c1 ${x/a{b}; rm x; c}",
+    "$'\\x{72}m' x",
+    'c1 >&"2a\'b"',
+    "a=(['b[$(rm x)]']=1)",
+    "i='b[$(rm x)]'; a=([i]=1)",
+    "f() { local a=(); local \"a=$1\"; }; f '($(rm x))'",
+    "[[ 'a[$(rm x)]+'\\ 1 -eq 0 ]]",
+    "[[ 'a[$(rm x)]' -eq\\\n 0 ]]",
+    "OPTIND='a[$(rm x)]'",
+    "c1 & wait -p 'a[$(rm x)]' -n",
+    "set -k; git x=1 push",
+    "env SHELLOPTS=keyword bash -c 'git x=1 push'",
+    "c1 ;; c1",
+    "{c1;}",
+    "ls\u00a0-la",
 ]
 
 
