@@ -1,0 +1,248 @@
+"""test_secrets: a planted secret is nowhere afterwards: not in the store, its files, the requests or what was shown."""
+
+import json
+import sqlite3
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from fake_gemini.fake import FakeGemini
+
+from interlock.cli.main import main
+
+GITHUB = "ghp_" + "aB3d" * 9
+VALUE = "planted-välue-0123"
+MODEL_KEY = "AIzaSyPlanted0123456789_abcdefghijklmno"
+PLANTED = {"A_TOKEN": VALUE, "HARMLESS": f"https://me:{GITHUB}@host/x", "GEMINI_API_KEY": MODEL_KEY}
+FORMATS = ("text", "json", "stream-json")
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Interlock = Callable[..., Done]
+
+
+@pytest.fixture
+def interlock(
+    work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Interlock:
+    """The command line, without a terminal; what it starts are real processes."""
+    monkeypatch.chdir(work)
+    (tmp_path / "empty").touch()
+
+    def call(*arguments: str, **env: str) -> Done:
+        for name, value in {**PLANTED, **env}.items():
+            monkeypatch.setenv(name, value)
+        with (tmp_path / "empty").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code = main(arguments)
+        return Done(code, *capsys.readouterr())
+
+    return call
+
+
+def script(work: Path, *replies: dict[str, Any]) -> tuple[str, str]:
+    file = work.parent / "script.json"
+    file.write_text(json.dumps(replies))
+    return "-m", f"script:{file}"
+
+
+def shell(command: str, **args: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": "run_shell_command", "args": {"command": command, **args}}]}
+
+
+def found(home: Path, *secrets: str) -> list[str]:
+    """Files of the state directory that hold a secret: raw bytes, and every text that SQLite gives back."""
+    texts = {str(f): f.read_bytes().decode("utf-8", "replace") for f in home.rglob("*") if f.is_file()}
+    with sqlite3.connect(home / "interlock.db") as conn:
+        for (table,) in conn.execute("select name from sqlite_master where type = 'table'").fetchall():
+            texts[table] = repr(conn.execute(f"select * from {table}").fetchall())
+    conn.close()
+    return [
+        name for name, text in texts.items() if any(s in text or s in text.encode().decode() for s in secrets)
+    ]
+
+
+@pytest.mark.parametrize("output", FORMATS)
+def test_what_commands_and_reads_bring_up_is_stored_and_shown_nowhere(
+    work: Path, home: Path, interlock: Interlock, output: str
+) -> None:
+    (work / "config.txt").write_text(f"token = {GITHUB}\nvalue = {VALUE}\n")
+    # In two pieces, so that it comes over the border of two reads; and in an output too long to be shown.
+    half = f"import sys,time; w=sys.stdout; w.write({VALUE[:9]!r}); w.flush(); time.sleep(.2); w.write({VALUE[9:]!r})"
+    (work / "half.py").write_text(half)
+    (work / "long.py").write_text("t=open('config.txt').read()\nfor i in range(9000): print(i, t)")
+    done = interlock(
+        *script(
+            work,
+            shell("env; cat config.txt"),
+            shell(f"{sys.executable} half.py; {sys.executable} long.py"),
+            {"tool_calls": [{"name": "read_file", "args": {"file_path": "config.txt"}}]},
+            {"tool_calls": [{"name": "grep_search", "args": {"pattern": "token"}}]},
+            {"text": "done"},
+        ),
+        "-y",
+        "-o",
+        output,
+        "-p",
+        "look",
+    )
+    assert done.returncode == 0, done.stderr
+    assert found(home / "interlock", VALUE, GITHUB, MODEL_KEY) == []
+    for secret in (VALUE, GITHUB, MODEL_KEY):
+        assert secret not in done.stdout + done.stderr
+    kept = [f.read_text() for f in (home / "interlock/outputs").glob("*.txt")]
+    assert any("[redacted:A_TOKEN]" in text and "[redacted:HARMLESS]" in text for text in kept)
+
+
+def test_a_secret_in_a_prompt_reaches_neither_model_nor_store_and_the_user_is_told(
+    work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"text": "ok"}])
+    env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
+    done = interlock("-m", "gemini-2.5-pro", "-p", f"use {GITHUB} and {VALUE}", **env)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done.stderr
+    assert "The prompt holds a secret" in done.stderr
+    assert found(home / "interlock", VALUE, GITHUB, MODEL_KEY) == []
+    sent = json.dumps([r.body for r in fake_gemini.requests], default=str, ensure_ascii=False)
+    assert "use [redacted:HARMLESS] and [redacted:A_TOKEN]" in sent
+    assert GITHUB not in sent + done.stderr and VALUE not in sent + done.stderr
+    assert GITHUB not in interlock("show", "latest").stdout
+
+
+def test_an_error_of_the_provider_loses_the_key_that_it_quotes(
+    work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini
+) -> None:
+    message = f"bad request to https://host/v1?key={MODEL_KEY}"
+    fake_gemini.play([{"error": {"code": 400, "message": message}}] * 3)
+    env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
+    for output in FORMATS:
+        done = interlock("-m", "gemini-2.5-pro", "-o", output, "-d", "-p", "hi", **env)
+        assert done.returncode == 1
+        assert MODEL_KEY not in done.stdout + done.stderr
+        assert "key=[redacted:" in done.stdout + done.stderr
+    assert found(home / "interlock", MODEL_KEY) == []
+
+
+def test_a_models_own_words_are_redacted_across_deltas_and_in_recorded_replies(
+    work: Path, home: Path, interlock: Interlock, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play([{"text": f"the token is {GITHUB} here", "chunks": 11}])
+    env = {**fake_gemini.env, "GEMINI_API_KEY": MODEL_KEY}
+    flags = ("-m", "gemini-2.5-pro", "-o", "stream-json", "--record-responses", "rec.yaml")
+    done = interlock(*flags, "-p", "hi", **env)
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    said = "".join(e["content"] for e in events if e["type"] == "message" and e.get("delta"))
+    assert said == "the token is [redacted:HARMLESS] here"
+    assert GITHUB not in done.stdout + (work / "rec.yaml").read_text()
+    assert found(home / "interlock", GITHUB) == []
+
+
+def test_a_background_commands_file_is_redacted_when_the_run_lets_go_of_it(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
+    (work / "config.txt").write_text(GITHUB)
+    replies = shell("cat config.txt; sleep 60", is_background=True), shell("sleep 0.5"), {"text": "done"}
+    done = interlock(*script(work, *replies), "-y", "-p", "start")
+    assert done.returncode == 0, done.stderr
+    (spool,) = (home / "interlock/outputs").glob("spool-*")
+    assert spool.read_text() == "[redacted:HARMLESS]"
+
+
+def test_a_mark_never_replaces_a_secret_in_a_file_and_the_rest_of_it_can_be_changed(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
+    before = f"a = 1\nkey = {GITHUB}\n"
+    (work / "config.txt").write_text(before)
+    marked = "a = 2\nkey = [redacted:HARMLESS]\n"
+    done = interlock(
+        *script(
+            work,
+            {"tool_calls": [{"name": "write_file", "args": {"file_path": "config.txt", "content": marked}}]},
+            {
+                "tool_calls": [
+                    {
+                        "name": "replace",
+                        "args": {"file_path": "config.txt", "old_string": "a = 1", "new_string": "a = 2"},
+                    }
+                ]
+            },
+            {"text": "done"},
+        ),
+        "-y",
+        "-o",
+        "stream-json",
+        "-p",
+        "change a",
+    )
+    results = [json.loads(x) for x in done.stdout.splitlines() if '"tool_result"' in x]
+    assert [r["status"] for r in results] == ["error", "success"], done.stderr
+    assert "only stands for a secret" in results[0]["error"]["message"]
+    assert (work / "config.txt").read_text() == before.replace("1", "2")
+    assert found(home / "interlock", GITHUB) == []  # the diff of the change has it in its context
+    assert GITHUB not in done.stdout
+
+
+def test_an_approval_shows_no_secret_and_what_is_approved_runs_word_for_word(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
+    (work / "config.txt").write_text(f"a = 1\nkey = {GITHUB}\n")
+    change = {"file_path": "config.txt", "old_string": "a = 1", "new_string": "a = 2"}
+    flags = script(work, {"tool_calls": [{"name": "replace", "args": change}]}, {"text": "done"})
+    parked = interlock(*flags, "-o", "json", "-p", "change a")
+    assert parked.returncode == 75, parked.stderr
+    assert GITHUB not in parked.stdout + interlock("approvals", "latest").stdout
+    done = interlock("resume", "latest", "--approve", "all")
+    assert done.returncode == 0, done.stderr
+    assert (work / "config.txt").read_text() == f"a = 2\nkey = {GITHUB}\n"
+    assert found(home / "interlock", GITHUB) == []
+
+
+def test_settings_name_what_tools_get_and_turn_redaction_off(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
+    settings = home / ".interlock/settings.json"
+    settings.parent.mkdir()
+    rules = {"allowed": ["A_TOKEN"], "blocked": ["LANG"]}
+    settings.write_text(
+        json.dumps({"security": {"redactSecrets": False, "environmentVariableRedaction": rules}})
+    )
+    flags = script(work, shell("env"), {"text": "done"})
+    done = interlock(*flags, "-y", "-o", "stream-json", "-p", "look", LANG="C.UTF-8")
+    (result,) = [json.loads(x) for x in done.stdout.splitlines() if '"tool_result"' in x]
+    assert f"A_TOKEN={VALUE}" in result["output"]
+    assert "HARMLESS" not in result["output"] and "\nLANG=" not in result["output"]
+    assert found(home / "interlock", VALUE) != []
+
+
+def test_keys_of_a_trusted_env_file_are_used_and_reach_no_tool(
+    work: Path, home: Path, interlock: Interlock
+) -> None:
+    (work / ".env").write_text(f"OPENAI_API_KEY={VALUE}\nPLAIN=visible\n")
+    flags = script(work, shell("env; echo"), {"text": "done"})
+    done = interlock(*flags, "-y", "--skip-trust", "-o", "stream-json", "-p", "look")
+    (result,) = [json.loads(x) for x in done.stdout.splitlines() if '"tool_result"' in x]
+    assert "PLAIN=visible" in result["output"]
+    assert "OPENAI_API_KEY" not in result["output"] and VALUE not in done.stdout
+
+
+def test_an_error_before_any_run_shows_no_secret(work: Path, home: Path, interlock: Interlock) -> None:
+    settings = home / ".interlock/settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"tools": {"shell": {"timeout": GITHUB}}}))
+    done = interlock("-d", "-p", "hi")
+    assert done.returncode == 52
+    assert "Traceback" in done.stderr and GITHUB not in done.stderr
