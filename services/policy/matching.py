@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
+from functools import lru_cache
 
 from pydantic import JsonValue
 
@@ -38,6 +39,8 @@ def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> 
 
 def begins(command: ShellCommand, prefix: Sequence[str]) -> bool:
     """Its leading words are known, and are these."""
+    if not command.words or command.words[0].text != prefix[0]:
+        return False
     lead = command.words[: len(prefix)]
     return len(lead) == len(prefix) and all(
         w.literal and w.text == p for w, p in zip(lead, prefix, strict=True)
@@ -88,6 +91,7 @@ def _behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) ->
     return Match.MAYBE if all(any(w.text == p or not w.literal for w in later) for p in wanted) else Match.NO
 
 
+@lru_cache(maxsize=1_000)
 def program(text: str) -> str:
     """A program's name without its folder, in lower case."""
     return text.rsplit("/", 1)[-1].lower()
@@ -131,19 +135,24 @@ def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]
 _COMMAND = '"command":"'
 
 
-def spellings(command: ShellCommand) -> set[str]:
+def spellings(command: ShellCommand) -> frozenset[str]:
     """The ways to write the same command that a pattern may have been meant for."""
-    argv = command.argv
+    return _spellings(command.text, command.argv)
+
+
+@lru_cache(maxsize=64)  # each rule asks anew
+def _spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
     if not argv:
-        return {command.text}
+        return frozenset({text})
     short = (argv[0].rsplit("/", 1)[-1], *argv[1:])
-    return {
-        command.text,
+    spelled = {
+        text,
         " ".join(argv),
         shlex.join(argv),
         " ".join(short),
         " ".join((program(argv[0]), *argv[1:])),
     }
+    return frozenset(spelled)
 
 
 def _known(words: Sequence[Word]) -> str:

@@ -28,7 +28,8 @@ class Pattern:
     _search: Callable[[str], Any]
 
     def starts(self, text: str) -> bool:
-        return self._match(clean(text)) is not None
+        # Most rules are about other commands: that is cheaper to see without the engine.
+        return text.startswith(self.leads) and self._match(clean(text)) is not None
 
     def found(self, text: str) -> bool:
         return self._search(clean(text)) is not None

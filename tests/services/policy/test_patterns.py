@@ -3,6 +3,8 @@
 import time
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interlock.services.policy.patterns import PatternError, compile_pattern
 
@@ -47,3 +49,22 @@ def test_a_pattern_that_holds_pythons_engine_for_ages_answers_at_once() -> None:
 )
 def test_every_match_begins_with_one_of_the_leads(pattern: str, leads: str) -> None:
     assert compile_pattern(pattern).leads == tuple(leads.split(","))
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            ["a", "b", "ab", "(a|b)", "(?:a|b)", "(?s)", "(?i)", "^", "[ab]", ".", "\\x61", "\\Q", "|"]
+            + ["*", "?", "+", "{0}", "{2}", "(", ")", " ", "\\b", "$"]
+        ),
+        max_size=5,
+    ),
+    st.text("abAB ", max_size=5),
+)
+def test_looking_at_the_leads_first_never_changes_what_a_pattern_finds(pieces: list[str], text: str) -> None:
+    try:
+        pattern = compile_pattern("".join(pieces))
+    except PatternError:
+        return
+    assert pattern.starts(text) is (pattern._match(text) is not None)
