@@ -49,7 +49,8 @@ def interlock(
         with (tmp_path / "empty").open() as stdin:
             monkeypatch.setattr(sys, "stdin", stdin)
             code = main(arguments)
-        return Done(code, *capsys.readouterr())
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
 
     return call
 

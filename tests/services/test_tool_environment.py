@@ -1,8 +1,11 @@
 """What the environment of a tool holds and what it doesn't."""
 
+from pathlib import Path
+
 import pytest
 
-from interlock.services.tool_environment import is_secret, tool_environment
+from interlock.services.tool_environment import is_secret, kept_back, secret_variables, tool_environment
+from interlock.state.settings import EnvironmentSettings
 
 
 @pytest.mark.parametrize(
@@ -43,3 +46,49 @@ def test_nothing_waits_for_a_terminal() -> None:
     )
     assert env["TERM"] == "dumb" and env["PAGER"] == env["GIT_PAGER"] == "cat" and env["NO_COLOR"] == "1"
     assert "FORCE_COLOR" not in env
+
+
+def rules(**given: object) -> EnvironmentSettings:
+    return EnvironmentSettings.model_validate(given)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "ghp_" + "aB3d" * 9,
+        "AKIAIOSFODNN7EXAMPLE",
+        "postgres://me:s3cret@host/db",
+        "http://me:s3cret@proxy:8080",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9P",
+        "-----BEGIN PRIVATE KEY-----\n" + "Ab3/" * 16 + "\n-----END PRIVATE KEY-----",
+    ],
+)
+def test_a_value_that_is_a_secret_is_left_out_whatever_it_is_called(value: str) -> None:
+    assert "HARMLESS" not in tool_environment({"HARMLESS": value})
+    assert tool_environment({"HARMLESS": value}, rules=rules(allowed=["HARMLESS"]))["HARMLESS"] == value
+
+
+def test_sockets_that_lend_out_keys_are_left_out_unless_named() -> None:
+    environ = {"SSH_AUTH_SOCK": "/run/agent", "PATH": "/bin", "HTTP_PROXY": "http://proxy:8080"}
+    assert kept_back(environ) == ["SSH_AUTH_SOCK"]
+    assert kept_back(environ, rules(allowed=["SSH_AUTH_SOCK"])) == []
+
+
+def test_settings_say_what_is_kept_back_and_blocked_wins() -> None:
+    environ = {"A_TOKEN": "x", "PLAIN": "y", "LANG": "C"}
+    assert kept_back(environ, rules(allowed=["A_TOKEN"], blocked=["PLAIN"])) == ["PLAIN"]
+    assert kept_back(environ, rules(allowed=["A_TOKEN"], blocked=["A_TOKEN"])) == ["A_TOKEN"]
+    assert kept_back(environ, rules(enabled=False, blocked=["LANG"])) == ["LANG"]
+
+
+def test_what_is_looked_for_in_texts_are_secrets_not_words_and_not_names_of_files(tmp_path: Path) -> None:
+    environ = {
+        "A_TOKEN": "some-value-1",
+        "DB_PASSWORD": "changeme",
+        "SSH_KEY": str(tmp_path),
+        "DATABASE": "postgres://me:s3cret-word@host/db",
+        "BLOCKED": "kept by name",
+        "PLAIN": "nothing at all",
+    }
+    found = secret_variables(environ, rules(blocked=["BLOCKED"]))
+    assert found == {"A_TOKEN": "some-value-1", "DATABASE": "s3cret-word", "BLOCKED": "kept by name"}

@@ -10,6 +10,7 @@ import pytest
 
 from interlock.services.files import sha256, temporary
 from interlock.services.outputs import OutputFiles
+from interlock.services.redaction import SHAPES
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
@@ -229,3 +230,22 @@ def test_edits_of_one_file_one_after_the_other_all_count(root: Path) -> None:
     for call in (replace("one", "1"), replace("two", "2"), replace("1\n2", "3")):
         assert run(toolset, call, planned(toolset, call)).status == "success"
     assert (root / "a").read_text() == "3\n"
+
+
+def test_a_plan_that_was_stored_without_its_secrets_is_carried_out_after_a_crash(root: Path) -> None:
+    secret = "ghp_" + "aB3d" * 9
+    (root / "a").write_text(f"one\n{secret}\n")
+    stored = SHAPES.planned(planned(fresh(root), replace("one", "two")))
+    assert secret not in stored.model_dump_json()
+    assert run(fresh(root), replace("one", "two"), stored).status == "success"
+    assert (root / "a").read_text() == f"two\n{secret}\n"
+
+
+def test_a_mark_that_a_file_holds_already_may_stay_and_no_further_one_is_written(root: Path) -> None:
+    (root / "a").write_text("see [redacted:x]\n")
+    assert isinstance(planned(fresh(root), write("a", "look at [redacted:x]\n")), Planned)
+    refused = asyncio.run(fresh(root).plan(write("a", "[redacted:x] [redacted:x]\n")))
+    assert isinstance(refused, ToolResult) and kind(refused) == "redacted"
+    assert "[redacted:x]" in refused.content
+    refused = asyncio.run(fresh(root).plan(write("new", "key = [redacted:GITHUB_TOKEN]\n")))
+    assert isinstance(refused, ToolResult) and kind(refused) == "redacted"

@@ -1,0 +1,242 @@
+"""What a folder brings along: shown, trusted, remembered; ignored in one line, or refused where it is needed."""
+
+import json
+import os
+import pty
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from interlock.cli.main import main
+from interlock.services.trust import answer_for, is_trusted, remember
+
+HOOK = {"BeforeAgent": [{"hooks": [{"type": "command", "command": "sh check.sh", "name": "check"}]}]}
+SERVERS = {"db": {"command": "npx", "args": ["-y", "db"]}, "web": {"httpUrl": "https://x/mcp"}}
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+def put(file: Path, content: Any) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(content if isinstance(content, str) else json.dumps(content))
+    return file
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    put(
+        folder / ".gemini/settings.json",
+        {"hooks": HOOK, "mcpServers": SERVERS, "model": {"aliases": {"mine": "script:x"}}},
+    )
+    put(folder / "check.sh", "exit 0")
+    put(folder / ".env", "GEMINI_API_KEY=key-of-the-project")
+    put(folder / ".mcp.json", {"mcpServers": {"more": {"command": "run-more"}}})
+    put(folder / ".roomodes", "{}")
+    put(folder / ".interlock/policies/own.toml", "")
+    put(folder / ".interlock/agents/local.md", "---\nname: local\ndescription: of the project\n---\nWork.")
+    return folder
+
+
+@pytest.fixture
+def run(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    monkeypatch.chdir(work)
+    put(tmp_path / "script.json", [{"text": "done"}, {"text": "again"}])
+
+    def call(*arguments: str) -> Done:
+        with Path(os.devnull).open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
+
+
+def prompt(tmp_path: Path, *flags: str) -> tuple[str, ...]:
+    return ("-m", f"script:{tmp_path / 'script.json'}", *flags, "-p", "hi")
+
+
+def test_everything_that_is_ignored_stands_in_one_warning_that_names_the_command(
+    run: Run, tmp_path: Path
+) -> None:
+    done = run(*prompt(tmp_path, "-o", "json"))
+    assert done.code == 0, done.err
+    (warning,) = [w for w in json.loads(done.out)["warnings"] if "trust" in w]
+    for name in (
+        ".gemini/settings.json (1 hook, 2 MCP servers)",
+        ".mcp.json (1 MCP server)",
+        ".roomodes",
+        ".env",
+    ):
+        assert name in warning
+    assert ".interlock/policies/own.toml" in warning and ".interlock/agents/local.md" in warning
+    assert "interlock trust" in warning and "--skip-trust" in warning
+
+
+def test_a_trusted_folder_counts_without_a_word_but_for_its_new_hooks(
+    run: Run, work: Path, tmp_path: Path
+) -> None:
+    assert run("trust", "--yes").code == 0
+    first, second = run(*prompt(tmp_path)), run(*prompt(tmp_path))
+    assert first.err.count("new or changed hook") == 1 and "BeforeAgent: check" in first.err
+    assert "hook, which" not in second.err and "isn't trusted" not in second.err
+    put(work / "check.sh", "exit 0  # pulled")
+    assert run(*prompt(tmp_path)).err.count("new or changed hook") == 1
+    assert "new or changed hook" not in run(*prompt(tmp_path)).err
+
+
+def test_what_would_count_is_shown_to_be_judged(run: Run) -> None:
+    shown = run("trust")
+    assert shown.code == 2
+    assert shown.err.count("\n") == 1 and "--yes" in shown.err
+    for line in (
+        "hook BeforeAgent: sh check.sh",
+        "MCP server db: npx -y db",
+        "MCP server web: https://x/mcp",
+    ):
+        assert line in shown.out
+    assert "MCP server more: run-more" in shown.out
+    assert run("trust", "--list").err.startswith("No folder was decided on")
+
+
+def test_trust_is_remembered_shown_and_taken_back(run: Run, work: Path, home: Path) -> None:
+    file = put(home / ".interlock/trusted.json", {"/other": "untrusted"})
+    (work / "sub").mkdir()
+    assert run("trust", "--yes").code == 0
+    assert json.loads(file.read_text()) == {"/other": "untrusted", str(work): "trusted"}
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(run("trust", "sub", "--json").out)["trusted"] is True
+    assert str(work) in run("trust", "--list").out
+    assert run("trust", "sub", "--untrust").code == 0
+    assert is_trusted(work, home) and not is_trusted(work / "sub", home)
+    assert run("trust", "--untrust").code == 0 and not is_trusted(work, home)
+
+
+def test_the_parent_is_trusted_with_all_that_is_in_it(run: Run, work: Path, home: Path) -> None:
+    assert run("trust", "--parent", "--yes").code == 0
+    assert answer_for(work / "x", home) == (work.parent, True, home / ".interlock/trusted.json")
+
+
+def test_a_person_at_a_terminal_is_asked(work: Path, home: Path) -> None:
+    entry = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
+    for word, code in ((b"n\n", 1), (b"y\n", 0)):
+        ours, theirs = pty.openpty()
+        os.write(ours, word)
+        asked = subprocess.run(
+            [*entry, "trust"], cwd=work, stdin=theirs, capture_output=True, timeout=60, check=False
+        )
+        os.close(ours)
+        os.close(theirs)
+        assert b"Trust " in asked.stderr and b"[y/N]" in asked.stderr
+        assert (asked.returncode, is_trusted(work, home)) == (code, code == 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what", "where"),
+    [
+        (("-m", "flash", "-p", "hi"), "The key GEMINI_API_KEY", ".env"),
+        (("-m", "mine", "-p", "hi"), "Model 'mine'", ".gemini/settings.json"),
+        (
+            ("run", "subagent", "--agent", "local", "hi", "-m", "script:SCRIPT"),
+            "Agent 'local'",
+            ".interlock/agents/local.md",
+        ),
+    ],
+)
+def test_needed_and_untrusted_is_refused_saying_what_was_ignored(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], what: str, where: str
+) -> None:
+    done = run(*(a.replace("SCRIPT", str(tmp_path / "script.json")) for a in arguments))
+    assert done.code == 55
+    assert f"{what} stands only in {where}, which was ignored" in done.err
+    assert done.err.count("\n") == 1 and "interlock trust" in done.err
+
+
+def test_what_is_nowhere_is_no_matter_of_trust(run: Run, work: Path) -> None:
+    (work / ".env").unlink()
+    assert run("-m", "flash", "-p", "hi").code == 41
+    assert run("-m", "nowhere-to-be-found", "-p", "hi").code == 2
+    assert run("run", "subagent", "--agent", "nobody", "hi", "-m", "script:../script.json").code == 42
+
+
+def test_to_skip_trust_was_said_of_one_drive(run: Run, tmp_path: Path) -> None:
+    assert "isn't trusted" not in run(*prompt(tmp_path, "--skip-trust")).err
+    assert "isn't trusted" in run("-c", "-p", "more").err
+    assert "isn't trusted" not in run("-c", "--skip-trust", "-p", "more").err
+
+
+def test_gemini_clis_answers_count_and_ours_before_them(tmp_path: Path, home: Path) -> None:
+    a, b, c = (tmp_path / name for name in ("a", "b", "c/in"))
+    for folder in (a, b, c):
+        folder.mkdir(parents=True)
+    said = {str(a): "TRUST_FOLDER", str(b): "DO_NOT_TRUST", str(c): "TRUST_PARENT", str(tmp_path): "WHATEVER"}
+    put(home / ".gemini/trustedFolders.json", said)
+    assert [is_trusted(p, home) for p in (a, b, c, c.parent, tmp_path)] == [True, False, True, True, False]
+    remember(a, home, trusted=False)
+    remember(b, home, trusted=True)
+    assert (is_trusted(a, home), is_trusted(b, home)) == (False, True)
+
+
+def test_only_the_users_own_settings_turn_trust_off(work: Path, home: Path) -> None:
+    off = {"security": {"folderTrust": {"enabled": False}}}
+    put(work / ".gemini/settings.json", off)
+    assert not is_trusted(work, home)
+    put(home / ".gemini/settings.json", off)
+    assert is_trusted(work, home)
+    put(home / ".interlock/settings.json", {"security": {"folderTrust": {"enabled": True}}})
+    assert not is_trusted(work, home)
+
+
+def test_writers_at_the_same_time_lose_no_entry(tmp_path: Path, home: Path) -> None:
+    folders = [tmp_path / f"f{i}" for i in range(24)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(partial(remember, home=home, trusted=True), folders))
+    assert all(is_trusted(f, home) for f in folders)
+
+
+def test_a_folder_that_was_moved_or_linked_elsewhere_is_judged_by_where_it_is(
+    tmp_path: Path, home: Path
+) -> None:
+    old, new, link = tmp_path / "old", tmp_path / "new", tmp_path / "link"
+    old.mkdir()
+    link.symlink_to(old)
+    remember(link, home, trusted=True)
+    assert json.loads((home / ".interlock/trusted.json").read_text()) == {str(old): "trusted"}
+    old.rename(new)
+    link.unlink()
+    link.symlink_to(new)
+    assert not is_trusted(new, home) and not is_trusted(link, home)
+
+
+def test_a_file_that_can_not_be_meant_is_never_written_over(run: Run, home: Path) -> None:
+    file = put(home / ".interlock/trusted.json", '{"/x": "yes"}')
+    done = run("trust", "--yes")
+    assert done.code == 52 and "expected 'trusted' or 'untrusted'" in done.err
+    assert file.read_text() == '{"/x": "yes"}'
+
+
+def test_the_users_own_files_in_the_home_directory_need_no_trust(
+    run: Run, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(home / ".gemini/settings.json", {"hooks": HOOK})
+    put(home / ".gemini/.env", "A=1")
+    monkeypatch.chdir(home)
+    assert "isn't trusted" not in run(*prompt(tmp_path)).err
+    assert "brings nothing along" in run("trust").out

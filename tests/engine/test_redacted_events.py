@@ -1,0 +1,96 @@
+"""What renderers get of events that hold secrets, whole or in pieces, from agents and calls side by side."""
+
+from collections.abc import Sequence
+
+from interlock.engine.redacted_events import RedactedEvents
+from interlock.services.redaction import Redactor
+from interlock.state.events import (
+    ApprovalRequired,
+    ErrorEvent,
+    Event,
+    MessageEvent,
+    NodeStart,
+    Result,
+    Thought,
+    ToolOutput,
+    ToolResultEvent,
+    ToolUse,
+)
+from interlock.state.turn_events import Finished
+
+SECRET = "ghp_" + "aB3d" * 9
+MARK = "[redacted:github-token]"
+
+
+def shown(events: Sequence[Event], redact: Redactor | None = None) -> list[Event]:
+    door = RedactedEvents(redact or Redactor())
+    return [out for event in events for out in door(event)]
+
+
+def delta(text: str, agent: str = "") -> MessageEvent:
+    return MessageEvent(role="assistant", content=text, delta=True, agent=agent)
+
+
+def end(agent: str = "") -> Finished:
+    return Finished(reason="stop", usage={}, duration_ms=0, agent=agent)
+
+
+def test_every_string_of_an_event_is_looked_through() -> None:
+    use = ToolUse(tool_name="x", tool_id="1", parameters={"a": [{"b": SECRET}], "n": 1}, summary=SECRET)
+    asked = ApprovalRequired(
+        id="1", kind="approval", tool_name="x", args={"a": SECRET}, reason=SECRET, preview=SECRET, choices=[]
+    )
+    for event in (use, asked, ErrorEvent(severity="error", message=SECRET), Thought(content=SECRET + " ")):
+        (out,) = shown([event])
+        assert SECRET not in out.model_dump_json() and MARK in out.model_dump_json()
+        assert type(out) is type(event)
+
+
+def test_an_event_without_a_secret_is_the_same_event() -> None:
+    for event in (delta("hello "), end(), NodeStart(workflow="w", node="n", checkpoint_id="c")):
+        (out,) = shown([event])
+        assert out is event
+
+
+def test_deltas_are_joined_where_a_secret_may_begin_and_the_rest_comes_before_what_ends_them() -> None:
+    pieces = [SECRET[i : i + 7] for i in range(0, len(SECRET), 7)]
+    out = shown([delta("it is "), *map(delta, pieces), end()])
+    assert out[0] == delta("it is ")
+    assert out[-1] == end()
+    texts = [e.content for e in out if isinstance(e, MessageEvent)]
+    assert "".join(texts) == f"it is {MARK}"
+
+
+def test_agents_and_calls_side_by_side_dont_mix() -> None:
+    half, rest = SECRET[:20], SECRET[20:]
+    out = shown(
+        [
+            delta(half, "a"),
+            delta(half, "b"),
+            ToolOutput(tool_id="1", text=half),
+            ToolOutput(tool_id="2", text=half),
+            end("b"),
+            ToolResultEvent(tool_name="x", tool_id="2", status="success"),
+            delta(rest, "a"),
+            ToolOutput(tool_id="1", text=rest),
+            end("a"),
+            ToolResultEvent(tool_name="x", tool_id="1", status="success"),
+        ]
+    )
+    said = {a: "".join(e.content for e in out if isinstance(e, MessageEvent) and e.agent == a) for a in "ab"}
+    assert said == {"a": MARK, "b": half}
+    told = {i: "".join(e.text for e in out if isinstance(e, ToolOutput) and e.tool_id == i) for i in "12"}
+    assert told == {"1": MARK, "2": half}
+
+
+def test_the_result_brings_everything_that_waits_and_keeps_its_output() -> None:
+    result = Result(status="done", response=SECRET, output={"new_content": SECRET})
+    waiting, last = shown([delta("sk-"), result])
+    assert waiting == delta("sk-")
+    assert isinstance(last, Result) and last.response == MARK
+    assert last.output == {"new_content": SECRET}
+
+
+def test_switched_off_events_go_by() -> None:
+    event = delta(SECRET)
+    assert shown([event], Redactor(enabled=False)) == [event]
