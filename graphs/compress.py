@@ -30,16 +30,7 @@ from interlock.state.compress import CompressInput, CompressOutput, CompressStat
 
 def build() -> Graph:
     g = Graph("compress", CompressState)
-    g.node("check_threshold", check_threshold)
-    g.node("pre_compress", pre_compress)
-    g.node("ask_hook", ask_hook)
-    g.node("await_hook", await_person)
-    g.node("truncate_old_outputs", truncate_old_outputs)
-    g.node("keep_truncated", keep_truncated)
-    g.node("split", split)
-    g.node("summarise", summarise)
-    g.node("verify", verify)
-    g.node("accept", accept)
+    _nodes(g)
 
     g.edge(START, "check_threshold")
     g.route(
@@ -69,6 +60,19 @@ def build() -> Graph:
     g.route("verify", after_verify, {"checked or not": "accept", "cancelled": "verify"})
     g.edge("accept", END)
     return g
+
+
+def _nodes(g: Graph) -> None:
+    g.node("check_threshold", check_threshold)
+    g.node("pre_compress", pre_compress)
+    g.node("ask_hook", ask_hook)
+    g.node("await_hook", await_person)
+    g.node("truncate_old_outputs", truncate_old_outputs)
+    g.node("keep_truncated", keep_truncated)
+    g.node("split", split)
+    g.node("summarise", summarise)
+    g.node("verify", verify)
+    g.node("accept", accept)
 
 
 PIPELINE = Pipeline("compress", build, CompressInput, CompressOutput)

@@ -33,17 +33,7 @@ from interlock.state.subagent import MAX_DEPTH
 def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
-    g.node("open_prompt", open_prompt)
-    g.node("before_agent", before_agent)
-    g.part("turn", turn.build())
-    g.part("tools", tools.build(depth))
-    g.part("next-speaker", next_speaker.build())
-    g.node("continue", go_on)
-    g.node("nudge", nudge)
-    g.node("after_agent", after_agent)
-    g.node("ask_hook", ask_hook)
-    g.node("await_hook", await_person)
-    g.node("finish", finish)
+    _nodes(g, depth)
 
     g.edge(START, "open_prompt")
     g.route(
@@ -76,6 +66,20 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("nudge", "turn")
     g.edge("finish", END)
     return g
+
+
+def _nodes(g: Graph, depth: int) -> None:
+    g.node("open_prompt", open_prompt)
+    g.node("before_agent", before_agent)
+    g.part("turn", turn.build())
+    g.part("tools", tools.build(depth))
+    g.part("next-speaker", next_speaker.build())
+    g.node("continue", go_on)
+    g.node("nudge", nudge)
+    g.node("after_agent", after_agent)
+    g.node("ask_hook", ask_hook)
+    g.node("await_hook", await_person)
+    g.node("finish", finish)
 
 
 PIPELINE = Pipeline("main", build, MainInput, MainOutput, prompt_field="prompt", needs_model=True)

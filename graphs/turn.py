@@ -35,10 +35,53 @@ from interlock.nodes.turn.routes import (
 from interlock.nodes.turn.use_model import use_model
 from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
 
+_ASKING = {"sticky": "call_model", "hooked": "before_model"}
+_HOOKED = {"ask": "call_model", "ended": END, "unknown": "ask_hook"}
+_STREAM = {
+    "again": "call_model",
+    "unavailable": "route",
+    "loop": "note_loop",
+    "whole": "after_model",
+    "end": END,
+}
+
 
 @cache
 def build() -> Graph:
     g = Graph("turn", TurnState, output=TurnDone)
+    _nodes(g)
+
+    g.edge(START, "check_limits")
+    g.route(
+        "check_limits", after_check_limits, {"short": "mask_tool_outputs", "long": "compress", "limit": END}
+    )
+    g.edge("compress", "mask_tool_outputs")
+    g.edge("mask_tool_outputs", "check_context")
+    g.route(
+        "check_context",
+        after_check_context,
+        {"overflow": END, "look due": "loop-check", "unrouted": "route", **_ASKING},
+    )
+    g.route("loop-check", after_loop_check, {"loop": "note_loop", "unrouted": "route", **_ASKING})
+    g.edge("route", "use_model")
+    g.route(
+        "use_model",
+        after_use_model,
+        {"usable": "call_model", "hooked": "before_model", "none left": END},
+    )
+    g.route("before_model", after_before_model, {"choose tools": "before_tool_selection", **_HOOKED})
+    g.route("before_tool_selection", after_before_tool_selection, _HOOKED)
+    g.edge("call_model", "check_stream")
+    g.route("check_stream", after_check_stream, _STREAM)
+    g.route("after_model", after_after_model, {"end": END, "unknown": "ask_hook"})
+    g.edge("note_loop", END)
+    g.edge("ask_hook", "await_hook")
+    events = {"BeforeModel": "before_model", "BeforeToolSelection": "before_tool_selection"}
+    g.route("await_hook", after_await_hook, {**events, "AfterModel": "after_model"})
+    return g
+
+
+def _nodes(g: Graph) -> None:
     g.node("check_limits", check_limits)
     g.part("compress", compress.build())
     g.node("mask_tool_outputs", mask_tool_outputs)
@@ -54,47 +97,6 @@ def build() -> Graph:
     g.node("note_loop", note_loop)
     g.node("ask_hook", ask_hook)
     g.node("await_hook", await_person)
-
-    g.edge(START, "check_limits")
-    g.route(
-        "check_limits", after_check_limits, {"short": "mask_tool_outputs", "long": "compress", "limit": END}
-    )
-    g.edge("compress", "mask_tool_outputs")
-    g.edge("mask_tool_outputs", "check_context")
-    asking = {"sticky": "call_model", "hooked": "before_model"}
-    g.route(
-        "check_context",
-        after_check_context,
-        {"overflow": END, "look due": "loop-check", "unrouted": "route", **asking},
-    )
-    g.route("loop-check", after_loop_check, {"loop": "note_loop", "unrouted": "route", **asking})
-    g.edge("route", "use_model")
-    g.route(
-        "use_model",
-        after_use_model,
-        {"usable": "call_model", "hooked": "before_model", "none left": END},
-    )
-    hooked = {"ask": "call_model", "ended": END, "unknown": "ask_hook"}
-    g.route("before_model", after_before_model, {"choose tools": "before_tool_selection", **hooked})
-    g.route("before_tool_selection", after_before_tool_selection, hooked)
-    g.edge("call_model", "check_stream")
-    g.route(
-        "check_stream",
-        after_check_stream,
-        {
-            "again": "call_model",
-            "unavailable": "route",
-            "loop": "note_loop",
-            "whole": "after_model",
-            "end": END,
-        },
-    )
-    g.route("after_model", after_after_model, {"end": END, "unknown": "ask_hook"})
-    g.edge("note_loop", END)
-    g.edge("ask_hook", "await_hook")
-    events = {"BeforeModel": "before_model", "BeforeToolSelection": "before_tool_selection"}
-    g.route("await_hook", after_await_hook, {**events, "AfterModel": "after_model"})
-    return g
 
 
 PIPELINE = Pipeline("turn", build, TurnInput, TurnOutput, prompt_field="request", needs_model=True)
