@@ -1,0 +1,138 @@
+"""A session's hooks stand around every workflow that a user starts; a run without them pays nothing."""
+
+import json
+import os
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import edges, render
+from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.graphs import PIPELINES, pipeline
+
+CONTEXT = """echo '{"hookSpecificOutput": {"additionalContext": "be brief"}}'"""
+
+
+class Stage:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "work").mkdir()
+        (folder / "work" / "a.txt").write_text("one\n")
+        (folder / "script.json").write_text(json.dumps([{"text": "first"}, {"text": "second"}]))
+
+    def options(self, **hooks: str) -> Options:
+        settings = {event: [{"hooks": [{"command": f"cat >> ../log; {c}"}]}] for event, c in hooks.items()}
+        return Options(
+            home=self.folder / "home",
+            user_home=self.folder / "user",
+            workspace=self.folder / "work",
+            model=f"script:{self.folder / 'script.json'}",
+            overrides={"hooks": settings, "model": {"skipNextSpeakerCheck": True}},
+            env={"PATH": os.environ["PATH"]},
+        )
+
+    @property
+    def heard(self) -> list[tuple[str, str]]:
+        log = self.folder / "log"
+        text = log.read_text().replace("}{", "}\n{") if log.exists() else ""
+        found = [json.loads(line) for line in text.splitlines()]
+        return [(e["hook_event_name"], e.get("source") or e.get("reason")) for e in found]
+
+    def path(self, run: str) -> RunPath:
+        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
+        conn.row_factory = sqlite3.Row
+        try:
+            return run_path(
+                conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall(), True
+            )
+        finally:
+            conn.close()
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path)
+
+
+def talk(outcome: Outcome) -> list[tuple[str, str]]:
+    return [(m.get("origin") or m["role"], m["content"]) for m in outcome.output["history"]]
+
+
+def test_a_session_starts_with_its_first_prompt_and_goes_on_with_the_next(stage: Stage) -> None:
+    options = stage.options(SessionStart=CONTEXT, SessionEnd="true")
+    first = run_sync("main", {"prompt": "p"}, options=options)
+    assert (first.status, first.output["response"]) == ("done", "first")
+    assert [who for who, _ in talk(first)] == ["hook", "person", "assistant"]
+    assert "be brief" in talk(first)[0][1]
+    second = resume_sync(first.run, prompt="q", options=options)
+    assert second.output["response"] == "second"
+    ends = ("SessionEnd", "exit")
+    assert stage.heard == [("SessionStart", "startup"), ends, ("SessionStart", "resume"), ends]
+
+
+def test_a_workflow_without_a_conversation_has_a_session_too(stage: Stage) -> None:
+    given = {"file_path": "a.txt", "old_string": "one", "new_string": "uno", "instruction": "translate"}
+    outcome = run_sync("edit", given, options=stage.options(SessionStart=CONTEXT, SessionEnd="true"))
+    assert outcome.status in ("applied", "waiting"), outcome.error
+    assert stage.heard[0] == ("SessionStart", "startup")
+
+
+@pytest.mark.parametrize(("command", "status"), [("exit 2", "blocked_by_hook"), ("false", "done")])
+def test_a_session_that_a_hook_refuses_does_not_run_until_it_is_resumed_and_allowed(
+    stage: Stage, command: str, status: str
+) -> None:
+    refused = run_sync("main", {"prompt": "p"}, options=stage.options(SessionStart=f"echo no >&2; {command}"))
+    if status == "done":
+        assert refused.status == "done"
+        return
+    assert (refused.exit_code, refused.error and refused.error["type"]) == (56, status)
+    assert "no" in (refused.error or {})["message"]
+    again = resume_sync(refused.run, options=stage.options(SessionStart=f"echo no >&2; {command}"))
+    assert again.exit_code == 56
+    assert len(stage.heard) == 2
+    allowed = resume_sync(refused.run, options=stage.options(SessionStart="true"))
+    assert (allowed.status, allowed.output["response"]) == ("done", "first")
+
+
+def test_a_run_is_told_anew_with_each_prompt_which_events_have_hooks(stage: Stage) -> None:
+    first = run_sync("main", {"prompt": "p"}, options=stage.options(SessionEnd="true"))
+    second = resume_sync(first.run, prompt="q", options=stage.options())
+    assert second.status == "done"
+    assert stage.heard == [("SessionEnd", "exit")]
+    third = resume_sync(first.run, prompt="r", options=stage.options(SessionEnd="true"))
+    assert third.error is not None or third.status == "done"
+    assert stage.heard == [("SessionEnd", "exit")] * 2
+
+
+def test_without_hooks_no_node_is_entered_and_no_row_is_written(stage: Stage) -> None:
+    outcome = run_sync("main", {"prompt": "p"}, options=stage.options())
+    assert not stage.path(outcome.run).entered & {"session_start", "session_end"}
+    conn = sqlite3.connect(stage.folder / "home" / "interlock.db")
+    assert conn.execute("select count(*) from hook_calls").fetchone() == (0,)
+    conn.close()
+
+
+def test_a_runs_picture_shows_its_session_only_where_there_was_one(stage: Stage) -> None:
+    plain = run_sync("main", {"prompt": "p"}, options=stage.options())
+    hooked = run_sync("main", {"prompt": "p"}, options=stage.options(SessionStart="true", SessionEnd="true"))
+    assert b"session" not in str(render("main", "dot", 1, stage.path(plain.run))).encode()
+    shown: Any = render("main", "dot", 1, stage.path(hooked.run))
+    assert "session_start" in shown
+    taken = {(a, b) for _, a, b in edges(pipeline("main").compile(), stage.path(hooked.run))}
+    assert {
+        ("__start__", "session_start"),
+        ("session_start", "open_prompt"),
+        ("session_end", "__end__"),
+    } <= taken
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_every_way_to_the_end_has_one_through_the_sessions_end(name: str) -> None:
+    plain = {(a, b) for _, a, b in edges(pipeline(name).build().compile()) if _ == name}
+    root = {(a, b) for _, a, b in edges(pipeline(name).compile()) if _ == name}
+    before_end = {a for a, b in plain if b == "__end__"}
+    assert {a for a, b in root if b == "session_end"} == before_end | {"await_session"}
+    assert plain <= root
