@@ -1,9 +1,11 @@
 """decided: the record of who decided what of a call; a row is committed with the writes of the node that decided."""
 
+import json
 import sqlite3
 import time
 from typing import NamedTuple
 
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey
 from interlock.state.decided import Decided
 
@@ -17,8 +19,9 @@ class _Note(NamedTuple):
 class DecisionLog:
     """Keeps what nodes note until the saver takes it: no commit of its own, and none for a node that a kill cut."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Redactor = SHAPES) -> None:
         self._notes: dict[str, _Note] = {}
+        self._redact = redact
 
     def note(self, task: str, key: CallKey, what: Decided) -> None:
         self._notes[task] = _Note(key, what, time.time())
@@ -27,7 +30,9 @@ class DecisionLog:
         """Inside the saver's transaction; a task that runs again writes the same row."""
         note = self._notes.pop(task, None)
         if note is not None:
-            key, body = note.key, note.what.model_dump_json(exclude_defaults=True)
+            key = note.key
+            told = self._redact.json(note.what.model_dump(mode="json", exclude_defaults=True))
+            body = json.dumps(told, ensure_ascii=False)
             conn.execute(
                 "insert or replace into decisions (run, message, idx, attempt, task, body, at) "
                 "values (?, ?, ?, ?, ?, ?, ?)",

@@ -46,7 +46,7 @@ class Drive:
         self._loop = asyncio.get_running_loop()
         normal, full, own = (self._connect(mode) for mode in ("NORMAL", "FULL", "NORMAL"))
         self.conn = normal
-        steps = StepLog()
+        steps = StepLog(prepared.redact)
         steps.resume(normal, lease.run)
         raise_id_clock(normal, lease.run)
         info = RunInfo(

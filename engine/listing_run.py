@@ -1,4 +1,4 @@
-"""listing_run: one run in detail: steps, calls, tokens; read with sqlite3 alone."""
+"""listing_run: one run in detail: steps, checkpoints, tokens; read with sqlite3 alone."""
 
 import json
 import sqlite3
@@ -23,21 +23,6 @@ class Step(NamedTuple):
     keys: tuple[str, ...]
     """What it changed in the state."""
     route: str | None
-
-
-class Call(NamedTuple):
-    """One tool call, as the journal has it."""
-
-    tool: str
-    state: str
-    """scheduled | intent | done"""
-    status: str | None
-    """success | error | cancelled, once it is done."""
-    attempt: int
-    args: dict[str, Any]
-    summary: str
-    """The error's first line, else the tool's own word for what came of it."""
-    ms: float | None
 
 
 class Checkpoint(NamedTuple):
@@ -105,46 +90,6 @@ def checkpoints(home: Path, run: str) -> list[Checkpoint]:
 
 def _checkpoint(name: str, metadata: dict[str, Any]) -> Checkpoint:
     return Checkpoint(metadata.get("step", 0), name, metadata.get("source", ""))
-
-
-def calls(home: Path, run: str) -> list[Call]:
-    """Tool calls in the order in which they were done; those without a result last."""
-    with reading(home) as conn:
-        if conn is None:
-            return []
-        rows = conn.execute(
-            "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
-            "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
-            "where j.run = ? "
-            "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
-            (run,),
-        ).fetchall()
-    return [_call(home, row) for row in rows]
-
-
-def _call(home: Path, row: sqlite3.Row) -> Call:
-    result = _json(home, row["result"], row["result_file"])
-    # Once the answer is in the conversation, its text is there and not in the journal.
-    result = {**result, **_json(home, row["answer"], row["answer_file"])}
-    asked: list[dict[str, Any]] = _json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
-    args = _json(home, row["args"], None)  # of an attempt with other arguments than the model's
-    index: int = row["idx"]
-    if not args and index < len(asked):
-        args = asked[index].get("args", {})
-    meta: dict[str, Any] = result.get("meta") or {}
-    error: dict[str, Any] = result.get("error") or {}
-    summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))
-    first = next(iter(summary.splitlines()), "")
-    ms = meta.get("duration_ms")
-    return Call(row["tool"], row["state"], result.get("status"), row["attempt"], args, first, ms)
-
-
-def _json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
-    """What a row holds, or the file in `outputs/` that it names."""
-    if file:
-        path = home / "outputs" / file
-        text = path.read_bytes() if path.exists() else None
-    return json.loads(text) if text else {}
 
 
 def models(home: Path, run: str) -> dict[str, dict[str, int]]:

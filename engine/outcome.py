@@ -31,7 +31,6 @@ def conclude(
     """Read the end off the last snapshot; the run's row learns of an error."""
     run, redact = drive.lease.run, out.transcript.redact
     told = redact.json(_told(error, drive))
-    note_error(drive.conn, run, told)
     output: dict[str, Any] = {}
     waiting: list[dict[str, Any]] = []
     if error is not None:
@@ -48,6 +47,7 @@ def conclude(
         status = output.get("status", "done")
         told = _named(output.get("error")) or told
         code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
+    note_error(drive.conn, run, told)
     return Outcome(
         run=run,
         workflow=pipeline.name,

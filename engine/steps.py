@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from interlock.engine.decided import DecisionLog
+from interlock.services.redaction import SHAPES, Redactor
 from interlock.state.calls import CallKey
 from interlock.state.decided import Decided
 
@@ -29,10 +30,10 @@ class _Note:
 class StepLog:
     """Implements `Steps`: notes from the nodes' wrapper, saved by the saver with the task's writes."""
 
-    def __init__(self) -> None:
+    def __init__(self, redact: Redactor = SHAPES) -> None:
         self.root_step = 0
         self._notes: dict[str, _Note] = {}
-        self._decisions = DecisionLog()
+        self._decisions = DecisionLog(redact)
         self._seq = -1
         self._read: Callable[[str], list[tuple[float, float]]] = lambda _: []
 

@@ -20,13 +20,13 @@ from interlock.nodes.tools.respond import respond
 from interlock.nodes.tools.routes import (
     after_after_tool,
     after_apply_outcome,
+    after_ask,
     after_ask_review,
     after_result,
     after_run_tool,
     after_take_review,
     by_kind,
     by_request,
-    notify_or_wait,
 )
 from interlock.nodes.tools.run_tool import run_tool
 from interlock.nodes.tools.take_answer import take_answer
@@ -52,10 +52,10 @@ def build(depth: int = 0) -> Graph:
     kinds = {"tool": "run_tool", "question": "ask_question", "agent": agent, "review": "ask_review"}
     g.route(START, by_kind, kinds)
     g.route("run_tool", after_run_tool, _RUN)
-    g.route("ask_outcome", notify_or_wait, {"asked": "await_outcome", "notify": "notify"})
+    g.route("ask_outcome", after_ask, {"asked": "await_outcome", "notify": "notify"})
     g.edge("await_outcome", "apply_outcome")
     g.route("apply_outcome", after_apply_outcome, {"redo": "run_tool", "skip": "respond"})
-    g.route("ask_question", notify_or_wait, {"asked": "await_answer", "notify": "notify"})
+    g.route("ask_question", after_ask, {"asked": "await_answer", "notify": "notify"})
     g.edge("await_answer", "take_answer")
     g.route("take_answer", after_result, _RESULT)
     g.route(

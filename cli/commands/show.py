@@ -9,35 +9,40 @@ from typing import Any
 
 from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
+from interlock.cli.render.calls import call_lines, calls_in_full
 from interlock.cli.render.conversation import show_dropped, show_state, verify
 from interlock.cli.render.figures import ago, amount, elapsed, place
-from interlock.cli.render.paint import Paint, cut, one_line
-from interlock.cli.render.pending import brief, screen
+from interlock.cli.render.paint import Paint, one_line
+from interlock.cli.render.pending import screen
 from interlock.cli.render.plan import plan
 from interlock.cli.render.reasons import reason_lines
 from interlock.cli.render.tree import tree
 from interlock.engine import listing_run as detail
 from interlock.engine.listing import RunRow, find_run, waiting_requests
 from interlock.engine.listing_agents import agents
+from interlock.engine.listing_calls import calls
 from interlock.engine.listing_decisions import answered
 from interlock.engine.listing_reasons import reasons
 from interlock.engine.store_file import state_home
-
-_CALLS = 30
-_MARKS = {"success": "✓", "error": "✗", "cancelled": "–"}
 
 
 def parser() -> Parser:
     made = Parser(
         "show",
-        "RUN [--at STEP] [--dropped] [--verify] [--json]",
+        "RUN [--calls] [--at STEP] [--dropped] [--verify] [--json]",
         "What a run did, what it used, and what it waits for.",
         [
             ("interlock show latest", ""),
+            ("interlock show 4k2 --calls", "each call with everything that was decided of it, and by whom"),
             ("interlock show 4k2 --at 7", "its state and conversation after step 7"),
         ],
     )
     made.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
+    made.add_argument(
+        "--calls",
+        action="store_true",
+        help="each call: who decided what, when, and who changed its arguments",
+    )
     made.add_argument("--at", type=number(int, -1), metavar="STEP", help="a step of: interlock history RUN")
     made.add_argument(
         "--dropped", action="store_true", help="what compression and masking took out of the conversation"
@@ -63,7 +68,7 @@ def execute(arguments: list[str]) -> int:
         tables.show_json(_object(home, run))
         return 0
     paint = Paint(sys.stdout)
-    for line in _lines(home, run, paint):
+    for line in calls_in_full(home, run.run, paint) if args.calls else _lines(home, run, paint):
         print(line)
     return 0
 
@@ -74,7 +79,7 @@ def _object(home: Path, run: RunRow) -> dict[str, Any]:
         "path": detail.path(detail.steps(home, run.run)),
         "steps": [s._asdict() for s in detail.steps(home, run.run)],
         "reasons": [r._asdict() for r in reasons(home, run.run)],
-        "calls": [c._asdict() for c in detail.calls(home, run.run)],
+        "calls": [c._asdict() for c in calls(home, run.run)],
         "models": detail.models(home, run.run),
         "agents": [a._asdict() for a in agents(home, run.run)],
         "answered": list(answered(home, run.run)),
@@ -83,7 +88,9 @@ def _object(home: Path, run: RunRow) -> dict[str, Any]:
 
 
 def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
-    status = run.status + (f" ({run.outcome})" if run.status == "failed" and run.outcome else "")
+    # An outcome that is no more than "failed" is told better by its error's type.
+    why = run.error.get("type", "") if run.error and run.outcome == "failed" else run.outcome
+    status = run.status + (f" ({why})" if run.status == "failed" and why else "")
     yield f"{paint(run.run, 'bold')}  {run.workflow}  {paint(status, 'bold')}"
     yield f"  {one_line(run.title)}"
     yield f"  in {place(run.workspace)} · started {ago(run.created)} · changed {ago(run.updated)} · step {run.step}"
@@ -96,7 +103,7 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         reason_lines(home, run.run),
         tree(home, run.run, paint),
         plan(home, run, paint),
-        _calls(home, run, paint),
+        call_lines(home, run.run, paint),
         _tokens(home, run),
         _answered(home, run),
     ):
@@ -119,18 +126,6 @@ def _path(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
     slow = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in times.most_common(3) if seconds >= 0.1)
     if slow:
         yield paint(f"        longest: {slow}", "dim")
-
-
-def _calls(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
-    calls = detail.calls(home, run.run)
-    if len(calls) > _CALLS:
-        yield paint(f"        … {len(calls) - _CALLS} earlier calls: interlock show {run.run} --json", "dim")
-    for number_, call in enumerate(calls[-_CALLS:]):
-        mark = _MARKS.get(call.status or "", "?" if call.state == "intent" else "·")
-        took = f" · {elapsed(call.ms / 1000)}" if call.ms else ""
-        what = {"intent": "outcome unknown", "scheduled": "not run yet"}.get(call.state, call.summary)
-        about = f"{call.tool} {cut(brief(call.args), 60)} · {one_line(what, 80)}{took}"
-        yield f"{'calls' if number_ == 0 else '':<8}{mark} {about}"
 
 
 def _tokens(home: Path, run: RunRow) -> Iterator[str]:

@@ -121,10 +121,10 @@ def after_before_tool(state: PolicyIn) -> Literal["allow", "ask", "changed", "bl
 def after_request(state: RequestIn) -> Literal["asked", "notify", "impossible"]:
     if state["label"] == "impossible":
         return "impossible"
-    return notify_or_wait(state)
+    return after_ask(state)
 
 
-def notify_or_wait(state: RequestIn) -> Literal["asked", "notify"]:
+def after_ask(state: RequestIn) -> Literal["asked", "notify"]:
     return "notify" if is_hooked(state.get("hooked", ""), "Notification") else "asked"
 
 
@@ -149,7 +149,7 @@ def by_kind(state: KindIn) -> Literal["tool", "question", "agent", "review"]:
 
 
 def after_ask_review(state: RequestIn) -> Literal["asked", "notify", "no plan"]:
-    return notify_or_wait(state) if state["label"] == "asked" else "no plan"
+    return after_ask(state) if state["label"] == "asked" else "no plan"
 
 
 def after_take_review(state: ResultIn) -> Literal["decided", "hooks", "changed since"]:

@@ -100,7 +100,8 @@ def test_a_decision_is_never_taken_back_by_a_second_one(tmp_path: Path) -> None:
     record_decisions(store, run, [Decision(request, "reject")])
     with pytest.raises(UserError, match="already answered"):
         record_decisions(store, run, [Decision(request, "proceed_once")])
-    assert resume_sync(run, options=place.options).status == "done"
+    outcome = resume_sync(run, options=place.options)
+    assert (outcome.exit_code, (outcome.error or {})["type"]) == (56, "refused")
     assert place.log() == []
 
 
