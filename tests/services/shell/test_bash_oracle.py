@@ -21,7 +21,7 @@ from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
-SECONDS = float(os.environ.get("ORACLE_SECONDS", "9"))
+SECONDS = float(os.environ.get("ORACLE_SECONDS", "8"))
 SEED = int(os.environ.get("ORACLE_SEED", "1"))
 WORKERS = 4
 """They mostly wait for bash."""
@@ -162,7 +162,7 @@ def test_a_denied_command_is_never_allowed_however_it_is_embedded(
 ) -> None:
     lines, tally = Lines(SEED), Tally(policy)
     allowed: list[str] = []
-    count = 1500 * max(1, int(SECONDS / 9))
+    count = 1000 * max(1, int(SECONDS / 8))
     for number in range(count):
         line = lines.hidden(DENIED[number % len(DENIED)], 5)
         if tally.look(line)[1]:
