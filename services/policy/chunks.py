@@ -56,8 +56,9 @@ def _pieces(text: str) -> Iterator[tuple[int, str]]:
     """(line, text) from one table header to the next; a `[x.y]` header belongs to what precedes."""
     start, held = 1, list[str]()
     for number, line in enumerate(text.splitlines(keepends=True), 1):
-        if _HEADER.match(line) and not _inner(line) and any(h.strip() for h in held):
-            yield start, "".join(held)
+        if _HEADER.match(line) and not _inner(line):
+            if any(h.strip() for h in held):
+                yield start, "".join(held)
             held = []
         if not held:
             start = number

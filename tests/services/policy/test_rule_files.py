@@ -90,7 +90,7 @@ def test_an_extension_neither_allows_nor_names_yolo(make, call) -> None:
 
 def test_lines_are_right_with_comments_and_sub_tables(make, call, tmp_path: Path) -> None:
     text = (
-        "# a comment\n\n[[rule]]\n# another\ntoolName = 'w'\ndecision = 'deny'\npriority = 5\n"
+        "\n# a comment\n[[rule]]\n# another\ntoolName = 'w'\ndecision = 'deny'\npriority = 5\n"
         "[rule.toolAnnotations]\nreadOnlyHint = false\n\n"
         "[[rule]]\ntoolName = ['a', 'b']\ndecision = 'deny'\npriority = 1\n"
     )
@@ -98,6 +98,12 @@ def test_lines_are_right_with_comments_and_sub_tables(make, call, tmp_path: Path
     assert problems == []
     assert policy.check(call("w"), "write", "default").rule.endswith("user.toml:3")
     assert policy.check(call("b"), "write", "default").rule.endswith("user.toml:11")
+
+
+def test_lines_are_right_after_blank_ones(make, call) -> None:
+    policy, _ = make(user="\n\n" + GOOD_DENY + "\n\n" + GOOD_DENY.replace('"d"', '"e"'))
+    assert policy.check(call("d"), "write", "default").rule.endswith("user.toml:3")
+    assert policy.check(call("e"), "write", "default").rule.endswith("user.toml:9")
 
 
 def test_an_empty_file_is_no_problem(make) -> None:

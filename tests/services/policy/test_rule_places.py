@@ -48,18 +48,17 @@ def test_every_documented_place_has_its_tier(places: Places) -> None:
     assert [str(p) for p in ADMIN_FOLDERS] == ["/etc/gemini-cli/policies", "/etc/interlock/policies"]
 
 
-def test_a_workspace_counts_only_when_it_is_trusted_and_that_is_said(places: Places) -> None:
+def test_a_workspace_counts_only_when_it_is_trusted(places: Places) -> None:
     mine = put(places.root / ".gemini/policies")
     untrusted = Places(places.root, places.home, False, places.admin)
     assert (rule_files(untrusted), ignored_files(untrusted)) == ([], [mine])
-    assert ignored_files(places) == []
+    assert (rule_files(places), ignored_files(places)) == ([(mine, 3)], [])
 
 
 def test_in_the_home_directory_the_users_rules_are_the_users(places: Places) -> None:
     mine = put(places.home / ".gemini/policies")
     at_home = Places(places.home, places.home, True, ())
     assert rule_files(at_home) == [(mine, 4)]
-    assert ignored_files(Places(places.home, places.home, False, ())) == []
 
 
 def test_a_folder_that_is_a_file_or_a_pipe_is_reported_and_asks(places: Places) -> None:

@@ -1,0 +1,268 @@
+"""`interlock policy check`: what a run here would decide, by which rule, part by part."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from interlock.cli.main import main
+
+MINE = """
+[[rule]]
+toolName = "run_shell_command"
+commandPrefix = ["git status", "git log"]
+decision = "allow"
+priority = 100
+
+[[rule]]
+toolName = "run_shell_command"
+commandPrefix = "git push"
+decision = "deny"
+priority = 200
+denyMessage = "Nothing leaves."
+"""
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+
+
+@pytest.fixture
+def run(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """`interlock …` in a workspace, with rules of the user's."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    put(home / ".interlock/policies/mine.toml", MINE)
+
+    def call(*arguments: str, stdin: str = "") -> Done:
+        (tmp_path / "stdin").write_text(stdin)
+        with (tmp_path / "stdin").open() as given:
+            monkeypatch.setattr(sys, "stdin", given)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
+
+
+@pytest.fixture
+def check(run: Run) -> Callable[..., dict[str, Any]]:
+    def ask(*arguments: str, stdin: str = "") -> dict[str, Any]:
+        done = run("policy", "check", *arguments, "--json", stdin=stdin)
+        assert done.code == 0, done.err
+        return json.loads(done.out)
+
+    return ask
+
+
+def put(file: Path, text: str) -> Path:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    return file
+
+
+def command(line: str) -> str:
+    return json.dumps({"command": line})
+
+
+def test_it_shows_the_decision_the_rule_with_its_line_and_each_part(run: Run, home: Path) -> None:
+    done = run("policy", "check", "run_shell_command", command("git status && git push > out; rm -rf x"))
+    assert done.code == 0
+    lines = [line.split(maxsplit=1) for line in done.out.splitlines()]
+    assert lines[0] == ["deny", "run_shell_command  (mode default)"]
+    assert ["rule", "user rule ~/.interlock/policies/mine.toml:8"] in lines
+    assert ["model", "is told: Nothing leaves."] in lines
+    assert "allow git status   user rule ~/.interlock/policies/mine.toml:2" in done.out
+    assert "deny  git push   user rule ~/.interlock/policies/mine.toml:8" in done.out
+    assert "danger: deletes recursively" in done.out
+    assert ["redirects", "write out"] in lines
+    assert ["no", "always   No session rule lifts a deny."] in lines
+
+
+def test_it_says_what_a_person_could_answer_and_why_not_always(check) -> None:
+    asked = check("run_shell_command", command("npm test"))
+    assert asked["choices"] == [
+        *("proceed_once", "proceed_always", "proceed_always_and_save", "modify", "reject", "cancel")
+    ]
+    assert asked["always"]["command_prefixes"] == ["npm test"]
+    dangerous = check("run_shell_command", command("rm -rf x"))
+    assert "proceed_always" not in dangerous["choices"]
+    assert dangerous["not_always"] == "A dangerous form is asked about each time: it deletes recursively."
+    hidden = check("run_shell_command", command("eval $x"))
+    assert hidden["unseen"] and "only known when it runs" in hidden["not_always"]
+    assert check("glob", '{"pattern": "*"}')["choices"] == []
+
+
+def test_it_lists_every_rule_that_was_considered(run: Run, check) -> None:
+    found = check("run_shell_command", command("git log"), "--all")["considered"]
+    assert [(c["decision"], c["met"]) for c in found[:2]] == [("deny", "no"), ("allow", "yes")]
+    assert "considered" not in check("run_shell_command", command("git log"))
+    assert "met: yes" in run("policy", "check", "run_shell_command", command("git log"), "--all").out
+
+
+def test_it_counts_what_a_run_here_counts(check, run: Run, tmp_path: Path) -> None:
+    rule = '[[rule]]\ntoolName = "write_file"\ndecision = "deny"\npriority = 1\n'
+    put(Path(".gemini/policies/team.toml"), rule)
+    put(Path(".interlock/settings.json"), '{"general": {"defaultApprovalMode": "yolo"}}')
+    write = ("write_file", '{"file_path": "a", "content": ""}')
+    untrusted = check(*write)
+    assert (untrusted["decision"], untrusted["mode"]) == ("ask", "default")
+    assert any("policies" in w and "trust" in w for w in untrusted["warnings"])
+    trusted = check(*write, "--skip-trust")
+    assert (trusted["decision"], trusted["mode"]) == ("deny", "yolo")
+    assert trusted["rule"].endswith(".gemini/policies/team.toml:1")
+    extra = put(tmp_path / "extra.toml", rule.replace("deny", "allow"))
+    assert check(*write, "--policy", str(extra))["decision"] == "allow"
+    assert check(*write, "--allowed-tools", "Write")["rule"] == "settings tools.allowed 'write_file'"
+    assert check(*write, "--mode", "plan")["decision"] == "deny"
+    assert check(*write, "--mode", "autoEdit")["decision"] == "allow"
+    assert check(*write, "-y")["decision"] == "allow"
+
+
+def test_a_rule_that_is_wrong_is_named_and_does_not_stop_the_answer(run: Run, home: Path) -> None:
+    put(home / ".gemini/policies/bad.toml", '[[rule]]\ntoolName = "glob"\ndecision = "deny"\n')
+    done = run("policy", "check", "glob", '{"pattern": "*"}')
+    assert done.code == 0 and done.out.startswith("ask")
+    assert "bad.toml:1: priority: Field required" in done.err
+
+
+def test_scopes_of_agents_servers_and_annotations(check, run: Run, home: Path) -> None:
+    put(
+        home / ".gemini/policies/scopes.toml",
+        '[[rule]]\ntoolName = "*"\nmcpName = "docs"\ntoolAnnotations = { readOnlyHint = true }\n'
+        'decision = "allow"\npriority = 5\n'
+        '[[rule]]\ntoolName = "mcp_*"\nsubagent = "codebase_investigator"\ndecision = "deny"\npriority = 9\n'
+        '[[rule]]\ntoolName = "mcp_docs_*"\ntoolAnnotations = { destructiveHint = true }\n'
+        'decision = "deny"\npriority = 8\n',
+    )
+    reads = ("--annotations", '{"readOnlyHint": true}')
+    assert check("search", "{}", "--server", "docs", *reads)["decision"] == "allow"
+    assert check("mcp_docs_search", "{}", "--server", "docs", *reads)["tool"] == "mcp_docs_search"
+    assert check("search", "{}", "--server", "docs")["decision"] == "ask"
+    assert check("search", "{}", "--server", "other", *reads)["decision"] == "ask"
+    assert check("mcp_docs_search", "{}", *reads)["decision"] == "ask", "not known to be of that server"
+    destroys = ("--annotations", '{"readOnlyHint": true, "destructiveHint": true}')
+    assert check("search", "{}", "--server", "docs", *destroys)["decision"] == "deny"
+    agent = ("--agent", "codebase_investigator")
+    assert check("search", "{}", "--server", "docs", *reads, *agent)["decision"] == "deny"
+    assert check("search", "{}", "--server", "docs", "--mode", "plan", *reads)["decision"] == "deny"
+    write = check("write_file", '{"file_path": "a", "content": ""}', "--mode", "yolo", *agent)
+    assert (write["decision"], write["reason"]) == (
+        "deny",
+        "`write_file` is no tool of sub-agent 'codebase_investigator'.",
+    )
+
+
+def test_a_path_that_no_tool_may_touch_is_refused_before_any_rule(check) -> None:
+    found = check("read_file", '{"file_path": "/etc/passwd"}', "-y")
+    assert (found["decision"], found["rule"]) == ("deny", "refused before any rule")
+    assert "outside the workspace" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["rea_file", "{}"], 42, "Did you mean one of: 'read_file', "),
+        (["read_file", "{}"], 42, "'file_path' is missing"),
+        (
+            ["read_file", "{x"],
+            42,
+            "not JSON: Expecting property name enclosed in double quotes at line 1, column 2",
+        ),
+        (["read_file", "[]"], 42, "must be a JSON object"),
+        (["read_file", "@nowhere.json"], 42, "nowhere.json"),
+        (["glob", '{"pattern": "*"}', "--agent", "investigator"], 42, "codebase_investigator"),
+        (["glob", "{}", "--mode", "plann"], 2, "plan"),
+        (["glob", "{}", "--policy", "none.toml"], 2, "none.toml"),
+        ([], 2, "--batch"),
+        (["glob", "{}", "--batch", "x"], 2, "--batch"),
+        (["mcp_s_t", "-", "--annotations", "-"], 2, "once"),
+    ],
+)
+def test_a_question_that_cannot_be_answered_is_one_line(
+    run: Run, arguments: list[str], code: int, said: str
+) -> None:
+    done = run("policy", "check", *arguments)
+    assert (done.code, done.out) == (code, "")
+    assert said in done.err and done.err.count("\n") == 1
+
+
+def test_another_action_is_refused(run: Run) -> None:
+    done = run("policy", "chek", "glob")
+    assert done.code == 2 and "expected check" in done.err
+
+
+def test_arguments_come_from_a_file_or_from_stdin(check, tmp_path: Path) -> None:
+    put(tmp_path / "call.json", command("git push"))
+    assert check("run_shell_command", f"@{tmp_path / 'call.json'}")["decision"] == "deny"
+    assert check("run_shell_command", "-", stdin=command("git status"))["decision"] == "allow"
+
+
+def test_a_batch_answers_each_line_in_order_and_a_bad_one_does_not_stop_the_rest(run: Run) -> None:
+    lines = [
+        '{"tool": "run_shell_command", "args": {"command": "git push"}}',
+        "{oops",
+        '{"tool": "nothing"}',
+        '{"tool": "glob", "args": {"pattern": "*"}, "modes": "plan"}',
+        '{"tool": "write_file", "args": {"file_path": "a", "content": ""}, "mode": "plan"}',
+        '{"tool": "write_file", "args": {"file_path": "a", "content": ""}}',
+    ]
+    done = run("policy", "check", "--batch", "-", "--mode", "auto_edit", stdin="\n".join(lines))
+    found = [json.loads(line) for line in done.out.splitlines()]
+    assert done.code == 42
+    assert [f.get("decision") for f in found] == ["deny", None, None, None, "deny", "allow"]
+    assert found[1]["error"]["message"].startswith("Line 2 is not JSON")
+    assert (found[2]["error"]["field"], found[3]["error"]["field"]) == ("tool", "modes")
+    good = run("policy", "check", "--batch", "-", stdin=lines[0])
+    assert good.code == 0
+
+
+def test_what_a_checker_says_is_shown(check, run: Run, home: Path) -> None:
+    put(
+        home / ".gemini/policies/guard.toml",
+        '[[safety_checker]]\ntoolName = "run_shell_command"\npriority = 1\n[safety_checker.checker]\n'
+        'type = "external"\nname = "guard"\n'
+        'command = "cat > /dev/null; echo \'{\\"decision\\": \\"ask_user\\", \\"reason\\": \\"look\\"}\'"\n',
+    )
+    found = check("run_shell_command", command("git log"))
+    assert (found["decision"], found["reason"]) == ("ask", "The safety checker guard asks: look")
+    assert found["checkers"][0]["decision"] == "ask"
+    assert (
+        "No session rule lifts what a safety checker says."
+        in run("policy", "check", "run_shell_command", command("git log")).out
+    )
+
+
+SCRIPT = """
+- text: I'll look.
+  tool_calls:
+    - {name: run_shell_command, args: {command: "git --version"}}
+- text: Done.
+"""
+
+
+def test_a_saved_choice_lets_the_next_run_pass_and_is_written_once(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    script = put(tmp_path / "script.yaml", SCRIPT)
+    model = ("-m", f"script:{script}")
+    parked = run(*model, "-p", "go")
+    assert parked.code == 75
+    (offered,) = [line for line in parked.err.splitlines() if "--always-save" in line]
+    assert run(*offered.partition("interlock ")[2].split()).code == 0
+    saved = home / ".interlock/policies/auto-saved.toml"
+    assert saved.read_text().count("[[rule]]") == 1
+    assert ", run " in saved.read_text() and saved.stat().st_mode & 0o777 == 0o600
+    again = run(*model, "-p", "go")
+    assert (again.code, again.out) == (0, "Done.\n"), again.err
+    assert run("policy", "check", "run_shell_command", command("git --version")).out.startswith("allow")
