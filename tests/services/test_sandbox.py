@@ -218,7 +218,8 @@ def test_a_git_file_alone_opens_no_folder(place: Place, tmp_path: Path) -> None:
     (theirs / "gitdir").write_text(str(tmp_path / "another/.git"))
     (place.work / ".git").write_text(f"gitdir: {theirs}\n")
     assert place.sh(f"ls {tmp_path}/theirs").exit_code == 2
-    ours = place.work / "own/worktrees/w"  # what came with the workspace may name itself, but not another repository
+    # What came with the workspace may name itself, but not another repository.
+    ours = place.work / "own/worktrees/w"
     ours.mkdir(parents=True)
     (ours / "gitdir").write_text(str(place.work / ".git"))
     (ours / "commondir").write_text(str(tmp_path / "theirs/.git"))
