@@ -8,10 +8,12 @@ from typing_extensions import TypedDict
 
 from interlock.nodes.subagent._time import spent_s
 from interlock.nodes.subagent._why import why
+from interlock.nodes.tools._refused import refused_meta
 from interlock.prompts import render
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.deps import Deps, Transcript
 from interlock.state.events import AgentEnd
+from interlock.state.refused import Refused
 from interlock.state.subagent import Scratchpad
 
 
@@ -22,6 +24,7 @@ class FinishIn(TypedDict, total=False):
     reason: str
     answer: str
     turn_no: int
+    refused: Refused
     error: dict[str, str]
     scratchpad: Scratchpad
 
@@ -50,6 +53,8 @@ async def finish(state: FinishIn, runtime: Runtime[Deps]) -> FinishOut:
         "result": result,
         "summary": f"{reason} · {state['turn_no']} turns",
     }
+    if refused := state.get("refused"):
+        meta["refused"] = refused_meta(refused)
     key = CallKey.parse(state["call"])
     text = render("subagent/finished", agent=repr(definition.name), reason=told, result=result)
     kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": told}

@@ -1,6 +1,11 @@
 """_hooks: what hooks said of a call, for people, for the model and for the record."""
 
+from langgraph.runtime import Runtime
+
+from interlock.nodes.tools._decided import note
+from interlock.state.calls import CallKey
 from interlock.state.decided import Decided
+from interlock.state.deps import Deps
 from interlock.state.hooks import HookOutcome
 
 _REASON = 2000
@@ -20,9 +25,13 @@ def names(outcome: HookOutcome) -> str:
     return f"{'hook' if len(found) == 1 else 'hooks'} {', '.join(found)}"
 
 
-def hook_decided(event: str, outcome: HookOutcome, becomes: int = 0) -> Decided:
-    """The entry for the call's record."""
-    return Decided(
+def note_hooks(
+    runtime: Runtime[Deps], key: CallKey, event: str, outcome: HookOutcome, becomes: int = 0
+) -> None:
+    """The entry for the call's record, where a hook has run."""
+    if not outcome.verdicts:
+        return
+    what = Decided(
         by="hook",
         decision="stop" if outcome.stop is not None else outcome.decision,
         who=names(outcome),
@@ -31,3 +40,4 @@ def hook_decided(event: str, outcome: HookOutcome, becomes: int = 0) -> Decided:
         hooks=outcome.verdicts,
         becomes=becomes,
     )
+    note(runtime, key, what)

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from pydantic import JsonValue
+
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.refused import Refused
 
@@ -22,11 +24,32 @@ def standing(
     now = before
     for call, result in batch:
         effect = risk(call.name) not in _HARMLESS
-        if result.status == "success":
+        found = _refusal(call, result, effect)
+        if found is None and result.status == "success":
             now = Refused() if effect or not now.get("effect") else now
-        elif (who := _WHO.get((result.error or {}).get("type", ""))) and (effect or not now.get("effect")):
-            now = _refused(call, result, who, effect)
+        elif found is not None and (found["effect"] or not now.get("effect")):
+            now = found
     return now
+
+
+def refused_meta(refused: Refused) -> dict[str, JsonValue]:
+    """For the result of a sub-agent that a call was refused to."""
+    return {
+        "tool": refused["tool"],
+        "who": refused["who"],
+        "by": refused["by"],
+        "reason": refused["reason"],
+        "effect": refused["effect"],
+    }
+
+
+def _refusal(call: CallView, result: ToolResult, effect: bool) -> Refused | None:
+    inside = result.meta.get("refused")  # of a sub-agent that could not do without it
+    if isinstance(inside, dict):
+        tool, who, by, reason = (str(inside[key]) for key in ("tool", "who", "by", "reason"))
+        return {"tool": tool, "who": who, "by": by, "reason": reason, "effect": bool(inside["effect"])}
+    who = _WHO.get((result.error or {}).get("type", ""))
+    return None if who is None else _refused(call, result, who, effect)
 
 
 def _refused(call: CallView, result: ToolResult, who: str, effect: bool) -> Refused:

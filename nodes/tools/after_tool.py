@@ -5,8 +5,7 @@ from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from interlock.nodes._hooked import fired, marked
-from interlock.nodes.tools._decided import note
-from interlock.nodes.tools._hooks import hook_decided, one_reason
+from interlock.nodes.tools._hooks import note_hooks, one_reason
 from interlock.nodes.tools._results import is_too_long, recorded
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, ToolResult
@@ -43,7 +42,7 @@ async def after_tool(state: AfterToolIn, runtime: Runtime[Deps]) -> AfterToolOut
     if answer.unknown:
         return {**answer.asks, "label": "unknown"}
     outcome = answer.outcome
-    note(runtime, key, hook_decided("AfterTool", outcome))
+    note_hooks(runtime, key, "AfterTool", outcome)
     stop = one_reason(outcome) if outcome.stop == "" else outcome.stop or ""
     told: AfterToolOut = {**answer.asks, "label": "done", "hook_stop": stop}
     told["hook_notes"] = _notes(deps, call, outcome, stop)

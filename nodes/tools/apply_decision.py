@@ -58,6 +58,8 @@ async def apply_decision(state: ApplyDecisionIn, runtime: Runtime[Deps]) -> Appl
         status = step(ToolCallChart, state["status"], "modify")
         theirs: ApplyDecisionOut = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": amends, "status": status}
+    if await _is_denied(deps, state, call):
+        return {"label": "stale"}
     await _remember(runtime, state, call, answer)
     return {"label": "proceed"}
 
@@ -65,6 +67,14 @@ async def apply_decision(state: ApplyDecisionIn, runtime: Runtime[Deps]) -> Appl
 def _changed(deps: Deps, request: ApprovalRequest) -> list[str]:
     """Files that aren't on the disk as they were when the person was shown the request."""
     return [f.path for f in request.files if deps.toolset.now(f.path) != f.on_disk]
+
+
+async def _is_denied(deps: Deps, state: ApplyDecisionIn, call: CallView) -> bool:
+    """Days may lie between question and answer: a rule that came meanwhile and denies the call holds."""
+    info = deps.toolset.info(call.name)
+    if info is None:
+        return False  # said when the call's turn comes
+    return (await deps.policy.decide(call, info.risk, state["approval_mode"], ())).decision == "deny"
 
 
 async def _remember(runtime: Runtime[Deps], state: ApplyDecisionIn, call: CallView, answer: Answer) -> None:

@@ -5,8 +5,7 @@ from pydantic import JsonValue
 from typing_extensions import TypedDict
 
 from interlock.nodes._hooked import fired
-from interlock.nodes.tools._decided import note
-from interlock.nodes.tools._hooks import hook_decided, names, one_reason
+from interlock.nodes.tools._hooks import names, note_hooks, one_reason
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, failure
 from interlock.state.charts import ToolCallChart, step
@@ -49,10 +48,10 @@ async def before_tool(state: BeforeToolIn, runtime: Runtime[Deps]) -> BeforeTool
     outcome = told.outcome
     if outcome.stop is not None or outcome.decision == "block":
         _refuse(deps, key, call, outcome)
-        note(runtime, key, hook_decided("BeforeTool", outcome))
+        note_hooks(runtime, key, "BeforeTool", outcome)
         return {**told.asks, "label": "blocked", "status": step(ToolCallChart, state["status"], "fail")}
     amended = _amended(deps, key, call, outcome)
-    note(runtime, key, hook_decided("BeforeTool", outcome, amended.attempt if amended else 0))
+    note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # A person who wrote the arguments was asked; one whose arguments a hook changed was not.
     by_person = state["by_person"] and amended is None
     asks = outcome.decision == "ask" and not by_person
