@@ -96,7 +96,7 @@ def _listed(check: "HookCheck", args: argparse.Namespace) -> int:
     if hooks:
         tables.show(list_rows(hooks), ("event", "for", "hook", "manner", "from"), flexible=2)
     else:
-        print("No hooks count here. Settings configure them: see `hooks` in README.md")
+        print('No hooks count here. Settings files define them under "hooks".')
     return 0
 
 
