@@ -75,6 +75,10 @@ class ToolSettings(_Section):
     """Tool names, or `run_shell_command(prefix)`, that need no asking."""
     exclude: list[str] = Field(default_factory=list[str])
     """Tool names that are denied."""
+    confirmation_required: list[str] = Field(default_factory=list[str], alias="confirmationRequired")
+    """Tool names, or `run_shell_command(prefix)`, that are asked about, whatever else allows them."""
+    core: list[str] = Field(default_factory=list[str])
+    """When it names any: the only tools that read, write, run commands or reach the network; they need no asking."""
     sandbox: bool | str = False
     """Shell commands run in a sandbox; a name is one of those that gemini-cli knows."""
     sandbox_network: bool = Field(False, alias="sandboxNetworkAccess")

@@ -16,6 +16,7 @@ from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.services.settings import HookLayer
+    from interlock.state.settings import Settings
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-google-genai", "pydantic", "rich")
 _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
@@ -114,11 +115,28 @@ def _settings() -> Iterator[Finding]:
     yield from (Finding("note", "settings", f"{f} is ignored: folder not trusted") for f in loaded.ignored)
     yield from (Finding("note", "settings", text) for text in loaded.warnings)
     yield from _hooks(loaded.hooks, env)
+    yield from _policies(root, home, trusted, loaded.settings)
     try:
         check_credentials(loaded.settings, env)
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
+
+
+def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.policy import workspace_policy
+    from interlock.services.policy.places import Places, rule_files
+    from interlock.services.workspace_settings import open_workspace
+
+    files = rule_files(Places(root, home, trusted))
+    try:
+        problems = workspace_policy(settings, open_workspace(root, settings), files).problems
+    except InterlockError as error:
+        yield Finding("problem", "policies", str(error))
+        return
+    yield from (Finding("note", "policies", str(problem)) for problem in problems)
+    names = ", ".join(place(str(file)) for file, _ in files) or "no file: the shipped rules"
+    yield Finding("ok", "policies", names)
 
 
 def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str]) -> Iterator[Finding]:

@@ -1,4 +1,4 @@
-"""from_settings: the rules that `tools.allowed` and `tools.exclude` stand for."""
+"""from_settings: the rules that `tools.exclude`, `confirmationRequired`, `allowed` and `core` stand for."""
 
 import re
 from collections.abc import Iterable
@@ -6,38 +6,65 @@ from collections.abc import Iterable
 from interlock.services.policy.fields import SHELL_ALIASES, SHELL_TOOLS, usable_tool_name, words
 from interlock.services.policy.load import Problem, stand_in
 from interlock.services.policy.rule import USER, Rule
-from interlock.state.calls import Decision
+from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.settings import Settings
 
-_ALLOWED = 300
-_EXCLUDED = 400
-"""Priorities within the user tier (gemini-cli: 4.3 and 4.4)."""
+_EXCLUDED, _CONFIRMED, _ALLOWED, _CORE, _NOT_CORE = 400, 350, 300, 250, 240
+"""Priorities within the user tier (gemini-cli: 4.4, 4.35, 4.3, 4.25, 4.24)."""
+_OUTSIDE: tuple[Risk, ...] = ("read", "write", "execute", "network")
+"""What `tools.core` keeps to its list; questions and what only changes the run go on."""
+_OPEN_MODES: frozenset[ApprovalMode] = frozenset({"default", "auto_edit", "yolo"})
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 
 
 def settings_rules(settings: Settings) -> tuple[list[Rule], list[Problem]]:
-    """An entry that can't be read allows nothing; in `tools.exclude` it makes everything ask."""
-    denied, wrong = _entries("tools.exclude", settings.tools.exclude, "deny")
-    allowed, also_wrong = _entries("tools.allowed", settings.tools.allowed, "allow")
-    return denied + allowed, wrong + also_wrong
+    """An entry that can't be read allows nothing; where it was to deny or to ask, everything asks."""
+    tools = settings.tools
+    read = [
+        _entries("tools.exclude", tools.exclude, "deny", _EXCLUDED),
+        _entries("tools.confirmationRequired", tools.confirmation_required, "ask", _CONFIRMED),
+        _entries("tools.allowed", tools.allowed, "allow", _ALLOWED),
+        _entries("tools.core", tools.core, "allow", _CORE),
+    ]
+    rules = [rule for found, _ in read for rule in found]
+    return rules + (_not_core() if tools.core else []), [problem for _, wrong in read for problem in wrong]
 
 
-def _entries(setting: str, entries: Iterable[str], decision: Decision) -> tuple[list[Rule], list[Problem]]:
+def _not_core() -> list[Rule]:
+    """Plan mode has a list of its own."""
+    return [
+        Rule(
+            source="settings tools.core",
+            tools=("*",),
+            decision="deny",
+            tier=USER,
+            priority=_NOT_CORE,
+            modes=_OPEN_MODES,
+            annotations={"risk": risk},
+            deny_message="Only the tools that the setting tools.core names may be used.",
+        )
+        for risk in _OUTSIDE
+    ]
+
+
+def _entries(
+    setting: str, entries: Iterable[str], decision: Decision, priority: int
+) -> tuple[list[Rule], list[Problem]]:
     rules: list[Rule] = []
     problems: list[Problem] = []
     for entry in entries:
         source = f"settings {setting} {entry!r}"
         try:
-            rules.append(_rule(entry, source, decision))
+            rules.append(_rule(entry, source, decision, priority))
         except ValueError as error:
-            effect = "everything asks until it is right" if decision == "deny" else "it allows nothing"
+            effect = "it allows nothing" if decision == "allow" else "everything asks until it is right"
             problems.append(Problem(source, str(error), effect))
-            if decision == "deny":
+            if decision != "allow":
                 rules.append(stand_in(source, USER, ("*",), str(error)))
     return rules, problems
 
 
-def _rule(entry: str, source: str, decision: Decision) -> Rule:
+def _rule(entry: str, source: str, decision: Decision, priority: int) -> Rule:
     narrowed = _CALL.fullmatch(entry.strip())
     name = narrowed[1] if narrowed else entry.strip()
     name = SHELL_ALIASES.get(name, name)
@@ -51,6 +78,6 @@ def _rule(entry: str, source: str, decision: Decision) -> Rule:
         tools=(name,),
         decision=decision,
         tier=USER,
-        priority=_ALLOWED if decision == "allow" else _EXCLUDED,
+        priority=priority,
         prefixes=(words(prefix),) if prefix else (),
     )

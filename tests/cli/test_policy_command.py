@@ -243,6 +243,16 @@ def test_what_a_checker_says_is_shown(check, run: Run, home: Path) -> None:
     )
 
 
+def test_doctor_names_the_rule_files_and_what_is_wrong_with_them(run: Run, home: Path) -> None:
+    bad = put(home / ".gemini/policies/bad.toml", '[[rule]]\ntoolName = "glob"\ndecision = "deny"\n')
+    found = json.loads(run("doctor", "--json").out)
+    texts = [(f["level"], f["text"]) for f in found if f["what"] == "policies"]
+    assert ("ok", "~/.gemini/policies/bad.toml, ~/.interlock/policies/mine.toml") in texts
+    assert any(
+        level == "note" and text.startswith(f"{bad}:1: priority: Field required") for level, text in texts
+    )
+
+
 SCRIPT = """
 - text: I'll look.
   tool_calls:

@@ -148,9 +148,27 @@ def test_a_setting_that_cannot_be_read_allows_nothing_and_an_unreadable_exclusio
     policy, problems = make(settings={"tools": {"allowed": ["write_file(x)", "a b"]}})
     assert policy.check(call("write_file"), "write", "default").decision == "ask"
     assert ["settings tools.allowed" in str(p) for p in problems] == [True, True]
-    policy, problems = make(settings={"tools": {"exclude": ["write_file(x)"]}})
+    for setting in ("exclude", "confirmationRequired"):
+        policy, problems = make(settings={"tools": {setting: ["write_file(x)"]}})
+        assert policy.check(call("write_file"), "write", "yolo").decision == "ask"
+        assert len(problems) == 1
+
+
+def test_settings_name_what_is_asked_about_and_what_there_is_at_all(make, call, shell) -> None:
+    tools = {"allowed": ["write_file"], "confirmationRequired": ["write_file", "run_shell_command(git push)"]}
+    policy, problems = make(settings={"tools": tools})
+    assert problems == []
     assert policy.check(call("write_file"), "write", "yolo").decision == "ask"
-    assert len(problems) == 1
+    assert policy.check(shell("ls; git push"), "execute", "yolo").decision == "ask"
+    assert policy.check(shell("ls"), "execute", "yolo").decision == "allow"
+    policy, _ = make(settings={"tools": {"core": ["read_file", "ShellTool(git log)"]}})
+    assert policy.check(call("read_file"), "read", "default").decision == "allow"
+    assert policy.check(shell("git log -3"), "execute", "default").decision == "allow"
+    assert policy.check(shell("git log; ls"), "execute", "yolo").decision == "deny"
+    assert policy.check(call("glob"), "read", "default").rule == "settings tools.core"
+    assert policy.check(call("complete_task"), "state", "default").decision == "allow"
+    assert policy.check(call("ask_user"), "question", "default").decision == "allow"
+    assert policy.check(call("glob"), "read", "plan").decision == "allow"
 
 
 def test_an_alias_of_the_shell_tool_is_met_by_its_rules(make, call) -> None:
