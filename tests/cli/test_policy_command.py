@@ -276,3 +276,31 @@ def test_a_saved_choice_lets_the_next_run_pass_and_is_written_once(
     again = run(*model, "-p", "go")
     assert (again.code, again.out) == (0, "Done.\n"), again.err
     assert run("policy", "check", "run_shell_command", command("git --version")).out.startswith("allow")
+
+
+GUARD = """
+[[safety_checker]]
+toolName = "write_file"
+argsPattern = "secret"
+priority = 1
+[safety_checker.checker]
+type = "external"
+name = "guard"
+command = "grep -q secret && echo '{\\\"decision\\\": \\\"deny\\\", \\\"reason\\\": \\\"no secrets\\\"}'"
+"""
+WRITES = """
+- text: Writing.
+  tool_calls:
+    - {name: write_file, args: {file_path: a.txt, content: "secret"}}
+    - {name: write_file, args: {file_path: b.txt, content: "open"}}
+- text: Done.
+"""
+
+
+def test_a_run_asks_its_checkers_also_where_everything_is_allowed(
+    run: Run, home: Path, tmp_path: Path
+) -> None:
+    put(home / ".gemini/policies/guard.toml", GUARD)
+    done = run("-m", f"script:{put(tmp_path / 'script.yaml', WRITES)}", "-y", "-p", "go")
+    assert (Path("a.txt").exists(), Path("b.txt").exists()) == (False, True), done.err
+    assert "no secrets" in run("show", "latest", "--json").out
