@@ -61,7 +61,7 @@ class Anchor:
             if os.path.samestat(self.path.lstat(), os.fstat(held)):
                 return held
         raise OSError(
-            errno.ESTALE, f"the directory {str(self.path)!r} was replaced since the run began; resume it"
+            errno.ESTALE, f"the directory {str(self.path)!r} was replaced since the run began; resume the run"
         )
 
 

@@ -85,11 +85,14 @@ class FileCalls:
 
     def _written(self, planned: Planned, key: CallKey) -> bool:
         """Whether the file is as planned already; then what a kill left behind is taken away."""
-        if self.now(planned.path) != planned.after:
+        try:
+            with self._workspace.place(Path(planned.path)) as place:
+                done = hash_at(place) == planned.after
+                if done:
+                    remove_leftover(place, key)
+                return done
+        except (OSError, PathRefused):  # nothing is there, or it can't be reached: what follows says so
             return False
-        with self._workspace.place(Path(planned.path)) as place:
-            remove_leftover(place, key)
-        return True
 
     def _write(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
         path = Path(change.path)

@@ -8,7 +8,7 @@ from interlock.state.calls import Preview, ToolResult, cancelled, failure
 from interlock.state.errors import RunError
 from interlock.state.text import clean
 from interlock.state.tooling import Ended, Tool, ToolContext
-from interlock.tools._opening import checked, trouble
+from interlock.tools._opening import checked, kind_of, trouble
 
 
 class RunShellCommandArgs(BaseModel):
@@ -52,9 +52,12 @@ async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
 
 def _directory(args: RunShellCommandArgs, context: ToolContext) -> Path | ToolResult:
     path = checked(context.workspace.readable, args.dir_path)
-    if isinstance(path, ToolResult) or path.is_dir():
+    if isinstance(path, ToolResult):
         return path
-    if path.exists():
+    kind = kind_of(context.workspace, path)
+    if kind == "directory":
+        return path
+    if kind != "missing":
         return failure(
             "not_a_directory", f"{args.dir_path!r} is a file; name the directory to run the command in."
         )

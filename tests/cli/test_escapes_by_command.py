@@ -22,6 +22,7 @@ def test_with_everything_allowed_no_call_leads_out(cli: Cli, tmp_path: Path) -> 
     calls.append({"name": "run_shell_command", "args": {"command": "cat secret.txt", "dir_path": "link"}})
     given = json.dumps({"calls": calls})
     done = cli("run", "tools", "--input", given, "-y", cwd=desk.root)
+    assert done.stdout, done.stderr
     answers = json.loads(done.stdout)["responses"]
     assert [answer["status"] for answer in answers] == ["error"] * len(calls)
     assert SECRET not in done.stdout + done.stderr
