@@ -1,4 +1,4 @@
-"""stubs: runs a line under a real bash whose commands only log their arguments."""
+"""stubs: runs a line under a real bash whose commands only log their arguments, and that can write nowhere else."""
 
 import contextlib
 import os
@@ -6,9 +6,14 @@ import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from bash_oracle.lines import PROGRAMS
+
+from interlock.services.sandbox import check_here
+from interlock.services.sandbox.bubblewrap import find_bwrap
+from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")
 _REAL = ("env", "nohup", "timeout", "nice", "xargs", "bash", "sh", "find", "cat", "true", "stdbuf")
@@ -40,13 +45,28 @@ def make_stubs(folder: Path) -> Path:
     return folder
 
 
+@cache
+def cage(folder: Path) -> list[str]:
+    """What a bash is started by, so that no redirection of a random line leaves `folder`; empty: there is none here."""
+    try:
+        check_here(os.environ)
+    except SandboxError:
+        return []
+    found = find_bwrap(os.environ)
+    bound = ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(folder), str(folder)]
+    return [str(found), *bound, "--unshare-net", "--die-with-parent"]
+
+
 def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
     """Run it in a folder of its own. `number`: another one for each line; `timeout` lets a command outlive its line."""
     log, cwd = folder / f"log{number}", folder / f"cwd{number}"
     cwd.mkdir(parents=True, exist_ok=True)
     env = {"PATH": str(stubs), "ORACLE_LOG": str(log), "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    caged = cage(folder)
+    if not caged and "/" in line:
+        return Ran([], set())  # it may write anywhere
     process = subprocess.Popen(
-        [os.fsencode(str(BASH)), b"-c", os.fsencode(line)],
+        [*map(os.fsencode, caged), os.fsencode(str(BASH)), b"-c", os.fsencode(line)],
         cwd=cwd,
         env=env,
         stdin=subprocess.DEVNULL,
