@@ -6,14 +6,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-PROGRAM = Path(__file__).parent.parent / "kill_runs" / "hooks_program.py"
+import pytest
+
+PROGRAMS = Path(__file__).parent.parent / "kill_runs"
 STRIDE = int(os.environ.get("HOOK_KILL_STRIDE", "43"))
 """Every so many-th commit or command is one that kills; 1 takes minutes."""
 
 
-def test_a_kill_around_hooks_changes_nothing() -> None:
+@pytest.mark.parametrize("program", ["hooks_program.py", "calls_program.py"])
+def test_a_kill_around_hooks_changes_nothing(program: str) -> None:
+    """Of prompts, requests and answers; and of calls, with the record of who decided what of them."""
     done = subprocess.run(
-        [sys.executable, str(PROGRAM), "0", str(STRIDE)],
+        [sys.executable, str(PROGRAMS / program), "0", str(STRIDE)],
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": ""},

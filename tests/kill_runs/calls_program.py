@@ -1,0 +1,126 @@
+"""calls_program: kills a run with hooks around its calls, at each commit and command: `FIRST STRIDE`.
+
+Each event has a hook that leaves a word in a file, which may not run twice behind anybody's back, and one that only
+answers, and may. Compared are also the records of who decided what. Prints one JSON object.
+"""
+
+import json
+import shlex
+import sqlite3
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from kill_runs import program
+from kill_runs.compare import Ending, ending
+from kill_runs.scene import Scene
+
+from interlock.engine import Decision
+
+COMMAND = "echo command >> ../effects.log; cat a.txt"
+REPLIES: list[dict[str, Any]] = [
+    {
+        "tool_calls": [
+            {"name": "run_shell_command", "args": {"command": "echo not this"}},
+            {"name": "write_file", "args": {"file_path": "new.txt", "content": "fresh\n"}},
+        ]
+    },
+    {"text": "Done."},
+]
+WORDS = ("command", *(f"{e}-{t}" for e in ("BeforeTool", "AfterTool") for t in ("shell", "write")))
+
+
+def _when_shell(**output: Any) -> str:
+    told = shlex.quote(json.dumps({"hookSpecificOutput": output}))
+    return f"if grep -q run_shell; then echo {told}; fi"
+
+
+ANSWERS = {
+    "BeforeTool": _when_shell(tool_input={"command": COMMAND}),
+    "AfterTool": _when_shell(additionalContext="it was changed"),
+    "Notification": "true",
+}
+
+
+@dataclass(frozen=True)
+class HookedScene(Scene):
+    def prepare(self) -> None:
+        super().prepare()
+        log = self.folder / "effects.log"
+        hooks: dict[str, Any] = {}
+        for event, answer in ANSWERS.items():
+            word = f"if grep -q run_shell; then echo {event}-shell; else echo {event}-write; fi >> {log}"
+            leaves = {"type": "command", "name": "leaves a word", "command": word}
+            answers = {"type": "command", "command": answer, "idempotent": True}
+            hooks[event] = [{"hooks": [answers] if event == "Notification" else [leaves, answers]}]
+        settings = self.folder / "user" / ".gemini" / "settings.json"
+        settings.parent.mkdir(parents=True)
+        settings.write_text(json.dumps({"hooks": hooks, "model": {"skipNextSpeakerCheck": True}}))
+
+    def expected_effects(self) -> tuple[str, ...]:
+        return tuple(sorted(WORDS))
+
+
+def decision(scene: Scene, name: str, request: dict[str, Any]) -> Decision:
+    """As a person who looks into the file."""
+    if request["kind"] == "approval":
+        return Decision(name, "proceed_once")
+    happened = _word(scene, request) in scene.effects()
+    return Decision(name, "reject" if happened else "proceed_once", text="skip" if happened else "redo")
+
+
+def _word(scene: Scene, request: dict[str, Any]) -> str:
+    if not request["key"].startswith("hook:"):
+        return "command"
+    _, event, _, key = request["key"].split(":", 3)
+    conn = sqlite3.connect(scene.store)
+    try:
+        (subject,) = conn.execute(
+            "select subject from hook_calls where event = ? and key = ?", (event, key)
+        ).fetchone()
+    finally:
+        conn.close()
+    return f"{event}-{'shell' if subject == 'run_shell_command' else 'write'}"
+
+
+@dataclass(frozen=True)
+class HookedEnding(Ending):
+    decisions: tuple[tuple[Any, ...], ...]
+
+    def differences(self, expected: Ending) -> list[str]:
+        found = super().differences(expected)
+        theirs = expected.decisions if isinstance(expected, HookedEnding) else ()
+        if not self.asked and self.decisions != theirs:
+            found.append(f"decisions: {self.decisions!r}, expected {theirs!r}")
+        return found
+
+
+def hooked_ending(scene: Scene) -> HookedEnding:
+    conn = sqlite3.connect(scene.store)
+    try:
+        rows = conn.execute("select idx, attempt, body from decisions").fetchall()
+    finally:
+        conn.close()
+    told = [(index, attempt, json.loads(body)) for index, attempt, body in rows]
+    short = [(i, a, d["by"], d["decision"], d.get("event", ""), d.get("becomes", 0)) for i, a, d in told]
+    return HookedEnding(**vars(ending(scene)), decisions=tuple(sorted(short)))
+
+
+program.Scene = HookedScene  # type: ignore[misc] - what is killed
+program.SHORT = REPLIES
+program.decision = decision
+program.ending = hooked_ending
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as name:
+        told = program.every_moment(Path(name) / "scene", int(sys.argv[1]), int(sys.argv[2]))
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
