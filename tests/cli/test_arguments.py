@@ -120,7 +120,6 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-p", 42, "No prompt"),
         ("aprovals", 2, "Did you mean 'approvals'?"),
         ("fork latest --at 3", 2, "Forking a run comes later"),
-        ("policy check x", 2, "comes later"),
         ("--modell x", 2, "No flag '--modell'. Did you mean '--model'?"),
         ("-p x --output json", 2, "No flag '--output'. Did you mean '--output-format'?"),
         ("-p x -o jsn", 2, "'jsn' isn't one of text, json, stream-json. Did you mean 'json'?"),
