@@ -1,7 +1,7 @@
 """compress: an old part of the conversation becomes a snapshot, checked by the model that wrote it.
 
-Only a cancelled request loops, when the run is resumed, and hooks that a kill interrupted. Below the threshold, put
-off by a hook, with nothing to drop or after `accept` it ends.
+Only a cancelled request or hook loops, when the run is resumed, and a hook that a kill interrupted. Below the
+threshold, put off by a hook, with nothing to drop or after `accept` it ends.
 """
 
 from langgraph.graph import END, START
@@ -41,7 +41,12 @@ def build() -> Graph:
     g.route(
         "pre_compress",
         after_pre_compress,
-        {"go on": "truncate_old_outputs", "put off": END, "unknown": "ask_hook"},
+        {
+            "go on": "truncate_old_outputs",
+            "put off": END,
+            "unknown": "ask_hook",
+            "cancelled": "pre_compress",
+        },
     )
     g.edge("ask_hook", "await_hook")
     g.edge("await_hook", "pre_compress")

@@ -38,7 +38,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
     g.edge(START, "open_plan")
     g.route("open_plan", after_open_plan, {"plain": "turn", "hooked": "before_agent"})
-    g.route("before_agent", after_before_agent, {"passed": "turn", "ended": "finish", "unknown": "ask_hook"})
+    passed = {"passed": "turn", "ended": "finish", "unknown": "ask_hook", "cancelled": "before_agent"}
+    g.route("before_agent", after_before_agent, passed)
     g.edge("ask_hook", "await_hook")
     g.edge("await_hook", "before_agent")
     g.route(

@@ -27,24 +27,29 @@ class AskedIn(TypedDict, total=False):
     hook_key: str
 
 
-class AskedOut(TypedDict, total=False):
-    """What every node that fires hooks writes; `hook_event` is empty once the hooks have answered."""
+class HookWaits(TypedDict, total=False):
+    """What routers after hooks read."""
 
     hook_event: str
-    hook_key: str
     approval: str
 
 
+class AskedOut(HookWaits, total=False):
+    """What every node that fires hooks writes; `hook_event` is empty once the hooks have answered."""
+
+    hook_key: str
+
+
 class Fired(NamedTuple):
-    """`asks`: what the node writes of the firing itself; with `unknown` it writes nothing else."""
+    """`asks`: what the node writes of the firing itself; `open`, it writes nothing else."""
 
     outcome: HookOutcome
     asks: AskedOut
 
     @property
-    def unknown(self) -> bool:
-        """A kill hid whether the hooks took effect: a person is asked, then the node runs again."""
-        return bool(self.outcome.unknown)
+    def open(self) -> bool:
+        """The hooks haven't answered: the node runs again, see `waits`."""
+        return bool(self.asks.get("hook_event"))
 
 
 class Ending(NamedTuple):
@@ -66,7 +71,17 @@ async def fired(
     outcome = await runtime.context.hooks.fire(event, key, given, subject=subject, emit=runtime.stream_writer)
     if outcome.unknown:
         return Fired(outcome, {"hook_event": event, "hook_key": key, "approval": outcome.unknown})
+    if runtime.context.cancel.requested and any(v.warning for v in outcome.verdicts):
+        # Who stops a run must not thereby let pass what a hook would have looked at: a resumed run fires anew.
+        return Fired(outcome, {"hook_event": event, "hook_key": "", "approval": ""})
     return Fired(outcome, {"hook_event": "", "hook_key": ""})
+
+
+def waits(state: HookWaits) -> Literal["unknown", "cancelled", ""]:
+    """What hooks that haven't answered wait for: a person, as a kill hid what became of them, or a resume."""
+    if not state.get("hook_event"):
+        return ""
+    return "unknown" if state.get("approval") else "cancelled"
 
 
 def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> Ending | None:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from agent_runs.stage import Replies, Stage, call, complete, of_hooks, says
 
-from interlock.engine import Decision, Outcome, resume_sync
+from interlock.engine import Decision, Outcome, hooks, resume_sync
 from interlock.engine.diagrams import declared_edges
+from interlock.engine.drive import Drive
 from interlock.engine.hook_log import HookLog
 from interlock.state.events import ErrorEvent, MessageEvent, Thought
 from interlock.state.turn_events import AgentBlocked, AgentStopped
@@ -284,6 +285,27 @@ def test_a_hook_that_a_kill_interrupted_runs_again_when_a_person_says_so(
     assert {**first, "timestamp": 0} == {**second, "timestamp": 0}
 
 
+def cancelled(stage: Hooked, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> tuple[Outcome, Outcome]:
+    """Ctrl-C while the hook works. How that ended, and how the run that was resumed did."""
+    drives: list[Drive] = []
+    advance, run_hook = Drive.advance, hooks.run_hook
+
+    async def watched(self: Drive, *args: Any) -> Any:
+        drives.append(self)
+        return await advance(self, *args)
+
+    async def stopped(*args: Any) -> Any:
+        drives[-1].stop()
+        return await run_hook(*args)
+
+    stage.configure(scene.hooks)
+    with monkeypatch.context() as patch:
+        patch.setattr(Drive, "advance", watched)
+        patch.setattr(hooks, "run_hook", stopped)
+        outcome = stage.run(scene.workflow, scene.input)
+    return outcome, stage.resume(outcome)
+
+
 def test_an_interrupted_hook_that_may_run_twice_is_not_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +331,15 @@ def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
         _, outcome = cut_short(stage, scene, monkeypatch, choice="reject")
         check(name, scene, stage, outcome)
         assert len(stage.told(name.split()[0])) == 1, f"{name}: what a person skips doesn't run again"
+        taken |= stage.edges(outcome)
+    for name, scene in CUT.items():
+        stage = Hooked(tmp_path / f"{name.replace(' ', '-')}-cancelled", scene.replies)
+        first, outcome = cancelled(stage, scene, monkeypatch)
+        assert (first.status, first.exit_code) == ("cancelled", 130), name
+        check(name, scene, stage, outcome)
+        assert len(stage.told(name.split()[0])) == 1, (
+            f"{name}: nothing passes a hook because it was cancelled"
+        )
         taken |= stage.edges(outcome)
     stage, outcome = play(SCENES["after agent: stops"], tmp_path / "again")
     taken |= stage.edges(stage.resume(outcome))

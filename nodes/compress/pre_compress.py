@@ -20,7 +20,7 @@ async def pre_compress(state: PreCompressIn, runtime: Runtime[Deps]) -> PreCompr
     """A hook that says no only puts this one off, like an attempt that failed."""
     trigger = "manual" if state.get("force") else "auto"
     fire = await fired("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
-    if fire.unknown:
+    if fire.open:
         return {**fire.asks}
     outcome = fire.outcome
     if outcome.stop is None and outcome.decision != "block":

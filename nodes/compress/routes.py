@@ -4,6 +4,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from interlock.nodes._hooked import HookWaits, waits
 from interlock.nodes.compress._sizes import AttemptIn, is_attempt
 from interlock.state.hooks import is_hooked
 
@@ -17,8 +18,8 @@ class AfterCheckThresholdIn(AttemptIn, total=False):
     hooked: str
 
 
-class AfterPreCompressIn(LabelIn, total=False):
-    hook_event: str
+class AfterPreCompressIn(LabelIn, HookWaits, total=False):
+    pass
 
 
 def after_check_threshold(state: AfterCheckThresholdIn) -> Literal["due", "hooked", "below"]:
@@ -28,9 +29,9 @@ def after_check_threshold(state: AfterCheckThresholdIn) -> Literal["due", "hooke
     return "hooked" if is_hooked(state.get("hooked", ""), "PreCompress") and is_attempt(state) else "due"
 
 
-def after_pre_compress(state: AfterPreCompressIn) -> Literal["go on", "put off", "unknown"]:
-    if state["hook_event"]:
-        return "unknown"
+def after_pre_compress(state: AfterPreCompressIn) -> Literal["go on", "put off", "unknown", "cancelled"]:
+    if waiting := waits(state):
+        return waiting
     return "go on" if state["label"] == "go on" else "put off"
 
 

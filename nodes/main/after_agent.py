@@ -45,7 +45,7 @@ async def after_agent(state: AfterAgentIn, runtime: Runtime[Deps]) -> AfterAgent
         state,
         runtime,
     )
-    if fire.unknown:
+    if fire.open:
         return {**fire.asks}
     if reason := _feedback(fire.outcome):
         runtime.stream_writer(AgentBlocked(reason=reason))

@@ -24,7 +24,7 @@ async def before_agent(state: BeforeAgentIn, runtime: Runtime[Deps]) -> BeforeAg
     transcript = runtime.context.transcript
     given = {"prompt": transcript.message(state["asked"]).text}
     fire = await fired("BeforeAgent", given, state, runtime)
-    if fire.unknown:
+    if fire.open:
         return {**fire.asks}
     if end := ending("BeforeAgent", fire.outcome, "the prompt", runtime):
         ended: BeforeAgentOut = {**fire.asks, "turn_status": end.status, "error": end.error}

@@ -4,6 +4,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from interlock.nodes._hooked import HookWaits, waits
 from interlock.state.hooks import is_hooked
 
 
@@ -13,8 +14,7 @@ class AfterOpenPromptIn(TypedDict, total=False):
     hook_stage: str
 
 
-class AfterHookIn(TypedDict, total=False):
-    hook_event: str
+class AfterHookIn(HookWaits, total=False):
     turn_status: str
 
 
@@ -46,9 +46,9 @@ def after_open_prompt(state: AfterOpenPromptIn) -> Literal["plain", "hooked", "a
     return "hooked" if waits else "plain"
 
 
-def after_before_agent(state: AfterHookIn) -> Literal["passed", "ended", "unknown"]:
-    if state["hook_event"]:
-        return "unknown"
+def after_before_agent(state: AfterHookIn) -> Literal["passed", "ended", "unknown", "cancelled"]:
+    if waiting := waits(state):
+        return waiting
     return "ended" if state["turn_status"] else "passed"
 
 
@@ -71,9 +71,9 @@ def after_next_speaker(state: AfterNextSpeakerIn) -> Literal["model", "answered"
     return "answered" if is_hooked(state.get("hooked", ""), "AfterAgent") else "user or nobody"
 
 
-def after_after_agent(state: AfterHookIn) -> Literal["feedback", "ended", "unknown"]:
-    if state["hook_event"]:
-        return "unknown"
+def after_after_agent(state: AfterHookIn) -> Literal["feedback", "ended", "unknown", "cancelled"]:
+    if waiting := waits(state):
+        return waiting
     return "ended" if state["turn_status"] else "feedback"
 
 

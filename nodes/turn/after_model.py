@@ -30,7 +30,7 @@ async def after_model(state: AfterModelIn, runtime: Runtime[Deps]) -> AfterModel
         "llm_response": shown_answer(answer, state.get("finish_reason", "")),
     }
     fire = await fired("AfterModel", given, state, runtime)
-    if fire.unknown:
+    if fire.open:
         return {**fire.asks}
     if end := ending("AfterModel", fire.outcome, "the answer", runtime):
         return {**fire.asks, "turn_status": end.status, "error": end.error}

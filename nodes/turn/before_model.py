@@ -47,7 +47,7 @@ async def before_model(state: BeforeModelIn, runtime: Runtime[Deps]) -> BeforeMo
     deps = runtime.context
     request = request_of({"head": state["head"], "sticky_model": state["sticky_model"]}, deps)
     fire = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
-    if fire.unknown:
+    if fire.open:
         return {**fire.asks}
     if fire.outcome.stop is None and (text := replacement("BeforeModel", fire.outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))

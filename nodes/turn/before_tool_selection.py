@@ -27,7 +27,7 @@ async def before_tool_selection(
     request = request_of(state, runtime.context)
     given = {"llm_request": shown_request(request)}
     fire = await fired("BeforeToolSelection", given, state, runtime)
-    if fire.unknown:
+    if fire.open:
         return {**fire.asks}
     if end := ending("BeforeToolSelection", fire.outcome, "the request", runtime):
         return {**fire.asks, "turn_status": end.status, "error": end.error}

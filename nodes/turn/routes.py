@@ -4,6 +4,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from interlock.nodes._hooked import HookWaits, waits
 from interlock.state.hooks import HookEvent, is_hooked
 from interlock.state.loop_check import FIRST_CHECK
 
@@ -20,8 +21,8 @@ class HookedIn(StatusIn, total=False):
     hooked: str
 
 
-class AfterHookIn(HookedIn, total=False):
-    hook_event: str
+class AfterHookIn(HookedIn, HookWaits, total=False):
+    pass
 
 
 class BeforeModelIn(HookedIn, total=False):
@@ -77,18 +78,18 @@ def _is_hooked(state: HookedIn, event: HookEvent) -> bool:
     return is_hooked(state.get("hooked", ""), event)
 
 
-def after_before_model(state: AfterHookIn) -> Literal["ask", "choose tools", "ended", "unknown"]:
+def after_before_model(state: AfterHookIn) -> Literal["ask", "choose tools", "ended", "unknown", "cancelled"]:
     """`ended` also by an answer that a hook gave in the model's place."""
-    if state["hook_event"]:
-        return "unknown"
+    if waiting := waits(state):
+        return waiting
     if state["turn_status"]:
         return "ended"
     return "choose tools" if _is_hooked(state, "BeforeToolSelection") else "ask"
 
 
-def after_before_tool_selection(state: AfterHookIn) -> Literal["ask", "ended", "unknown"]:
-    if state["hook_event"]:
-        return "unknown"
+def after_before_tool_selection(state: AfterHookIn) -> Literal["ask", "ended", "unknown", "cancelled"]:
+    if waiting := waits(state):
+        return waiting
     return "ended" if state["turn_status"] else "ask"
 
 
@@ -102,8 +103,8 @@ def after_check_stream(state: AfterStreamIn) -> Literal["again", "unavailable", 
     return "loop" if state.get("loop_found") else "again"
 
 
-def after_after_model(state: AfterHookIn) -> Literal["end", "unknown"]:
-    return "unknown" if state["hook_event"] else "end"
+def after_after_model(state: AfterHookIn) -> Literal["end", "unknown", "cancelled"]:
+    return waits(state) or "end"
 
 
 def after_await_hook(state: AfterHookIn) -> Literal["BeforeModel", "BeforeToolSelection", "AfterModel"]:
