@@ -112,8 +112,8 @@ def _settings() -> Iterator[Finding]:
     yield from (
         Finding("note", "settings", f"{where}: no setting is called {key!r}") for where, key in loaded.unknown
     )
-    yield from (Finding("note", "settings", f"{f} is ignored: folder not trusted") for f in loaded.ignored)
     yield from (Finding("note", "settings", text) for text in loaded.warnings)
+    yield from _left_out(root, home, env, loaded.settings)
     yield from _hooks(loaded.hooks, env)
     yield from _policies(root, home, trusted, loaded.settings)
     try:
@@ -121,6 +121,17 @@ def _settings() -> Iterator[Finding]:
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
+
+
+def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.project_files import ignored_line, project_files
+    from interlock.services.tool_environment import kept_back
+    from interlock.services.trust import is_trusted
+
+    if not is_trusted(root, home):
+        yield from (Finding("note", "trust", t) for t in ignored_line(project_files(root, home), root))
+    if names := sorted(kept_back(env, settings.security.environment)):
+        yield Finding("ok", "secrets", f"kept from tools, hooks and servers: {', '.join(names)}")
 
 
 def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
