@@ -67,19 +67,24 @@ async def start(state: StartIn, runtime: Runtime[Deps]) -> StartOut:
     agent = deps.agents.open(_card(deps, state.get("agent", ""), key, call, definition))
     own = deps.agents.scope(agent)
     opening = await _opening(own, definition, call)
-    runtime.stream_writer(
-        AgentStart(agent=own.info.agent, name=definition.name, task=" ".join(opening[-1].text.split())[:200])
-    )
+    task = " ".join(opening[-1].text.split())[:200]
+    runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
     return {
+        **_fresh(definition),
         "call": str(key),
         "agent": agent,
         "head": own.transcript.append("", opening),
         "model": _model(own, definition),
+        "sticky_model": _model(own, definition),
+    }
+
+
+def _fresh(definition: AgentDefinition) -> StartOut:
+    return {
         "max_turns": definition.max_turns,
         "max_session_turns": -1,
         "turn_no": 0,
         "session_turns": 0,
-        "sticky_model": _model(own, definition),
         "last_prompt_tokens": 0,
         "compress_failed_at": 0,
         "todos": "",
