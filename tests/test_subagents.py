@@ -304,7 +304,7 @@ def test_project_agents_count_only_in_a_trusted_folder_and_bad_files_are_named(t
     schema = "output_schema: {type: object, properties: {n: {type: integer}}, required: [n]}"
     (folder / "local.md").write_text(f"---\ndescription: local\ntools: read_file\n{schema}\n---\nYou work.\n")
     (folder / "bad.md").write_text("---\ndescription: x\nmax_turns: many\n---\nYou.\n")
-    with pytest.raises(Exception, match="no agent 'local'"):
+    with pytest.raises(Exception, match="local.md, which was ignored: the folder .* isn't trusted"):
         stage.run("subagent", {"agent": "local", "prompt": "go"})
     outcome = stage.run("subagent", {"agent": "local", "prompt": "go"}, skip_trust=True)
     assert outcome.status == "goal"
