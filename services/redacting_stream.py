@@ -13,6 +13,7 @@ _CHUNK = 1 << 20
 _ON_A_LINE = 2500
 """Characters after such a word that may belong to its secret."""
 _STARTS = tuple({shape.start for shape in IN_A_WORD})
+_BLANKS = frozenset(" \t\r\n")
 _WORDS = tuple({shape.start for shape in AFTER_A_WORD})
 _BEGUN = frozenset(
     s.start[:n] for s in (*IN_A_WORD, *AFTER_A_WORD, OVER_LINES) for n in range(1, len(s.start))
@@ -28,12 +29,16 @@ class RedactingStream:
         self._redact = redactor
         self._waiting = ""
         self._before = ""
+        self._ender: frozenset[str] = frozenset()
+        """Without one of these all of what waits goes on waiting; empty: it has to be looked at."""
 
     def feed(self, piece: str) -> str:
         """Take a piece; what can be shown now."""
         if not self._redact.enabled:
             return piece
         self._waiting += piece
+        if len(self._waiting) <= _HELD and self._ender and self._ender.isdisjoint(piece):
+            return ""
         cut = self._undecided()
         if len(self._waiting) - cut > _HELD:
             cut = len(self._waiting) - _HELD // 2
@@ -47,6 +52,7 @@ class RedactingStream:
         if not cut:
             return ""
         ready, self._waiting = self._waiting[:cut], self._waiting[cut:]
+        self._ender = frozenset()
         # The character before tells whether a word begins here.
         shown = self._redact(self._before + ready)[len(self._before) :]
         self._before = shown[-1:]
@@ -57,7 +63,9 @@ class RedactingStream:
         text = self._waiting
         line = max(text.rfind("\n"), text.rfind("\r")) + 1
         word = max(line, text.rfind(" ") + 1, text.rfind("\t") + 1)
-        found = [text.find(start, word) for start in _STARTS]
+        begun = min((at for start in _STARTS if (at := text.find(start, word)) >= 0), default=-1)
+        self._ender = _BLANKS if begun == 0 else frozenset()
+        found = [begun]
         found += [text.find(start, max(line, len(text) - _ON_A_LINE)) for start in _WORDS]
         found += [self._key(text), self._begun(text), *(_part(text, v) for v in self._redact.literals)]
         return min((at for at in found if at >= 0), default=len(text))
