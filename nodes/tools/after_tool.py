@@ -2,9 +2,8 @@
 
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
-from typing_extensions import TypedDict
 
-from interlock.nodes._hooked import fired, marked
+from interlock.nodes._hooked import AskedIn, AskedOut, fired, marked
 from interlock.nodes.tools._hooks import note_hooks, one_reason
 from interlock.nodes.tools._results import is_too_long, recorded
 from interlock.prompts import load
@@ -14,17 +13,14 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Message
 
 
-class AfterToolIn(TypedDict, total=False):
+class AfterToolIn(AskedIn, total=False):
     message: str
     index: int
     attempt: int
     kind: str
 
 
-class AfterToolOut(TypedDict, total=False):
-    hook_event: str
-    hook_key: str
-    approval: str
+class AfterToolOut(AskedOut, total=False):
     shortened: str
     hook_notes: str
     hook_stop: str
@@ -36,11 +32,9 @@ async def after_tool(state: AfterToolIn, runtime: Runtime[Deps]) -> AfterToolOut
     deps = runtime.context
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call, result = deps.journal.call(key), recorded(deps.journal, key)
-    answer = await fired(
-        "AfterTool", _given(call, result), {"hook_key": f"AfterTool:{key}"}, runtime, call.name
-    )
-    if answer.unknown:
-        return {**answer.asks, "label": "unknown"}
+    answer = await fired("AfterTool", _given(call, result), state, runtime, call.name)
+    if answer.open:
+        return {**answer.asks}
     outcome = answer.outcome
     note_hooks(runtime, key, "AfterTool", outcome)
     stop = one_reason(outcome) if outcome.stop == "" else outcome.stop or ""

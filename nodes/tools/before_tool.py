@@ -2,9 +2,8 @@
 
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
-from typing_extensions import TypedDict
 
-from interlock.nodes._hooked import fired
+from interlock.nodes._hooked import AskedIn, AskedOut, fired
 from interlock.nodes.tools._hooks import names, note_hooks, one_reason
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, failure
@@ -13,7 +12,7 @@ from interlock.state.deps import Deps
 from interlock.state.hooks import HookOutcome
 
 
-class BeforeToolIn(TypedDict, total=False):
+class BeforeToolIn(AskedIn, total=False):
     message: str
     index: int
     attempt: int
@@ -22,16 +21,13 @@ class BeforeToolIn(TypedDict, total=False):
     status: str
 
 
-class BeforeToolOut(TypedDict, total=False):
+class BeforeToolOut(AskedOut, total=False):
     attempt: int
     by_person: bool
     by_hook: bool
     must_ask: bool
     hook_attempt: int
     hook_reason: str
-    hook_event: str
-    hook_key: str
-    approval: str
     status: str
     label: str
 
@@ -42,9 +38,9 @@ async def before_tool(state: BeforeToolIn, runtime: Runtime[Deps]) -> BeforeTool
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     given: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
-    told = await fired("BeforeTool", given, {"hook_key": f"BeforeTool:{key}"}, runtime, call.name)
-    if told.unknown:
-        return {**told.asks, "label": "unknown"}
+    told = await fired("BeforeTool", given, state, runtime, call.name)
+    if told.open:
+        return {**told.asks}
     outcome = told.outcome
     if outcome.stop is not None or outcome.decision == "block":
         _refuse(deps, key, call, outcome)

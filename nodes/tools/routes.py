@@ -5,6 +5,7 @@ from typing import Literal
 
 from typing_extensions import TypedDict
 
+from interlock.nodes._hooked import HookWaits, waits
 from interlock.nodes.tools._verdicts import approval_of, attempt_of, is_changed
 from interlock.state.hooks import is_hooked
 from interlock.state.tools import DecideSend, ExecuteSend, Verdicts
@@ -24,6 +25,15 @@ class PolicyIn(TypedDict, total=False):
     attempt: int
     hook_attempt: int
     must_ask: bool
+
+
+class HookedIn(HookWaits, total=False):
+    label: str
+    must_ask: bool
+
+
+class AfterIn(HookWaits, total=False):
+    label: str
 
 
 class ResultIn(TypedDict, total=False):
@@ -109,13 +119,14 @@ def after_check_policy(state: PolicyIn) -> Literal["allow", "ask", "hooks", "den
     return "ask" if state["must_ask"] else "allow"
 
 
-def after_before_tool(state: PolicyIn) -> Literal["allow", "ask", "changed", "blocked or stopped", "unknown"]:
-    label = state["label"]
-    if label == "unknown":
-        return "unknown"
-    if label == "blocked":
+def after_before_tool(
+    state: HookedIn,
+) -> Literal["allow", "ask", "changed", "blocked or stopped", "unknown", "cancelled"]:
+    if open_ := waits(state):
+        return open_
+    if state["label"] == "blocked":
         return "blocked or stopped"
-    return "changed" if label == "changed" else "ask" if state["must_ask"] else "allow"
+    return "changed" if state["label"] == "changed" else "ask" if state["must_ask"] else "allow"
 
 
 def after_request(state: RequestIn) -> Literal["asked", "notify", "impossible"]:
@@ -172,9 +183,10 @@ def after_run_tool(state: ResultIn) -> Literal["done", "long output", "hooks", "
     return "long output" if label == "long" else "done"
 
 
-def after_after_tool(state: LabelIn) -> Literal["done", "long output", "unknown"]:
-    label = state["label"]
-    return "unknown" if label == "unknown" else "long output" if label == "long" else "done"
+def after_after_tool(state: AfterIn) -> Literal["done", "long output", "unknown", "cancelled"]:
+    if open_ := waits(state):
+        return open_
+    return "long output" if state["label"] == "long" else "done"
 
 
 def _is_for_hooks(state: ResultIn) -> bool:

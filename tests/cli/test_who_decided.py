@@ -1,0 +1,187 @@
+"""Who decided what, as `interlock show` tells it, and what a refusal makes of a run; through the real command line."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from interlock.cli.main import main
+
+HOOK = """
+input=$(cat)
+case "$input" in
+  *"echo one"*) echo '{"hookSpecificOutput": {"tool_input": {"command": "echo two"}}}';;
+  *forbidden*) echo "not in this house" >&2; exit 2;;
+  *careful*) echo '{"decision": "ask", "reason": "a person should look"}';;
+  *enough*) echo '{"continue": false, "stopReason": "that is enough"}';;
+esac
+"""
+
+
+class Done(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Done]
+Calls = list[dict[str, Any]]
+
+
+def shell(command: str) -> dict[str, Any]:
+    return {"name": "run_shell_command", "args": {"command": command}}
+
+
+def write(file: str) -> dict[str, Any]:
+    return {"name": "write_file", "args": {"file_path": file, "content": "x\n"}}
+
+
+READ = {"name": "list_directory", "args": {"dir_path": "."}}
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`main(…)` with a user's hooks and rules, in a workspace of its own, without a terminal."""
+    workspace, home = tmp_path / "work", Path.home()
+    workspace.mkdir()
+    monkeypatch.chdir(workspace)
+    (tmp_path / "hook.sh").write_text(HOOK)
+    (tmp_path / "empty").touch()
+    hook = {"type": "command", "name": "house rules", "command": f"bash {tmp_path / 'hook.sh'}"}
+    settings = {
+        "hooks": {"BeforeTool": [{"hooks": [hook]}]},
+        "tools": {"exclude": ["run_shell_command(curl)"], "allowed": ["run_shell_command(echo)"]},
+        "model": {"skipNextSpeakerCheck": True},
+    }
+    (home / ".interlock").mkdir(parents=True, exist_ok=True)
+    (home / ".interlock" / "settings.json").write_text(json.dumps(settings))
+
+    def call(*arguments: str) -> Done:
+        with (tmp_path / "empty").open() as stdin:
+            monkeypatch.setattr(sys, "stdin", stdin)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
+
+
+def script(tmp_path: Path, *batches: Calls) -> tuple[str, str]:
+    replies = [*({"tool_calls": batch} for batch in batches), {"text": "I am done."}, {"text": "And again."}]
+    (tmp_path / "script.json").write_text(json.dumps(replies))
+    return ("-m", f"script:{tmp_path / 'script.json'}")
+
+
+def test_show_says_of_each_call_who_decided(run: Run, tmp_path: Path) -> None:
+    batch = [READ, shell("echo one"), shell("curl x.org"), shell("touch forbidden"), write("b"), write("a")]
+    parked = run(*script(tmp_path, batch), "-p", "go")
+    assert parked.code == 75
+    pending = {r["args"]["file_path"]: r["id"] for r in json.loads(run("approvals", "--json").out)}
+    ended = run("resume", "latest", "--approve", pending["a"], "--reject", pending["b"], "--reason", "no b")
+    assert (ended.code, ended.out) == (0, "I am done.\n"), "what was refused came before what succeeded"
+    lines = run("show", "latest").out.splitlines()
+
+    def below(call: str) -> str:
+        return lines[next(n for n, line in enumerate(lines) if call in line) + 1].strip()
+
+    assert below("list_directory").startswith("allowed by shipped rule default.toml:")
+    assert below("echo two").startswith(
+        "arguments changed by hook house rules · allowed by settings tools.allowed"
+    )
+    assert below("curl x.org").startswith("denied by settings tools.exclude 'run_shell_command(curl)'")
+    assert below("touch forbidden") == "blocked by hook house rules: not in this house"
+    assert below("write_file a").startswith("approved by ") and below("write_file a").endswith("(once)")
+    assert below("write_file b").startswith("rejected by ") and below("write_file b").endswith("“no b”")
+
+
+def test_the_record_of_a_call_holds_everything_that_was_decided_of_it(run: Run, tmp_path: Path) -> None:
+    run(*script(tmp_path, [shell("echo one"), write("careful")]), "-p", "go", "--yolo")
+    (request,) = json.loads(run("approvals", "--json").out)
+    assert request["reason"] == "hook house rules asks: a person should look"
+    edited = json.dumps({"file_path": "c", "content": "mine\n"})
+    assert run("resume", "latest", "--edit", f"{request['id']}={edited}").code == 0
+    told = json.loads(run("show", "latest", "--json").out)
+    echo, written = told["calls"]
+    policy, hook, again = echo["decided"]
+    assert (policy["by"], policy["decision"], policy["mode"]) == ("policy", "allow", "yolo")
+    assert [part["text"] for part in policy["parts"]] == ["echo one"]
+    assert (hook["before"], hook["after"]) == ({"command": "echo one"}, {"command": "echo two"})
+    (verdict,) = hook["hooks"]
+    assert (verdict["name"], verdict["decision"]) == ("house rules", "none")
+    assert verdict["source"].endswith("settings.json") and verdict["duration_ms"] >= 0
+    assert [part["text"] for part in again["parts"]] == ["echo two"]
+    assert policy["at"] <= hook["at"] <= again["at"] <= echo["started"] <= echo["ended"]
+    _, asked, person, *_ = written["decided"]
+    assert (asked["decision"], asked["reason"]) == ("ask", "a person should look")
+    assert (person["by"], person["decision"], person["after"]) == ("person", "modify", json.loads(edited))
+    assert person["who"] and asked["at"] <= person["said_at"] <= person["at"]
+    full = run("show", "latest", "--calls").out
+    for text in (
+        "arguments changed by hook house rules",
+        '+ {"command": "echo two"}',
+        "(rewritten)",
+        "started",
+    ):
+        assert text in full
+
+
+def test_an_always_is_told_where_it_lifts_the_next_question(run: Run, tmp_path: Path) -> None:
+    run(*script(tmp_path, [write("a")], [write("a")]), "-p", "go")
+    assert run("resume", "latest", "--approve", "all", "--always").code == 0
+    shown = run("show", "latest").out
+    assert "(always, here)" in shown
+    assert "allowed by an earlier always (write_file a, by " in shown
+
+
+REFUSED = {
+    "a rule": ([shell("curl x.org")], "was refused by a rule (settings tools.exclude"),
+    "a hook": ([shell("touch forbidden")], "was refused by a hook (hook house rules): not in this house"),
+}
+
+
+@pytest.mark.parametrize("who", REFUSED)
+def test_a_run_that_ends_without_what_was_refused_exits_56_and_keeps_its_answer(
+    run: Run, tmp_path: Path, who: str
+) -> None:
+    batch, says = REFUSED[who]
+    done = run(*script(tmp_path, batch, [READ]), "-p", "go", "-o", "json")
+    told = json.loads(done.out)
+    assert (done.code, told["response"]) == (56, "I am done.")
+    assert (told["error"]["type"], told["error"]["code"]) == ("refused", 56)
+    assert says in told["error"]["message"]
+    assert f"interlock resume {told['session_id']} -p" in told["error"]["message"]
+    again = run("resume", "latest", "-p", "do without it")
+    assert (again.code, again.out) == (0, "And again.\n"), "a new prompt begins anew"
+
+
+def test_a_refusal_that_is_made_up_for_fails_nothing(run: Run, tmp_path: Path) -> None:
+    done = run(*script(tmp_path, [shell("curl x.org")], [shell("echo fine")]), "-p", "go")
+    assert (done.code, done.out) == (0, "I am done.\n")
+
+
+def test_a_person_who_rejects_is_named(run: Run, tmp_path: Path) -> None:
+    assert run(*script(tmp_path, [write("a")]), "-p", "go").code == 75
+    done = run("resume", "latest", "--reject", "all", "--reason", "never")
+    assert (done.code, done.out) == (56, "I am done.\n")
+    assert "'write_file' was refused by a person (" in done.err
+    assert "): never." in done.err
+
+
+def test_a_hook_that_ends_the_run_exits_56(run: Run, tmp_path: Path) -> None:
+    done = run(*script(tmp_path, [shell("echo enough"), shell("echo x > after")]), "-yp", "go", "-o", "json")
+    assert (done.code, json.loads(done.out).get("error", {}).get("type")) == (56, "stopped_by_hook"), done
+    assert Path("after").exists(), "the rest of the batch was run"
+
+
+def test_a_rule_that_came_after_the_question_holds(run: Run, tmp_path: Path) -> None:
+    assert run(*script(tmp_path, [write("a")]), "-p", "go").code == 75
+    policies = Path.home() / ".interlock" / "policies"
+    policies.mkdir()
+    rule = '[[rule]]\ntoolName = "write_file"\ndecision = "deny"\npriority = 900\ndenyMessage = "frozen"\n'
+    (policies / "team.toml").write_text(rule)
+    done = run("resume", "latest", "--approve", "all")
+    assert (done.code, Path("a").exists()) == (56, False), done.err
+    assert "team.toml:1" in run("show", "latest").out
