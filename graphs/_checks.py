@@ -11,9 +11,9 @@ from interlock.state.errors import SetupError
 def check_keys(what: str, part: type, state: type) -> None:
     """Each key of `part` is a key of `state`, with the same type. LangGraph would add a channel instead.
 
-    `hooked` is a channel of every graph.
+    `agent` and `hooked` are channels of every graph.
     """
-    known = {"hooked": str, **get_type_hints(state, include_extras=True)}
+    known = {"agent": str, "hooked": str, **get_type_hints(state, include_extras=True)}
     for key, kind in get_type_hints(part, include_extras=True).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")

@@ -3,6 +3,7 @@
 import difflib
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from pydantic import BaseModel, ValidationError
 
@@ -130,7 +131,7 @@ class BuiltinToolset:
         tool = self._names.get(call.name)
         if tool is None:
             return failure("tool_not_registered", f"Tool {call.name!r} not found.")
-        context = self._context(run.key, call.id, run.emit)
+        context = replace(self._context(run.key, call.id, run.emit), time_left_s=run.time_left_s)
         try:
             args = _parse(tool, call)
             if tool.run is not None:

@@ -140,6 +140,8 @@ class ToolContext:
     settings: Settings
     emit_output: Callable[[str], None]
     call_id: str = ""
+    time_left_s: float | None = None
+    """Seconds that the call may take; None: as long as the tool lets it."""
 
 
 class FileChange(BaseModel):

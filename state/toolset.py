@@ -40,6 +40,8 @@ class ToolRun:
     key: CallKey
     call: CallView
     emit: Emit
+    time_left_s: float | None = None
+    """What the sub-agent that makes the call has left of its time; None: no limit."""
     planned: Planned | None = None
     """For `effect == "file"`: what the intent row holds. With it a run after a crash gives the same result."""
 

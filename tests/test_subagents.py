@@ -1,6 +1,8 @@
 """Sub-agents: what ends one, what it may call, what comes back, and every edge of its graph."""
 
 import json
+import socket
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -198,9 +200,23 @@ def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
     assert warned[0]["n"] == 1
 
 
-def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
-    import time
+def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
+    """A command that would run for a minute, and a read of a server that never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
+        for name, args in (("run_shell_command", {"command": "sleep 60"}), ("web_fetch", {"url": url})):
+            replies = [says("worker:0", call(name, **args)), says("worker:0", DONE)]
+            stage = Stage(tmp_path / name, replies)
+            write_agent(stage, "max_time_minutes: 0.02")
+            started = time.monotonic()
+            outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"}, approval_mode="yolo")
+            assert time.monotonic() - started < 30
+            assert outcome.status == "goal", "its last chance"
+            (answer,) = stage.rows("select result from journal where tool = ?", name)
+            assert json.loads(answer["result"])["error"]["type"] == "timeout"
 
+
+def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
     replies = [says("worker:0", call("run_shell_command", command="echo hi")), says("worker:0", DONE)]
     stage = Stage(tmp_path / "stage", replies)
     write_agent(stage, "max_time_minutes: 0.05")
@@ -304,7 +320,7 @@ def test_project_agents_count_only_in_a_trusted_folder_and_bad_files_are_named(t
     schema = "output_schema: {type: object, properties: {n: {type: integer}}, required: [n]}"
     (folder / "local.md").write_text(f"---\ndescription: local\ntools: read_file\n{schema}\n---\nYou work.\n")
     (folder / "bad.md").write_text("---\ndescription: x\nmax_turns: many\n---\nYou.\n")
-    with pytest.raises(Exception, match="local.md, which was ignored: the folder .* isn't trusted"):
+    with pytest.raises(Exception, match=r"local\.md, which was ignored: the folder .* isn't trusted"):
         stage.run("subagent", {"agent": "local", "prompt": "go"})
     outcome = stage.run("subagent", {"agent": "local", "prompt": "go"}, skip_trust=True)
     assert outcome.status == "goal"

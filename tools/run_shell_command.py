@@ -38,7 +38,9 @@ async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
     if args.is_background:
         return await _start(args, argv, directory, context)
     shell = context.settings.tools.shell
-    timeout_s = min(args.timeout_s or shell.timeout_s, shell.timeout_s)
+    timeout_s = min(
+        args.timeout_s or shell.timeout_s, context.time_left_s or shell.timeout_s, shell.timeout_s
+    )
     ended = await context.processes.run(
         argv,
         cwd=directory,

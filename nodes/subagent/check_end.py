@@ -3,7 +3,7 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.nodes.subagent._time import spent_s
+from interlock.nodes.subagent._time import left_s
 from interlock.state.deps import Deps
 
 
@@ -24,7 +24,7 @@ async def check_end(state: CheckEndIn, runtime: Runtime[Deps]) -> CheckEndOut:
     if state["recovering"]:
         return {"label": "recover"}
     definition = runtime.context.agents.card(state["agent"]).definition
-    left = definition.max_time_minutes * 60 - spent_s(runtime)
+    left = left_s(runtime, state["agent"])
     if left <= 0:
         return {"label": "recover", "reason": "timeout"}
     if state["turn_no"] >= definition.max_turns:

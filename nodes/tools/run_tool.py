@@ -7,6 +7,7 @@ from dataclasses import replace
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
+from interlock.nodes.subagent._time import left_s
 from interlock.nodes.tools._requests import answered
 from interlock.nodes.tools._results import is_too_long
 from interlock.prompts import load
@@ -17,12 +18,16 @@ from interlock.state.errors import RunError
 from interlock.state.journal import JournalRow
 from interlock.state.toolset import ToolInfo, ToolRun
 
+_LEAST_S = 0.1
+"""Seconds that a call of a sub-agent gets whose time is up: enough to read a file."""
+
 
 class RunToolIn(TypedDict, total=False):
     message: str
     index: int
     attempt: int
     approval: str
+    agent: str
     status: str
 
 
@@ -47,7 +52,9 @@ async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
     result = _refused(deps, state, call) if row is None or row.state == "scheduled" else None
     if result is None:
         started = time.monotonic()
-        result = await _execute(deps, info, ToolRun(key=key, call=call, emit=runtime.stream_writer), row)
+        left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
+        run = ToolRun(key=key, call=call, emit=runtime.stream_writer, time_left_s=left)
+        result = await _execute(deps, info, run, row)
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
@@ -71,12 +78,18 @@ async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | N
 
 
 async def _until_cancelled(deps: Deps, run: ToolRun) -> ToolResult:
-    """What leaves no effect may be cut short; anything else races the token itself and ends in order."""
+    """What leaves no effect may be cut short; anything else races token and time itself, and ends in order."""
     work = asyncio.ensure_future(deps.toolset.run(run))
     stop = asyncio.ensure_future(deps.cancel.wait())
     try:
-        await asyncio.wait({work, stop}, return_when=asyncio.FIRST_COMPLETED)
-        return work.result() if work.done() else cancelled(load("run/call_interrupted").text())
+        await asyncio.wait({work, stop}, timeout=run.time_left_s, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        if not stop.done():
+            return failure(
+                "timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left."
+            )
+        return cancelled(load("run/call_interrupted").text())
     finally:
         for task in (work, stop):
             task.cancel()
