@@ -1,71 +1,15 @@
 """tooling: what a tool is, and what it may use while it runs. Tools import this and nothing else of ours."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from pydantic import BaseModel
 
 from interlock.state.calls import CallKey, Planned, Preview, Risk, ToolResult
 from interlock.state.settings import Settings
-
-
-class PathRefused(Exception):  # noqa: N818 - a refusal, not a fault
-    """A path that no tool may touch; the text says which, why, and what is expected."""
-
-
-class Place(NamedTuple):
-    """A name in a directory that is held open: what is checked there and what is used is the same."""
-
-    directory: int
-    """Descriptor, for `dir_fd`; on Linux it serves for nothing else."""
-    name: str
-
-
-class Workspace(Protocol):
-    """The directories that tools may touch. All results are absolute real paths (symlinks resolved)."""
-
-    @property
-    def root(self) -> Path: ...
-
-    @property
-    def roots(self) -> Sequence[Path]:
-        """The workspace first, then included directories."""
-        ...
-
-    def readable(self, path: str) -> Path:
-        """Raises `PathRefused`. Relative paths are taken from the root."""
-        ...
-
-    def writable(self, path: str) -> Path:
-        """Raises `PathRefused`; stricter than `readable`."""
-        ...
-
-    def place(self, path: Path, *, make: bool = False) -> AbstractContextManager[Place]:
-        """Where a real path that was checked leads now, no link on the way being followed; with `make` directories that
-        are missing are made. Raises `PathRefused`, and `OSError`: ELOOP where a link was put on the way meanwhile."""
-        ...
-
-    def plan_file(self, path: str) -> Path | None:
-        """The real path of a Markdown file in the run's plans folder; None: it is none, or lies elsewhere."""
-        ...
-
-    def relative(self, path: Path) -> str:
-        """Posix path relative to the workspace, absolute in an included directory; for people and models."""
-        ...
-
-    def ignored(self, path: Path, *, git: bool = True) -> bool:
-        """By .gitignore (in git repositories; not asked when `git` is false), .geminiignore, .rooignore."""
-        ...
-
-    def walk(self, start: Path, *, include_ignored: bool = False) -> Sequence[Path]:
-        """All files below `start`, sorted, without ignored ones, never following symlinks out.
-
-        `include_ignored` brings what git ignores, never what .geminiignore and .rooignore keep from tools.
-        """
-        ...
+from interlock.state.workspace import PathRefused, Place, Workspace
 
 
 @dataclass(frozen=True)
