@@ -27,24 +27,21 @@ class PolicyIn(TypedDict, total=False):
     must_ask: bool
 
 
-class HookedIn(HookWaits, total=False):
-    label: str
-    must_ask: bool
-
-
 class AfterIn(HookWaits, total=False):
     label: str
 
 
-class ResultIn(TypedDict, total=False):
-    label: str
-    hooked: str
-    status: str
+class HookedIn(AfterIn, total=False):
+    must_ask: bool
 
 
 class RequestIn(TypedDict, total=False):
     label: str
     hooked: str
+
+
+class ResultIn(RequestIn, total=False):
+    status: str
 
 
 class ApprovalIn(TypedDict, total=False):
@@ -110,10 +107,8 @@ def after_validate(state: LabelIn) -> Literal["valid", "invalid"]:
 def after_check_policy(state: PolicyIn) -> Literal["allow", "ask", "hooks", "deny", "no match"]:
     """Hooks are asked about every attempt once, and never about what they made themselves."""
     label = state["label"]
-    if label == "no match":
-        return "no match"
-    if label == "deny":
-        return "deny"
+    if label in ("no match", "deny"):
+        return "no match" if label == "no match" else "deny"
     if is_hooked(state.get("hooked", ""), "BeforeTool") and state["hook_attempt"] != state["attempt"]:
         return "hooks"
     return "ask" if state["must_ask"] else "allow"
