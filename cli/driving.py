@@ -12,7 +12,7 @@ from interlock.cli.render.known import Known
 from interlock.cli.render.pending import brief
 from interlock.cli.render.stdout import close_stdout
 from interlock.engine.listing import RunRow
-from interlock.engine.listing_decisions import asked_calls
+from interlock.engine.listing_decisions import open_calls
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import InterlockError
 
@@ -33,8 +33,8 @@ def view_for(args: argparse.Namespace, known: Known) -> "View":
 
 def known_of(home: Path, run: RunRow, decided: int = 0) -> Known:
     """What is known of a run that goes on."""
-    asked = asked_calls(home, run.run).items()
-    return Known(run.title, {name: f"{call['name']} {brief(call['args'])}" for name, call in asked}, decided)
+    calls = open_calls(home, run.run).items()
+    return Known(run.title, {name: f"{call['name']} {brief(call['args'])}" for name, call in calls}, decided)
 
 
 def start(workflow: str, given: Mapping[str, Any], options: Options, view: "View") -> int:

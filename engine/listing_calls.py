@@ -58,9 +58,9 @@ def calls(home: Path, run: str) -> list[Call]:
 
 
 def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
-    result = _json(home, row["result"], row["result_file"])
+    result = as_json(home, row["result"], row["result_file"])
     # Once the answer is in the conversation, its text is there and not in the journal.
-    result = {**result, **_json(home, row["answer"], row["answer_file"])}
+    result = {**result, **as_json(home, row["answer"], row["answer_file"])}
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
     summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))
@@ -83,20 +83,25 @@ def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
 
 
 def _args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
-    return _json(home, row["args"], None) if row["args"] is not None else _given(home, row)
+    return as_json(home, row["args"], None) if row["args"] is not None else _given(home, row)
 
 
 def _given(home: Path, row: sqlite3.Row) -> dict[str, Any]:
     """The arguments as the model gave them."""
-    asked: list[dict[str, Any]] = _json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
+    asked: list[dict[str, Any]] = as_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
     index: int = row["idx"]
     return asked[index].get("args", {}) if index < len(asked) else {}
 
 
+def has_decisions(conn: sqlite3.Connection) -> bool:
+    """False for a store that no newer Interlock has opened for writing yet."""
+    return bool(conn.execute("select 1 from sqlite_master where name = 'decisions'").fetchone())
+
+
 def _decisions(conn: sqlite3.Connection, run: str) -> dict[tuple[str, int], list[dict[str, Any]]]:
     """(record, index) of a call → what was decided of it, oldest first."""
-    if not conn.execute("select 1 from sqlite_master where name = 'decisions'").fetchone():
-        return {}  # a store that no newer Interlock has opened for writing yet
+    if not has_decisions(conn):
+        return {}
     givers = dict(_givers(conn, run))
     found: dict[tuple[str, int], list[dict[str, Any]]] = {}
     for row in conn.execute("select * from decisions where run = ? order by at", (run,)):
@@ -131,7 +136,7 @@ def _with_args(
     return {**told, "before": of(told["attempt"]), "after": of(told["becomes"])}
 
 
-def _json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
+def as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
     """What a row holds, or the file in `outputs/` that it names."""
     if file:
         path = home / "outputs" / file

@@ -10,7 +10,7 @@ class Known(NamedTuple):
 
     title: str = ""
     calls: Mapping[str, str] = MappingProxyType({})
-    """Name of a call → summary, of calls that a person was asked about: their `tool_use` was in an earlier drive."""
+    """Name of a call → summary, of calls that aren't done yet: their `tool_use` was in an earlier drive."""
     decided: int = 0
     """Decisions that were handed in now."""
 

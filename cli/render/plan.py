@@ -22,7 +22,7 @@ def plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
     yield from _told(state, paint)
 
 
-def _state(home: Path, run: str) -> Mapping[str, Any]:
+def _state(home: Path, run: str) -> dict[str, Any]:
     """Nothing of a run that was killed before its first checkpoint."""
     from interlock.engine.snapshot import state_at
     from interlock.state.errors import UserError

@@ -224,3 +224,16 @@ def test_no_key_is_exit_41_with_the_ways_to_go_on(run: Run) -> None:
     assert done.code == 41
     assert json.loads(done.out)["error"]["type"] == "credentials"
     assert "GEMINI_API_KEY" in done.err
+
+
+def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Run, tmp_path: Path) -> None:
+    """`echo one` was allowed, so nobody was asked about it; its output comes in another process."""
+    commands = ("echo one", "touch x")
+    calls = [{"name": "run_shell_command", "args": {"command": c}} for c in commands]
+    (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    allowed = ("--allowed-tools", "run_shell_command(echo)")
+    assert run(*_model(tmp_path), *allowed, "-p", "go").code == 75
+    resumed = run("resume", "latest", "--approve", "all")
+    assert resumed.code == 0
+    for command in commands:
+        assert f"✓ run_shell_command {command}" in resumed.err
