@@ -17,19 +17,26 @@ _REASON = 500
 def standing(
     before: Refused, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
 ) -> Refused:
-    """After a batch, in the calls' order. A refused call with an effect is made up for by a later one that succeeds;
-
-    one without by any. A harmless refusal doesn't hide one that matters.
-    """
-    now = before
+    """What stands after a batch. A refused call with an effect is made up for by one that succeeds in a later batch,
+    once the model knows of the refusal; one without by any. A harmless refusal doesn't hide one that matters."""
+    refusals: list[Refused] = []
     for call, result in batch:
         effect = risk(call.name) not in _HARMLESS
         found = _refusal(call, result, effect)
-        if found is None and result.status == "success":
-            now = Refused() if effect or not now.get("effect") else now
-        elif found is not None and (found["effect"] or not now.get("effect")):
-            now = found
-    return now
+        if found is not None:
+            refusals.append(found)
+        elif _worked(result) and (effect or not before.get("effect")):
+            before = Refused()
+    last = next((r for r in reversed(refusals) if r["effect"]), refusals[-1] if refusals else None)
+    if last is None or (before.get("effect") and not last["effect"]):
+        return before
+    return last
+
+
+def _worked(result: ToolResult) -> bool:
+    """A command that ended with another code than 0, or by a signal, made up for nothing."""
+    ended = (result.meta.get("exit_code") or 0, result.meta.get("signal"))
+    return result.status == "success" and ended == (0, None)
 
 
 def refused_meta(refused: Refused) -> dict[str, JsonValue]:

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from interlock.engine.listing import find_run, list_runs, waiting_requests
-from interlock.engine.listing_decisions import answered
 from interlock.engine.listing_calls import calls
+from interlock.engine.listing_decisions import answered
 from interlock.engine.listing_run import path, steps
 from interlock.engine.process_identity import this_boot, this_host, this_process
 from interlock.engine.store import SCHEMA_VERSION as WRITTEN

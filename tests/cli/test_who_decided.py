@@ -81,7 +81,7 @@ def test_show_says_of_each_call_who_decided(run: Run, tmp_path: Path) -> None:
     assert parked.code == 75
     pending = {r["args"]["file_path"]: r["id"] for r in json.loads(run("approvals", "--json").out)}
     ended = run("resume", "latest", "--approve", pending["a"], "--reject", pending["b"], "--reason", "no b")
-    assert (ended.code, ended.out) == (0, "I am done.\n"), "what was refused came before what succeeded"
+    assert (ended.code, ended.out) == (56, "I am done.\n"), "what succeeded didn't come after the refusal"
     lines = run("show", "latest").out.splitlines()
 
     def below(call: str) -> str:
@@ -160,6 +160,12 @@ def test_a_run_that_ends_without_what_was_refused_exits_56_and_keeps_its_answer(
 def test_a_refusal_that_is_made_up_for_fails_nothing(run: Run, tmp_path: Path) -> None:
     done = run(*script(tmp_path, [shell("curl x.org")], [shell("echo fine")]), "-p", "go")
     assert (done.code, done.out) == (0, "I am done.\n")
+    failing = [shell("echo fine; exit 3")]
+    assert run(*script(tmp_path, [shell("curl x.org")], failing), "-yp", "go").code == 56, (
+        "it made up for nothing"
+    )
+    beside = [shell("curl x.org"), shell("echo fine")]
+    assert run(*script(tmp_path, beside), "-p", "go").code == 56, "the model didn't know yet"
 
 
 def test_a_person_who_rejects_is_named(run: Run, tmp_path: Path) -> None:
