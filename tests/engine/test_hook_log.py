@@ -4,14 +4,13 @@ import asyncio
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kill_runs.started import killed
 
 from interlock.engine.approvals import SqlApprovals, decide
 from interlock.engine.hook_log import HookLog
@@ -25,8 +24,6 @@ from interlock.state.calls import Answer, ApprovalRequest, CallView
 from interlock.state.deps import Token
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome
-
-PROGRAM = Path(__file__).parent.parent / "kill_runs" / "hooks_program.py"
 
 
 class Stage:
@@ -193,16 +190,7 @@ def test_nothing_is_written_where_no_hook_is_for_it(stage: Stage) -> None:
 
 
 def test_a_run_that_is_killed_anywhere_around_its_hooks_ends_as_the_undisturbed_one() -> None:
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), "0", "6"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ""},
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    told = json.loads(done.stdout)
-    print(told)
+    told = killed("hooks_program", "every", 0, 6)
     assert told["differ"] == []
     assert told["kills"] >= 10
     assert told["asked"] >= 1

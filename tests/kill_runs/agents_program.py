@@ -1,109 +1,150 @@
-"""agents_program: kills a parent with three running sub-agents, at random moments or at every commit and effect.
-
-Prints one JSON object, like `program`.
-"""
+"""agents_program: kills a parent with three sub-agents side by side; each looks, two run and write."""
 
 import json
-import random
-import shutil
+import sqlite3
 import sys
-import tempfile
-import time
-from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs.agents_scene import AGENT_REPLIES, WORKERS, AgentsEnding, agents_ending
-from kill_runs.moments import Moments
-from kill_runs.program import child, fresh, to_the_end, wait
-from kill_runs.scene import Scene
+from kill_runs.compare import unlike
+from kill_runs.harness import Play, ended_well, show
+from kill_runs.scene import RUN, Scene
 
-Disturb = Callable[[int], tuple[Callable[[], None], float | None]]
-
-
-def nothing() -> None:
-    """An undisturbed child."""
+from interlock.engine.listing_agents import agents
+from interlock.services.transcript import ChainTranscript
 
 
-def undisturbed(folder: Path) -> tuple[AgentsEnding, float]:
-    scene = fresh(folder, AGENT_REPLIES)
-    started = time.monotonic()
-    to_the_end(scene, lambda _: (nothing, None))
-    found = agents_ending(scene)
-    if found.effects != WORKERS or found.status != "done" or found.again:
-        raise SystemExit(json.dumps({"differ": [f"the undisturbed run: {found}"]}))
-    return found, time.monotonic() - started
+def _call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
 
 
-def random_kills(folder: Path, count: int, seed: int) -> dict[str, Any]:
-    rng = random.Random(seed)
-    expected, duration = undisturbed(folder)
-    kills = runs = asked = 0
-    differ: list[str] = []
-    while kills < count:
-        scene = fresh(folder, AGENT_REPLIES)
-        planned = rng.randint(1, 5)
-
-        def disturb(attempt: int, planned: int = planned) -> tuple[Callable[[], None], float | None]:
-            return nothing, (rng.uniform(0, duration / 2) if attempt < planned else None)
-
-        kills += to_the_end(scene, disturb)
-        runs += 1
-        found = agents_ending(scene)
-        asked += found.asked
-        differ += [f"run {runs}: {line}" for line in found.differences(expected)]
-    return {"seed": seed, "runs": runs, "kills": kills, "asked": asked, "differ": differ}
+def _worker(number: int, word: str) -> list[dict[str, Any]]:
+    who = {"agent": f"generalist:0.{number}", "delay_s": 0.02}
+    run = _call("run_shell_command", command=f"echo {word} >> ../effects.log")
+    write = _call("write_file", file_path=f"{word}.txt", content=f"{word}\n")
+    return [
+        {**who, "tool_calls": [_call("read_file", file_path="a.txt"), run]},
+        {**who, "tool_calls": [write, _call("no_such_tool")]},
+        {**who, "tool_calls": [_call("complete_task", result=f"{word} is done")]},
+    ]
 
 
-def every_moment(folder: Path, first: int, stride: int) -> dict[str, Any]:
-    """Of each process of the run: what came before it is taken from a copy."""
-    expected, _ = undisturbed(folder)
-    counts = counted(folder)
-    places = [(process, n) for process, total in enumerate(counts) for n in range(1, total + 1)]
-    differ: list[str] = []
-    kills = asked = 0
-    for process, moment in places[first::stride]:
-        shutil.rmtree(folder)
-        shutil.copytree(before(folder, process), folder, symlinks=True)
-        scene = Scene(folder, AGENT_REPLIES)
-
-        def disturb(attempt: int, moment: int = moment, scene: Scene = scene) -> Any:
-            return nothing if attempt else Moments(scene.folder / "moment").kill_at(moment), None
-
-        kills += to_the_end(scene, disturb)
-        found = agents_ending(scene)
-        asked += found.asked
-        where = (folder / "moment").read_text() if (folder / "moment").exists() else "?"
-        differ += [f"process {process}, moment {moment} ({where}): {x}" for x in found.differences(expected)]
-    return {"moments": len(places), "kills": kills, "asked": asked, "differ": differ}
-
-
-def before(folder: Path, process: int) -> Path:
-    return folder.with_name(f"before-{process}")
-
-
-def counted(folder: Path) -> list[int]:
-    """Moments in each process of an undisturbed run; agents side by side may shift them by a few."""
-    scene = fresh(folder, AGENT_REPLIES)
-    counts: list[int] = []
-    while not counts or scene.outcome()["status"] == "waiting":
-        shutil.copytree(folder, before(folder, len(counts)), symlinks=True)
-        if status := wait(child(scene, Moments(folder / "count").count)):
-            raise SystemExit(json.dumps({"differ": [f"counting failed with {status}"]}))
-        counts.append(int((folder / "count").read_text()))
-        (folder / "count").unlink()
-    return counts
+_REPORT = {"SummaryOfFindings": "three lines", "ExplorationTrace": ["a.txt"], "RelevantLocations": []}
+_DETECTIVE = {"agent": "codebase_investigator:0.2", "delay_s": 0.03}
+_PAD = _call("update_scratchpad", questions=["what is in b.txt?"], findings=["a.txt has three lines"])
+REPLIES: tuple[dict[str, Any], ...] = (
+    {
+        "text": "I send out scouts.",
+        "tool_calls": [
+            *(
+                _call("invoke_agent", agent_name="generalist", prompt=f"do {word}")
+                for word in ("alpha", "beta")
+            ),
+            _call("codebase_investigator", objective="what is in a.txt?"),
+        ],
+    },
+    {"text": "All done."},
+    *_worker(0, "alpha"),
+    *_worker(1, "beta"),
+    {**_DETECTIVE, "tool_calls": [_call("read_file", file_path="a.txt"), _PAD]},
+    {**_DETECTIVE, "tool_calls": [_call("complete_task", report=_REPORT)]},
+    {
+        **_DETECTIVE,
+        "tool_calls": [_call("update_scratchpad", questions=[]), _call("complete_task", report=_REPORT)],
+    },
+)
 
 
-def main() -> None:
-    kind, first, second = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "scene"
-        work = random_kills if kind == "random" else every_moment
-        print(json.dumps(work(folder, first, second)))
+@dataclass(frozen=True)
+class AgentsEnding:
+    """How the tree ended; times and ids of records aside."""
+
+    status: str
+    response: str
+    tree: dict[str, tuple[str, int]]
+    effects: tuple[str, ...]
+    agents: tuple[tuple[Any, ...], ...]
+    """Path, state, turns, reason: none lost, one child a call."""
+    chains: dict[str, str]
+    """Agent → everything it said and heard."""
+    journal: dict[str, str]
+    again: tuple[str, ...]
+    """Steps that were completed, and run once more."""
+    asked: int
+
+    def differences(self, expected: "AgentsEnding") -> list[str]:
+        found = [
+            f"{name}: {getattr(self, name)!r}, expected {getattr(expected, name)!r}"
+            for name in ("status", "response", "tree", "effects", "agents", "again")
+            if getattr(self, name) != getattr(expected, name)
+        ]
+        if not self.asked:  # else the answers to what was asked differ, as they should
+            found += unlike("chain", self.chains, expected.chains)
+            found += unlike("journal", self.journal, expected.journal)
+        return found
+
+
+def agents_ending(scene: Scene) -> AgentsEnding:
+    outcome = scene.outcome()
+    home = scene.folder / "home"
+    conn = sqlite3.connect(scene.store)
+    try:
+        (asked,) = conn.execute(
+            "select count(*) from approvals where json_extract(request, '$.kind') = 'outcome'"
+        ).fetchone()
+        return AgentsEnding(
+            status=outcome["status"],
+            response=outcome["output"].get("response", ""),
+            tree=scene.tree(),
+            effects=tuple(sorted(scene.effects())),
+            agents=tuple((a.path, a.state, a.turns, a.reason) for a in agents(home, RUN)),
+            chains=_chains(conn, scene),
+            journal=_journal(conn, scene),
+            again=_again(conn),
+            asked=asked,
+        )
+    finally:
+        conn.close()
+
+
+def _chains(conn: sqlite3.Connection, scene: Scene) -> dict[str, str]:
+    chain = ChainTranscript(conn, scene.folder / "home" / "outputs", RUN)
+    last = conn.execute(
+        "select agent, record from model_calls where role = 'main' group by agent having ordinal = max(ordinal)"
+    ).fetchall()
+    return {
+        agent: json.dumps([m.model_dump(mode="json") for m in chain.read(record) if m.origin != "context"])
+        for agent, record in last
+    }
+
+
+def _journal(conn: sqlite3.Connection, scene: Scene) -> dict[str, str]:
+    """Agent, ordinal of the reply and index → tool, state and result."""
+    places = {
+        record: f"{agent}#{ordinal}"
+        for record, agent, ordinal in conn.execute("select record, agent, ordinal from model_calls")
+    }
+    rows = conn.execute(
+        "select message, idx, attempt, tool, state, json_extract(result, '$.content'), result_file from journal"
+    )
+    return {f"{places[m]}.{i}.{a}": json.dumps(rest) for m, i, a, *rest in rows}
+
+
+def _again(conn: sqlite3.Connection) -> tuple[str, ...]:
+    rows = conn.execute(
+        "select workflow || '.' || node from steps where workflow <> '' "
+        "group by namespace, task having count(*) > 1"
+    )
+    return tuple(name for (name,) in rows)
+
+
+def sound(scene: Scene, found: AgentsEnding) -> bool:
+    return ended_well(scene, found) and not found.again
 
 
 if __name__ == "__main__":
-    main()
+    # Agents side by side may shift their moments by a few.
+    show(Play(REPLIES, ending=agents_ending, sound=sound, times=(1, 5), exact=False))

@@ -1,25 +1,22 @@
-"""calls_program: kills a run with hooks around its calls, at each commit and command: `FIRST STRIDE`.
+"""calls_program: kills a run with hooks around its calls.
 
 Each event has a hook that leaves a word in a file, which may not run twice behind anybody's back, and one that only
-answers, and may. Compared are also the records of who decided what. Prints one JSON object.
+answers, and may. Compared are also the records of who decided what.
 """
 
 import json
 import shlex
 import sqlite3
 import sys
-import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs import program
 from kill_runs.compare import Ending, ending
+from kill_runs.harness import Play, show
 from kill_runs.scene import Scene
-
-from interlock.engine import Decision
 
 COMMAND = "echo command >> ../effects.log; cat a.txt"
 REPLIES: list[dict[str, Any]] = [
@@ -65,12 +62,9 @@ class HookedScene(Scene):
         return tuple(sorted(WORDS))
 
 
-def decision(scene: Scene, name: str, request: dict[str, Any]) -> Decision:
+def happened(scene: Scene, request: dict[str, Any]) -> bool:
     """As a person who looks into the file."""
-    if request["kind"] == "approval":
-        return Decision(name, "proceed_once")
-    happened = _word(scene, request) in scene.effects()
-    return Decision(name, "reject" if happened else "proceed_once", text="skip" if happened else "redo")
+    return _word(scene, request) in scene.effects()
 
 
 def _word(scene: Scene, request: dict[str, Any]) -> str:
@@ -87,19 +81,8 @@ def _word(scene: Scene, request: dict[str, Any]) -> str:
     return f"{event}-{'shell' if subject == 'run_shell_command' else 'write'}"
 
 
-@dataclass(frozen=True)
-class HookedEnding(Ending):
-    decisions: tuple[tuple[Any, ...], ...]
-
-    def differences(self, expected: Ending) -> list[str]:
-        found = super().differences(expected)
-        theirs = expected.decisions if isinstance(expected, HookedEnding) else ()
-        if not self.asked and self.decisions != theirs:
-            found.append(f"decisions: {self.decisions!r}, expected {theirs!r}")
-        return found
-
-
-def hooked_ending(scene: Scene) -> HookedEnding:
+def hooked_ending(scene: Scene) -> Ending:
+    """With the records of who decided what."""
     conn = sqlite3.connect(scene.store)
     try:
         rows = conn.execute("select idx, attempt, body from decisions").fetchall()
@@ -107,20 +90,8 @@ def hooked_ending(scene: Scene) -> HookedEnding:
         conn.close()
     told = [(index, attempt, json.loads(body)) for index, attempt, body in rows]
     short = [(i, a, d["by"], d["decision"], d.get("event", ""), d.get("becomes", 0)) for i, a, d in told]
-    return HookedEnding(**vars(ending(scene)), decisions=tuple(sorted(short)))
-
-
-program.Scene = HookedScene  # type: ignore[misc] - what is killed
-program.SHORT = REPLIES
-program.decision = decision
-program.ending = hooked_ending
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        told = program.every_moment(Path(name) / "scene", int(sys.argv[1]), int(sys.argv[2]))
-    print(json.dumps(told))
+    return replace(ending(scene), more={"decisions": sorted(short)})
 
 
 if __name__ == "__main__":
-    main()
+    show(Play(REPLIES, scene=HookedScene, happened=happened, ending=hooked_ending))

@@ -2,11 +2,14 @@
 
 import json
 import sqlite3
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from kill_runs.scene import Scene
+from kill_runs.scene import RUN, Scene
+
+from interlock.engine.rebuild import differences
+from interlock.engine.snapshot import damage
 
 
 @dataclass(frozen=True)
@@ -23,6 +26,10 @@ class Ending:
     unanswered: tuple[str, ...]
     asked_calls: frozenset[str]
     """Calls whose outcome was asked; their answers and attempts may differ."""
+    damage: tuple[str, ...]
+    """Records of the chain that are missing or were changed."""
+    more: dict[str, Any] = field(default_factory=dict[str, Any])
+    """What else must be the same of this scene, unless an outcome was asked."""
 
     @property
     def asked(self) -> int:
@@ -30,13 +37,15 @@ class Ending:
 
     def differences(self, expected: "Ending") -> list[str]:
         found: list[str] = []
-        for name in ("status", "exit_code", "response", "tree", "effects", "unanswered"):
+        for name in ("status", "exit_code", "response", "tree", "effects", "unanswered", "damage"):
             mine, theirs = getattr(self, name), getattr(expected, name)
             if mine != theirs:
                 found.append(f"{name}: {mine!r}, expected {theirs!r}")
         asked = self.asked_calls
         theirs = {k: v for k, v in expected.journal.items() if k.rpartition(".")[0] not in asked}
-        found += _compare("journal", self.journal, theirs)
+        found += unlike("journal", self.journal, theirs)
+        if not asked:
+            found += unlike("more", self.more, expected.more)
         if _without(self.chain, asked) != _without(expected.chain, asked):
             found.append(f"chain: {self.chain!r}, expected {expected.chain!r}")
         return found
@@ -47,7 +56,7 @@ def _without(chain: tuple[tuple[Any, ...], ...], asked: frozenset[str]) -> list[
     return [(*record[:3], "asked") if record[2] in asked else record for record in chain]
 
 
-def _compare(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
+def unlike(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:
     return [
         f"{what} {key}: {mine.get(key)!r}, expected {theirs.get(key)!r}"
         for key in sorted(mine.keys() | theirs.keys())
@@ -74,6 +83,7 @@ def ending(scene: Scene) -> Ending:
             effects=tuple(sorted(scene.effects())),
             unanswered=tuple(_unanswered(outcome)),
             asked_calls=asked,
+            damage=tuple(damage(scene.options.home, RUN)),
         )
     finally:
         conn.close()
@@ -122,8 +132,6 @@ def _journal(
 
 def store_matches(scene: Scene) -> str | None:
     """After a kill: runs and approvals say what the checkpoints say (`engine.md` 5). None: they do."""
-    from interlock.engine.rebuild import differences
-
     if not scene.exists():
         return None
     lines = differences(scene.folder / "home")

@@ -1,55 +1,125 @@
-"""helpers_program: kills runs in which helper models work, and compares their ends with undisturbed ones.
-
-`compressed FIRST STRIDE`: a kill at each commit and effect of a run that is summarised and compressed.
-`session KILLS SEED`: one long session, killed at random. Prints one JSON object.
+"""helpers_program: kills runs in which helper models work: a long session with everything at random, and one that is
+summarised and compressed at every moment.
 """
 
 import json
-import random
-import shutil
 import sqlite3
 import sys
-import tempfile
-import time
 from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs import program
 from kill_runs.compare import Ending, ending
-from kill_runs.helper_scenes import COMPRESSED, SESSION, HelperScene
-from kill_runs.moments import Moments
+from kill_runs.harness import Play, show
+from kill_runs.scene import RUN, Scene
 
-from interlock.engine.snapshot import damage, dropped, state_at
+from interlock.engine import Options
+from interlock.engine.snapshot import dropped, state_at
 
-program.WORK_S = 300.0
-
-
-def fresh(folder: Path, replies: list[dict[str, Any]]) -> HelperScene:
-    shutil.rmtree(folder, ignore_errors=True)
-    scene = HelperScene(folder, tuple(replies))
-    scene.prepare()
-    return scene
-
-
-def head(scene: HelperScene) -> str:
-    """Names the whole conversation, what was dropped from it included."""
-    return str(state_at(scene.folder / "home", program.RUN)["head"])
-
-
-def differences(scene: HelperScene, expected: Ending, whole: str) -> list[str]:
-    found = ending(scene)
-    lines = found.differences(expected)
-    if not found.asked and head(scene) != whole:
-        lines.append("the chain, with what was dropped from it, is another one")
-    return [*lines, *damage(scene.folder / "home", program.RUN)]
+_TURNS = 156
+_BIG = range(20, 26)
+"""Turns that read 20,000 tokens each: those that masking moves to files."""
+_COMPRESSED = (45, 90, 130)
+"""Turns after which the conversation is taken for half the window."""
+_LOOPS = range(60, 65)
+"""Five calls in a row that are the same."""
+_LOST_MODEL = 75
+"""Turn at which the first model is gone for good."""
+_SILENT = 100
+"""Turn that announces a step without a call: the next speaker is the model."""
+_SHELL = {5: "", 15: "; seq 1 3000", 55: "", 110: "; seq 1 3000"}
+"""Turns with a shell command, two of them with a long output."""
+_TODOS = (3, 95)
 
 
-def crossed(scene: HelperScene) -> dict[str, int]:
-    """What the session went through: chains that were left, steps by node, models that answered."""
-    home = scene.folder / "home"
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
+
+
+def shell(word: str, more: str = "") -> dict[str, Any]:
+    return call("run_shell_command", command=f"echo {word} >> ../effects.log{more}")
+
+
+def snapshot(goal: str) -> dict[str, Any]:
+    text = f"<scratchpad>…</scratchpad><state_snapshot><overall_goal>{goal}</overall_goal></state_snapshot>"
+    return {"role": "compressor", "text": text}
+
+
+def speaker(who: str) -> dict[str, Any]:
+    return {"role": "next_speaker", "text": json.dumps({"reasoning": "so", "next_speaker": who})}
+
+
+COMPRESSED: list[dict[str, Any]] = [
+    {"tool_calls": [call("read_file", file_path="a.txt"), call("list_directory", dir_path=".")]},
+    {"tool_calls": [shell("first", "; seq 1 3000")]},
+    {"tool_calls": [call("read_file", file_path="b.txt")], "usage": {"input": 600_000, "output": 9}},
+    {"text": "All done."},
+    {"role": "summarizer", "text": "numbers"},
+    snapshot("draft"),
+    snapshot("checked"),
+    speaker("user"),
+]
+
+
+def _turn(n: int) -> dict[str, Any]:
+    if n == _SILENT:
+        return {"text": "Next I read on."}
+    if n in _LOOPS:
+        calls = [call("list_directory", dir_path=".")]
+    elif n in _BIG:
+        calls = [call("read_file", file_path=f"big{n}.txt")]
+    elif n in _SHELL:
+        calls = [shell(f"w{n}", _SHELL[n])]
+    elif n in _TODOS:
+        calls = [call("write_todos", todos=[{"description": f"since {n}", "status": "in_progress"}])]
+    else:
+        calls = [
+            call("read_file", file_path="a.txt", end_line=n + 1),
+            call("read_file", file_path="b.txt", end_line=n + 1),
+        ]
+    usage = {"usage": {"input": 600_000, "output": 9}} if n in _COMPRESSED else {}
+    return {"text": f"Turn {n}.", "tool_calls": calls, **usage}
+
+
+def _loop_check() -> dict[str, Any]:
+    verdict = {"unproductive_state_analysis": "it moves", "unproductive_state_confidence": 0.1}
+    return {"role": "loop_check", "text": json.dumps(verdict)}
+
+
+TURNS = [*(_turn(n) for n in range(_TURNS)), {"text": "All done."}]
+HELPERS = [
+    *(snapshot(f"goal {i}") for i in range(40)),
+    *({"role": "summarizer", "text": f"numbers, time {i}"} for i in range(9)),
+    *(_loop_check() for _ in range(40)),
+    speaker("model"),
+    *(speaker("user") for _ in range(3)),
+]
+GONE = {"error": {"status": 404, "message": "no such model"}}
+SESSION = [*TURNS[:_LOST_MODEL], GONE, *TURNS[_LOST_MODEL:], *HELPERS]
+
+
+@dataclass(frozen=True)
+class HelperScene(Scene):
+    """A scene with settings of its own, and a second model to fall back to."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        (self.folder / "second.json").write_text(json.dumps([*TURNS, *HELPERS]))
+        for n in _BIG:
+            (self.folder / "work" / f"big{n}.txt").write_text(f"{n} {'x' * 40}\n" * 1850)
+
+    @property
+    def options(self) -> Options:
+        first, second = (f"script:{self.folder / name}" for name in ("script.json", "second.json"))
+        model = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": [first, second]}
+        return replace(super().options, overrides={"model": model}, limits={"max_turns": 400})
+
+
+def crossed(scene: Scene) -> dict[str, int]:
+    """What the run went through: chains that were left, steps by node, models that answered."""
     conn = sqlite3.connect(scene.store)
     try:
         nodes = Counter(node for (node,) in conn.execute("select node from steps"))
@@ -57,91 +127,21 @@ def crossed(scene: HelperScene) -> dict[str, int]:
         turns = conn.execute("select count(*) from model_calls where role = 'main'").fetchone()[0]
     finally:
         conn.close()
-    masked = sum(
-        m.text.startswith("<tool_output_masked>") for part in dropped(home, program.RUN) for m in part
-    )
+    chains = dropped(scene.options.home, RUN)
     return {
         "turns": turns,
         "models": len(models),
-        "chains": len(dropped(home, program.RUN)),
-        "masked": masked,
+        "chains": len(chains),
+        "masked": sum(m.text.startswith("<tool_output_masked>") for part in chains for m in part),
         **{name: nodes[name] for name in ("accept", "nudge", "continue", "summarize", "mask_tool_outputs")},
     }
 
 
-def compressed(folder: Path, first: int, stride: int) -> dict[str, Any]:
-    scene = fresh(folder, COMPRESSED)
-    program.to_the_end(scene, lambda _: (lambda: None, None))
-    expected, whole, went = ending(scene), head(scene), crossed(scene)
-    counts = _counted(folder)
-    places = [(process, n) for process, total in enumerate(counts) for n in range(1, total + 1)]
-    kills = asked = 0
-    differ: list[str] = []
-    for process, moment in places[first::stride]:
-        shutil.rmtree(folder)
-        shutil.copytree(_before(folder, process), folder, symlinks=True)
-        scene = HelperScene(folder, tuple(COMPRESSED))
-
-        def disturb(attempt: int, moment: int = moment, scene: HelperScene = scene) -> Any:
-            return (lambda: None) if attempt else Moments(scene.folder / "moment").kill_at(moment), None
-
-        kills += program.to_the_end(scene, disturb)
-        asked += ending(scene).asked
-        differ += [
-            f"process {process}, moment {moment}: {line}" for line in differences(scene, expected, whole)
-        ]
-    return {"moments": len(places), "kills": kills, "asked": asked, "differ": differ, **went}
-
-
-def _before(folder: Path, process: int) -> Path:
-    return folder.with_name(f"before-{process}")
-
-
-def _counted(folder: Path) -> list[int]:
-    scene = fresh(folder, COMPRESSED)
-    counts: list[int] = []
-    while not counts or scene.outcome()["status"] == "waiting":
-        shutil.copytree(folder, _before(folder, len(counts)), symlinks=True)
-        if status := program.wait(program.child(scene, Moments(folder / "count").count)):
-            raise SystemExit(json.dumps({"differ": [f"counting failed with {status}"]}))
-        counts.append(int((folder / "count").read_text()))
-        (folder / "count").unlink()
-    return counts
-
-
-def session(folder: Path, kills: int, seed: int) -> dict[str, Any]:
-    scene = fresh(folder, SESSION)
-    started = time.monotonic()
-    program.to_the_end(scene, lambda _: (lambda: None, None))
-    duration = time.monotonic() - started
-    expected, whole, went = ending(scene), head(scene), crossed(scene)
-    rng = random.Random(seed)
-    scene = fresh(folder, SESSION)
-
-    def disturb(attempt: int) -> Any:
-        return (lambda: None), (rng.uniform(0, duration / kills) if attempt < 2 * kills else None)
-
-    made = program.to_the_end(scene, disturb)
-    again = crossed(scene)
-    return {
-        "seed": seed,
-        "kills": made,
-        "status": expected.status,
-        "asked": ending(scene).asked,
-        "differ": differences(scene, expected, whole),
-        "undisturbed": went,
-        "disturbed": again,
-        "duration_s": round(duration, 1),
-    }
-
-
-def main() -> None:
-    kind, first, second = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "scene"
-        told = session(folder, first, second) if kind == "session" else compressed(folder, first, second)
-    print(json.dumps(told))
+def whole_ending(scene: Scene) -> Ending:
+    """The head names the whole conversation, what was dropped from it included."""
+    return replace(ending(scene), more={"head": state_at(scene.options.home, RUN)["head"]})
 
 
 if __name__ == "__main__":
-    main()
+    scenes = {"scene": HelperScene, "ending": whole_ending, "crossed": crossed}
+    show(Play(SESSION, COMPRESSED, **scenes, times=(20, 20), within=(0.0, 0.1), hung_s=300.0))

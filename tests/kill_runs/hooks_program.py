@@ -1,23 +1,20 @@
-"""hooks_program: kills a run with hooks around its prompt, its requests and its answers, at each commit and command.
+"""hooks_program: kills a run with hooks around its prompt, its requests and its answers.
 
-`FIRST STRIDE`. Prints one JSON object. Each event has a hook that leaves a line in a file, which may not run twice
-behind anybody's back, and two have another that only answers, and may.
+Each event has a hook that leaves a line in a file, which may not run twice behind anybody's back, and two have another
+that only answers, and may.
 """
 
 import json
 import sqlite3
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs import program
+from kill_runs.harness import Play, show
 from kill_runs.scene import Scene
-
-from interlock.engine import Decision
 
 LOOK = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
 REPLIES: list[dict[str, Any]] = [
@@ -54,29 +51,17 @@ class HookedScene(Scene):
         return tuple(sorted(event for event, times in FIRED.items() for _ in range(times)))
 
 
-def decision(scene: Scene, name: str, request: dict[str, Any]) -> Decision:
+def happened(scene: Scene, request: dict[str, Any]) -> bool:
     """As a person who looks into the file: more lines than hooks whose end is known, so it happened."""
     event = request["call"]["name"]
-    with sqlite3.connect(scene.store) as conn:
-        known = (
-            "select count(*) from hook_calls where event = ? and name = ? and state in ('done', 'skipped')"
-        )
+    known = "select count(*) from hook_calls where event = ? and name = ? and state in ('done', 'skipped')"
+    conn = sqlite3.connect(scene.store)
+    try:
         (ended,) = conn.execute(known, (event, f"log-{event}")).fetchone()
-    conn.close()
-    happened = scene.effects().count(event) > ended
-    return Decision(name, "reject" if happened else "proceed_once", text="skip" if happened else "redo")
-
-
-program.Scene = HookedScene  # type: ignore[misc] - what is killed
-program.SHORT = REPLIES
-program.decision = decision
-
-
-def main() -> None:
-    with tempfile.TemporaryDirectory() as name:
-        told = program.every_moment(Path(name) / "scene", int(sys.argv[1]), int(sys.argv[2]))
-    print(json.dumps(told))
+    finally:
+        conn.close()
+    return scene.effects().count(event) > ended
 
 
 if __name__ == "__main__":
-    main()
+    show(Play(REPLIES, scene=HookedScene, happened=happened))

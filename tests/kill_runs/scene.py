@@ -4,13 +4,16 @@ import hashlib
 import json
 import os
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from interlock.engine import Options, Outcome
 
-REPLIES: list[dict[str, Any]] = [
+RUN = "killtest"
+Replies = Sequence[dict[str, Any]]
+REPLIES: Replies = [
     {
         "thought": "look around",
         "text": "I look first.",
@@ -41,7 +44,7 @@ REPLIES: list[dict[str, Any]] = [
 ]
 
 
-SHORT = [
+SHORT: Replies = [
     {
         "text": "I read and edit.",
         "tool_calls": [

@@ -1,26 +1,21 @@
-"""session_program: a long session that crosses everything a turn does by itself, killed at random and resumed.
-
-Prints one JSON object: seed, kills, what was crossed, and every difference from the undisturbed session.
-"""
+"""session_program: kills a long session that crosses everything a turn does by itself."""
 
 import json
 import os
-import random
 import sqlite3
 import sys
-import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs.program import child, to_the_end, wait
+from kill_runs.compare import Ending, ending
+from kill_runs.harness import Play, show
 from kill_runs.scene import Scene
 
-from interlock.engine import Options, resume_sync, run_sync
+from interlock.engine import Options
 
-RUN = "session"
 TURNS, LOOP_AT, GONE_AT, CONTINUE_AT = 165, 60, 100, 130
 LIMIT = 180_000
 SNAPSHOT = (
@@ -68,12 +63,11 @@ class Session(Scene):
             f"line {i} of a long file, with enough text on it to count for something\n" for i in range(5000)
         )
         (work / "big.txt").write_text("".join(lines))
-        said = replies()
-        (self.folder / "second.json").write_text(json.dumps(said))
-        main = [r for r in said if "role" not in r]
+        (self.folder / "second.json").write_text(json.dumps(self.replies))
+        main = [r for r in self.replies if "role" not in r]
         gone = {"error": {"status": 404, "message": "the model was switched off"}}
         (self.folder / "script.json").write_text(
-            json.dumps([*main[:GONE_AT], gone, *main[GONE_AT:], *(r for r in said if "role" in r)])
+            json.dumps([*main[:GONE_AT], gone, *main[GONE_AT:], *(r for r in self.replies if "role" in r)])
         )
 
     @property
@@ -97,14 +91,7 @@ class Session(Scene):
         )
 
 
-def drive(scene: Session) -> None:
-    if not scene.exists():
-        scene.save(run_sync("main", {"prompt": "Read all of big.txt."}, options=scene.options, run_id=RUN))
-    else:
-        scene.save(resume_sync(RUN, options=scene.options))
-
-
-def crossed(scene: Session) -> dict[str, int]:
+def crossed(scene: Scene) -> dict[str, int]:
     """What the session went through, counted in its steps."""
     conn = sqlite3.connect(scene.store)
     try:
@@ -127,53 +114,12 @@ def crossed(scene: Session) -> dict[str, int]:
     return {**found, "maskings": masked}
 
 
-def told(scene: Session) -> dict[str, Any]:
-    outcome = scene.outcome()
-    return {
-        "status": outcome["status"],
-        "exit_code": outcome["exit_code"],
-        "output": {k: v for k, v in outcome["output"].items() if k != "stats"},
-        "tree": scene.tree(),
-        "crossed": crossed(scene),
-    }
-
-
-def main() -> None:
-    seed = int(sys.argv[1])
-    rng = random.Random(seed)
-    import kill_runs.program as program
-
-    program.drive = drive  # type: ignore[assignment] - what a child does
-    program.WORK_S = 300.0
-    with tempfile.TemporaryDirectory() as name:
-        plain, killed = Session(Path(name) / "plain" / "scene"), Session(Path(name) / "killed" / "scene")
-        plain.prepare()
-        assert wait(child(plain, lambda: None)) == 0
-        expected = told(plain)
-        killed.prepare()
-
-        def disturb(attempt: int) -> Any:
-            return (lambda: None), (rng.uniform(0.2, 1.5) if attempt < 15 else None)
-
-        kills = to_the_end(killed, disturb)
-        found = told(killed)
-        # Both lie in folders of their own.
-        mine, theirs = (json.dumps(t, sort_keys=True) for t in (found, expected))
-        mine = mine.replace(str(killed.folder), "").replace("killed/scene", "")
-        theirs = theirs.replace(str(plain.folder), "").replace("plain/scene", "")
-    differ = [k for k in expected if expected[k] != found[k]] if mine != theirs else []
-    print(
-        json.dumps(
-            {
-                "seed": seed,
-                "kills": kills,
-                "crossed": expected["crossed"],
-                "status": expected["status"],
-                "differ": differ,
-            }
-        )
-    )
+def session_ending(scene: Scene) -> Ending:
+    """All that it answered is the same, and what it went through."""
+    output = {k: v for k, v in scene.outcome()["output"].items() if k != "stats"}
+    return replace(ending(scene), more={"output": output, "crossed": crossed(scene)})
 
 
 if __name__ == "__main__":
-    main()
+    told = {"ending": session_ending, "crossed": crossed}
+    show(Play(replies(), scene=Session, **told, times=(15, 15), within=(0.01, 0.1), hung_s=300.0))

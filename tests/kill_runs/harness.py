@@ -1,0 +1,269 @@
+"""harness: kills a run at random moments, or at every commit and effect, and compares its end with an undisturbed one.
+
+`random N SEED`: runs that are killed at random, until N kills were made. `every FIRST STRIDE`: one kill a run, at each
+STRIDE-th moment from FIRST. Children are forked from a warm parent. Prints one JSON object: counts, and every
+difference with the moment of its kill.
+"""
+
+import gc
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from kill_runs.compare import ending, store_matches
+from kill_runs.moments import Moments
+from kill_runs.scene import RUN, SHORT, Replies, Scene
+
+from interlock.engine import Decision, resume_sync, run_sync
+
+Disturb = Callable[[int], tuple[Callable[[], None], float | None]]
+"""What the n-th child of a run suffers: a call before it begins, and seconds after which it is killed."""
+
+
+class Broken(Exception):  # noqa: N818 - a finding
+    """The kills can't go on: a child failed or hung, or a kill left the store in disorder."""
+
+
+class Judged(Protocol):
+    """How a run ended."""
+
+    status: str
+    effects: tuple[str, ...]
+    asked: int
+
+    def differences(self, expected: Any) -> list[str]: ...
+
+
+def word_is_there(scene: Scene, request: dict[str, Any]) -> bool:
+    """As a person who looks into the file for the word that the command leaves there."""
+    return request["call"]["args"]["command"].split()[1] in scene.effects()
+
+
+def ended_well(scene: Scene, found: Any) -> bool:
+    return found.status == "done" and found.effects == scene.expected_effects()
+
+
+@dataclass(frozen=True)
+class Play:
+    """What is killed, and what its end is held to."""
+
+    replies: Replies
+    short: Replies = ()
+    """For the kills at every moment; without them `replies`."""
+    scene: type[Scene] = Scene
+    happened: Callable[[Scene, dict[str, Any]], bool] = word_is_there
+    """Whether what a request asks about was done. All else is approved."""
+    ending: Callable[[Scene], Judged] = ending
+    sound: Callable[[Scene, Any], bool] = ended_well
+    """Whether the undisturbed run ended as it must."""
+    crossed: Callable[[Scene], dict[str, int]] = lambda _: {}
+    """What the undisturbed run went through, for who reads the result."""
+    times: tuple[int, int] = (1, 6)
+    """How often one run is killed at random, at least and at most."""
+    within: tuple[float, float] = (0.0, 0.5)
+    """Between which parts of the undisturbed run's duration a child is killed at random."""
+    exact: bool = True
+    """Each process has the same moments every time, so that each planned kill happens."""
+    hung_s: float = 20.0
+    """Seconds after which a child counts as hung."""
+
+
+@dataclass
+class Told:
+    """What is printed."""
+
+    seed: int = 0
+    moments: int = 0
+    runs: int = 0
+    kills: int = 0
+    asked: int = 0
+    status: str = ""
+    crossed: dict[str, int] = field(default_factory=dict[str, int])
+    differ: list[str] = field(default_factory=list[str])
+
+
+class Stage:
+    """Where one play is shown again and again, in one folder: paths are part of what is compared."""
+
+    def __init__(self, play: Play, folder: Path, replies: Replies, told: Told) -> None:
+        self.play, self.folder, self.told = play, folder, told
+        self.scene = play.scene(folder, tuple(replies))
+
+    def fresh(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.scene.prepare()
+
+    def before(self, process: int) -> Path:
+        """A copy of the scene as the undisturbed run's n-th process found it."""
+        return self.folder.with_name(f"before-{process}")
+
+    def drive(self) -> None:
+        """One process's work: start or resume, approve everything, answer unknown outcomes by looking."""
+        scene, options = self.scene, self.scene.options
+        if not scene.exists():
+            scene.save(run_sync("main", {"prompt": "Do it."}, options=options, run_id=RUN))
+            return
+        decisions = [self._decision(name, request) for name, request in scene.waiting()]
+        scene.save(resume_sync(RUN, decisions=decisions, options=options))
+
+    def _decision(self, name: str, request: dict[str, Any]) -> Decision:
+        if request["kind"] == "approval":
+            return Decision(name, "proceed_once")
+        happened = self.play.happened(self.scene, request)
+        return Decision(name, "reject" if happened else "proceed_once", text="skip" if happened else "redo")
+
+    def child(self, before: Callable[[], None], kill_after: float | None = None) -> bool:
+        """Whether it was killed. `kill_after` in seconds."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                before()
+                self.drive()
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(9)
+        status = self._waited(pid, kill_after)
+        if os.WIFSIGNALED(status):
+            return True
+        if status:
+            raise Broken(f"a child failed with {status}")
+        return False
+
+    def _waited(self, pid: int, kill_after: float | None) -> int:
+        deadline = time.monotonic() + (self.play.hung_s if kill_after is None else kill_after)
+        while (left := deadline - time.monotonic()) > 0:
+            found, status = os.waitpid(pid, os.WNOHANG)
+            if found:
+                return status
+            time.sleep(min(0.002, left))
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
+        if kill_after is None:
+            raise Broken(f"a child hung for {self.play.hung_s:.0f} s")
+        return status
+
+    def to_the_end(self, disturb: Disturb) -> int:
+        """Drive until the run is over. The number of kills; after each the store must be in order."""
+        kills = 0
+        for attempt in range(400):
+            if self.child(*disturb(attempt)):
+                kills += 1
+                if problem := store_matches(self.scene):
+                    raise Broken(f"after kill {kills}, in child {attempt}: {problem}")
+            elif self.scene.outcome()["status"] != "waiting":
+                return kills
+        raise Broken("the run never ended")
+
+    def undisturbed(self) -> tuple[Judged, list[int]]:
+        """How it ends, and the moments in each of its processes; the scene before each process is kept."""
+        counts: list[int] = []
+        self.fresh()
+        while not counts or self.scene.outcome()["status"] == "waiting":
+            shutil.copytree(self.folder, self.before(len(counts)), symlinks=True)
+            count = self.folder / "count"
+            if self.child(Moments(count).count):
+                raise Broken("an undisturbed child was killed")
+            counts.append(int(count.read_text()))
+            count.unlink()
+        found = self.play.ending(self.scene)
+        if not self.play.sound(self.scene, found):
+            raise Broken(f"the undisturbed run ended as {found}")
+        self.told.status, self.told.crossed = found.status, self.play.crossed(self.scene)
+        return found, counts
+
+    def judge(self, name: str, disturb: Disturb, expected: Judged) -> int:
+        """Show it once, disturbed. The number of kills."""
+        mark = self.folder / "moment"
+        problem, kills, lines = "", 0, list[str]()
+        try:
+            kills = self.to_the_end(disturb)
+            found = self.play.ending(self.scene)
+            self.told.asked += found.asked
+            lines = found.differences(expected)
+        except Broken as error:
+            problem = str(error)
+        where = f"{name} ({mark.read_text()})" if mark.exists() else name
+        self.told.kills += kills
+        self.told.differ += [f"{where}: {line}" for line in lines]
+        if problem:
+            raise Broken(f"{where}: {problem}")
+        return kills
+
+
+def nothing() -> None:
+    """Before a child that isn't disturbed, or is killed from outside."""
+
+
+def random_kills(stage: Stage, count: int, seed: int) -> None:
+    """Runs, each killed a few times at moments spread over the whole run, until `count` kills were made."""
+    rng, told, play = random.Random(seed), stage.told, stage.play
+    told.seed = seed
+    started = time.monotonic()
+    expected, _ = stage.undisturbed()
+    duration = time.monotonic() - started
+    while told.kills < count:
+        stage.fresh()
+        told.runs += 1
+        planned = rng.randint(*play.times)
+
+        def disturb(attempt: int, planned: int = planned) -> tuple[Callable[[], None], float | None]:
+            return nothing, (
+                rng.uniform(*(part * duration for part in play.within)) if attempt < planned else None
+            )
+
+        stage.judge(f"run {told.runs}", disturb, expected)
+
+
+def every_moment(stage: Stage, first: int, stride: int) -> None:
+    """A kill before and after every commit and every effect, one at a time."""
+    expected, counts = stage.undisturbed()
+    places = [(process, n) for process, total in enumerate(counts) for n in range(1, total + 1)]
+    stage.told.moments = len(places)
+    for process, moment in places[first::stride]:
+        # The processes before this one were undisturbed: what they left is taken from a copy.
+        shutil.rmtree(stage.folder)
+        shutil.copytree(stage.before(process), stage.folder, symlinks=True)
+
+        def disturb(attempt: int, moment: int = moment) -> tuple[Callable[[], None], float | None]:
+            return (nothing if attempt else Moments(stage.folder / "moment").kill_at(moment)), None
+
+        name = f"process {process}, moment {moment}"
+        kills = stage.judge(name, disturb, expected)
+        if stage.play.exact and kills != 1:
+            stage.told.differ.append(f"{name}: {kills} kills")
+
+
+def warm(folder: Path) -> None:
+    """Children shouldn't pay for imports and declarations: this process drives a run of its own, elsewhere."""
+    stage = Stage(Play(SHORT), folder, SHORT, Told())
+    stage.fresh()
+    stage.drive()
+    while stage.scene.outcome()["status"] == "waiting":
+        stage.drive()
+    gc.freeze()  # else a child's collections copy the pages that it shares with us
+
+
+def show(play: Play) -> None:
+    """The whole program: arguments in, JSON out."""
+    kind, first, second = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    work = {"random": random_kills, "every": every_moment}[kind]
+    replies = play.replies if kind == "random" else play.short or play.replies
+    told = Told()
+    with tempfile.TemporaryDirectory() as name:
+        warm(Path(name) / "warm" / "scene")
+        try:
+            work(Stage(play, Path(name) / "scene", replies, told), first, second)
+        except Broken as problem:
+            told.differ.append(str(problem))
+    print(json.dumps(asdict(told)))
