@@ -21,8 +21,8 @@ RUN is an id, the beginning of one, or `latest`. Lists take --json. Flags for ru
 mode, output format, limits): interlock run --help. A command's own help: interlock COMMAND --help.
 
 exit codes: 0 done, 1 error, 2 usage, 41 no key, 42 bad input, 44 no sandbox, 52 bad settings,
-  53 turn limit, 54 tool failure, 55 folder not trusted, 56 refused, 57 budget, 58 loop, 75 waits for a person,
-  124 time-out, 130 cancelled.
+  53 turn limit, 54 tool failure, 55 folder not trusted, 56 refused, 57 budget, 58 loop,
+  75 waits for a person, 124 time-out, 130 cancelled.
 environment: GEMINI_API_KEY, GEMINI_MODEL, OPENAI_API_KEY, INTERLOCK_HOME, NO_COLOR.
 """
 
