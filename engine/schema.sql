@@ -1,4 +1,5 @@
 -- The store: one SQLite file (WAL). LangGraph's `checkpoints` and `writes` are made by its saver.
+-- A key's columns come first, in its order: SQLite 3.40 takes a table without rowid for damaged otherwise.
 create table if not exists runs (
     run text primary key,
     workflow text not null,
@@ -74,8 +75,8 @@ create table if not exists decisions (
     run text not null,
     message text not null,
     idx integer not null,
-    attempt integer not null,
     task text not null,               -- graph task that decided; the row is written with its writes, so once
+    attempt integer not null,
     body text not null,               -- JSON Decided
     at real not null,
     primary key (run, message, idx, task)
@@ -116,6 +117,7 @@ create table if not exists approvals (
 );
 create table if not exists steps (
     run text not null,
+    seq integer not null,
     namespace text not null,          -- '' for the root
     task text not null,               -- first eight digits of its id, as in `namespace`
     workflow text not null,
@@ -127,7 +129,6 @@ create table if not exists steps (
     reason text,                      -- why it decided so, for people
     root_step integer not null,       -- number of the root step around it
     superstep text not null,          -- end of the checkpoint id that the node ran in: the same for what ran side by side
-    seq integer not null,
     primary key (run, seq)
 ) without rowid;
 create table if not exists lease (

@@ -18,7 +18,7 @@ create table if not exists checkpoints (
     primary key (thread_id, checkpoint_ns, checkpoint_id));
 create table if not exists writes (
     thread_id text not null, checkpoint_ns text not null default '', checkpoint_id text not null,
-    task_id text not null, task_path text not null default '', idx integer not null,
+    task_id text not null, idx integer not null, task_path text not null default '',
     channel text not null, type text, value blob,
     primary key (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)) without rowid;
 """

@@ -189,8 +189,8 @@ def test_steps_calls_and_answers_are_read_back(made: Maker, place: Path) -> None
         )  # fmt: skip
     for seq, (namespace, node) in enumerate([("", "open"), ("turn:1", "ask"), ("", "turn"), ("", "turn")]):
         made.execute(
-            "insert into steps values ('aa11', ?, ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', null, ?, 'c', ?)",
-            namespace, f"t{seq}", node, seq, seq,
+            "insert into steps values ('aa11', ?, ?, ?, 'main', ?, 1.0, 2.0, 'head,stop', 'ok', null, ?, 'c')",
+            seq, namespace, f"t{seq}", node, seq,
         )  # fmt: skip
     taken = steps(place, "aa11")
     assert path(taken) == [("open", 1), ("turn", 2)]

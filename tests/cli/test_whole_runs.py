@@ -237,3 +237,11 @@ def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Ru
     assert resumed.code == 0
     for command in commands:
         assert f"✓ run_shell_command {command}" in resumed.err
+
+
+def test_a_store_that_is_whole_is_not_taken_for_damaged(run: Run, tmp_path: Path) -> None:
+    run(*_model(tmp_path), "-y", "-p", "write both")
+    for extra in ((), ("--store",)):
+        told = run("doctor", *extra).out
+        assert "ok      store" in told
+        assert "damaged" not in told and "problem" not in told
