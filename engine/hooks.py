@@ -114,7 +114,7 @@ class RunHooks:
             if verdict.warning:
                 emit(ErrorEvent(severity="warning", message=_warning(event, verdict)))
         for message in outcome.messages:
-            emit(ErrorEvent(severity="warning", message=message))
+            emit(ErrorEvent(severity="warning", message=f"{event} hook: {message}"))
 
 
 @dataclass
