@@ -1,7 +1,6 @@
 """main: the entry point: finds the command, and turns every error into one line and an exit code."""
 
 import io
-import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -37,16 +36,10 @@ def _report(given: list[str], error: Exception, line: str, exit_code: int) -> in
         import traceback
 
         text = "".join(traceback.format_exception(error)) + text
-    print(_redacted(text), file=sys.stderr)
+    from interlock.cli.render.secret import redacted
+
+    print(redacted(text), file=sys.stderr)
     return exit_code
-
-
-def _redacted(text: str) -> str:
-    """Errors quote what they met: settings, URLs, answers of servers."""
-    from interlock.services.redaction import Redactor
-    from interlock.services.tool_environment import secret_variables
-
-    return Redactor(secret_variables(os.environ))(text)
 
 
 def _dispatch(given: list[str]) -> int:

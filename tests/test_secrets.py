@@ -203,7 +203,9 @@ def test_an_approval_shows_no_secret_and_what_is_approved_runs_word_for_word(
     (work / "config.txt").write_text(f"a = 1\nkey = {GITHUB}\n")
     change = {"file_path": "config.txt", "old_string": "a = 1", "new_string": "a = 2"}
     flags = script(work, {"tool_calls": [{"name": "replace", "args": change}]}, {"text": "done"})
-    parked = interlock(*flags, "-o", "json", "-p", "change a")
+    parked = interlock(*flags, "-p", f"change a of {GITHUB}")
+    assert "change a of [redacted:HARMLESS]" in parked.stderr and GITHUB not in parked.stdout + parked.stderr
+    parked = interlock("resume", "latest", "-o", "json")
     assert parked.returncode == 75, parked.stderr
     assert GITHUB not in parked.stdout + interlock("approvals", "latest").stdout
     done = interlock("resume", "latest", "--approve", "all")

@@ -8,6 +8,7 @@ from interlock.cli.render.known import NOTHING, Known
 from interlock.cli.render.notices import notice
 from interlock.cli.render.paint import Paint, harmless, one_line
 from interlock.cli.render.pending import screen
+from interlock.cli.render.secret import redacted
 from interlock.cli.render.stdout import write_json
 from interlock.cli.render.tools import ToolLines
 from interlock.engine.options import Outcome
@@ -173,7 +174,7 @@ class TextView:
                 else f"Your {self._known.decided} decisions are"
             )
             self._line(f"{kept} kept. Calls of one batch run when all of them are decided.")
-        for line in screen(outcome.run, self._known.title, outcome.pending, self._paint):
+        for line in screen(outcome.run, redacted(self._known.title), outcome.pending, self._paint):
             self._line(line)
 
     def _line(self, text: str) -> None:
