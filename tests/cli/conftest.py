@@ -1,4 +1,4 @@
-"""conftest: the command line as a process, and a store with rows in it."""
+"""conftest: the command line as a process and in this one, and a store with rows in it."""
 
 import subprocess
 import sys
@@ -6,7 +6,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+from commands import Done, Run
 
+from interlock.cli.main import main
 from interlock.engine.approvals import SqlApprovals
 from interlock.engine.runs import NewRun, insert_run
 from interlock.engine.store import Store
@@ -31,6 +33,24 @@ def cli(tmp_path: Path) -> Cli:
         )
 
     return run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """`main(…)` in the workspace `tmp_path/work`, without a terminal. A file adds what it needs: `def run(run, …)`."""
+    workspace, given = tmp_path / "work", tmp_path / "stdin"
+    workspace.mkdir(exist_ok=True)
+    monkeypatch.chdir(workspace)
+
+    def call(*arguments: str, stdin: str = "") -> Done:
+        given.write_text(stdin)
+        with given.open() as file:
+            monkeypatch.setattr(sys, "stdin", file)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    return call
 
 
 class StoreMaker:

@@ -1,51 +1,18 @@
 """What a terminal and programs are told of runs that hooks stopped, blocked or sent on."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-
-from interlock.cli.main import main
+from commands import Done, Run
 
 ANSWERS = [{"text": "First answer."}, {"text": "Second answer."}]
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    @property
-    def events(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self.out.splitlines()]
-
-
-Run = Callable[..., Done]
-
-
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    workspace = tmp_path / "work"
-    workspace.mkdir()
-    monkeypatch.chdir(workspace)
+def run(run: Run, tmp_path: Path) -> Run:
     (tmp_path / "script.json").write_text(json.dumps(ANSWERS))
-    (tmp_path / "empty").touch()
-
-    def call(*arguments: str) -> Done:
-        with (tmp_path / "empty").open() as stdin:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return call
+    return run
 
 
 def hook(home: Path, event: str, command: str) -> None:

@@ -1,14 +1,12 @@
 """`interlock policy check`: what a run here would decide, by which rule, part by part."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-
-from interlock.cli.main import main
+from commands import Run
 
 MINE = """
 [[rule]]
@@ -26,33 +24,11 @@ denyMessage = "Nothing leaves."
 """
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
 @pytest.fixture
-def run(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """`interlock …` in a workspace, with rules of the user's."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
+def run(run: Run, home: Path) -> Run:
+    """`main(…)` with rules of the user's."""
     put(home / ".interlock/policies/mine.toml", MINE)
-
-    def call(*arguments: str, stdin: str = "") -> Done:
-        (tmp_path / "stdin").write_text(stdin)
-        with (tmp_path / "stdin").open() as given:
-            monkeypatch.setattr(sys, "stdin", given)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return call
+    return run
 
 
 @pytest.fixture

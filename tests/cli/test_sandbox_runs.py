@@ -1,15 +1,12 @@
 """`-s` from the command line: a run in the sandbox, one that is refused, and one that is resumed."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from commands import Run
 from sandboxes import needs_sandbox
 
-from interlock.cli.main import main
 from interlock.prompts import load
 
 SCRIPT = """
@@ -23,33 +20,10 @@ SCRIPT = """
 SECTIONS = ("none", "bubblewrap", "offline")
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
 @pytest.fixture
-def run(
-    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """`main(…)` in a workspace of its own, with nothing on stdin."""
-    (tmp_path / "work").mkdir()
-    monkeypatch.chdir(tmp_path / "work")
-    (tmp_path / "empty").touch()
+def run(run: Run, tmp_path: Path) -> Run:
     (tmp_path / "script.yaml").write_text(SCRIPT)
-
-    def call(*arguments: str) -> Done:
-        with (tmp_path / "empty").open() as stdin:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return call
+    return run
 
 
 def prompt(tmp_path: Path, *more: str) -> tuple[str, ...]:

@@ -6,28 +6,18 @@ import pty
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
+from commands import Run
 
-from interlock.cli.main import main
 from interlock.services.trust import answer_for, is_trusted, remember
 
 HOOK = {"BeforeAgent": [{"hooks": [{"type": "command", "command": "sh check.sh", "name": "check"}]}]}
 SERVERS = {"db": {"command": "npx", "args": ["-y", "db"]}, "web": {"httpUrl": "https://x/mcp"}}
-
-
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
 
 
 def put(file: Path, content: Any) -> Path:
@@ -53,20 +43,9 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    monkeypatch.chdir(work)
+def run(run: Run, work: Path, tmp_path: Path) -> Run:
     put(tmp_path / "script.json", [{"text": "done"}, {"text": "again"}])
-
-    def call(*arguments: str) -> Done:
-        with Path(os.devnull).open() as stdin:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return call
+    return run
 
 
 def prompt(tmp_path: Path, *flags: str) -> tuple[str, ...]:

@@ -1,14 +1,11 @@
 """Who decided what, as `interlock show` tells it, and what a refusal makes of a run; through the real command line."""
 
 import json
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-
-from interlock.cli.main import main
+from commands import Run
 
 HOOK = """
 input=$(cat)
@@ -21,13 +18,6 @@ esac
 """
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
 Calls = list[dict[str, Any]]
 
 
@@ -43,13 +33,10 @@ READ = {"name": "list_directory", "args": {"dir_path": "."}}
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`main(…)` with a user's hooks and rules, in a workspace of its own, without a terminal."""
-    workspace, home = tmp_path / "work", Path.home()
-    workspace.mkdir()
-    monkeypatch.chdir(workspace)
+def run(run: Run, tmp_path: Path) -> Run:
+    """`main(…)` with a user's hooks and rules."""
+    home = Path.home()
     (tmp_path / "hook.sh").write_text(HOOK)
-    (tmp_path / "empty").touch()
     hook = {"type": "command", "name": "house rules", "command": f"bash {tmp_path / 'hook.sh'}"}
     settings = {
         "hooks": {"BeforeTool": [{"hooks": [hook]}]},
@@ -58,15 +45,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     }
     (home / ".interlock").mkdir(parents=True, exist_ok=True)
     (home / ".interlock" / "settings.json").write_text(json.dumps(settings))
-
-    def call(*arguments: str) -> Done:
-        with (tmp_path / "empty").open() as stdin:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return call
+    return run
 
 
 def script(tmp_path: Path, *batches: Calls) -> tuple[str, str]:

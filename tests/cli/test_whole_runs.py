@@ -2,12 +2,10 @@
 
 import json
 import shutil
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
+from commands import Run
 
 from interlock.cli.main import main
 
@@ -21,32 +19,10 @@ SCRIPT = """
 """
 
 
-class Done(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., Done]
-
-
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """`main(…)` in a workspace of its own, with nothing on stdin."""
-    workspace = tmp_path / "work"
-    workspace.mkdir()
-    monkeypatch.chdir(workspace)
+def run(run: Run, tmp_path: Path) -> Run:
     (tmp_path / "script.yaml").write_text(SCRIPT)
-    (tmp_path / "empty").touch()
-
-    def call(*arguments: str) -> Done:
-        with (tmp_path / "empty").open() as stdin:
-            monkeypatch.setattr(sys, "stdin", stdin)
-            code = main(arguments)
-        shown = capsys.readouterr()
-        return Done(code, shown.out, shown.err)
-
-    return call
+    return run
 
 
 def _model(tmp_path: Path) -> tuple[str, str]:
