@@ -15,6 +15,7 @@ from interlock.engine.hook_log import HookLog
 from interlock.engine.hooks import RunHooks
 from interlock.engine.options import Options
 from interlock.engine.prepare import prepare
+from interlock.engine.untrusted import check_hooks
 from interlock.services.hooks.command import Surroundings
 from interlock.services.hooks.definition import Hook
 from interlock.services.outputs import OutputFiles
@@ -62,8 +63,13 @@ class HookCheck:
         return [_shown(hook) for hook in self._prepared.hooks.hooks]
 
     def planned(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, Any]:
-        """What the event would run, and the input of each hook, unless one before it changes it."""
+        """What the event would run, and the input of each hook, unless one before it changes it.
+
+        Raises `UntrustedError` where only ignored files have hooks for it.
+        """
         hooks = self._prepared.hooks.selected(event, self._subject(event, given))
+        if not hooks and not self._prepared.trusted:
+            check_hooks(event, self._around.workspace, self._prepared.options)
         told = self._around.input(event, given)
         return {
             "event": event,

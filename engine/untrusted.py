@@ -8,12 +8,14 @@ from interlock.engine.options import Options
 from interlock.services.agents import load_agents
 from interlock.services.dotenv import load_dotenv
 from interlock.services.hooks.definition import Hook
+from interlock.services.hooks.events import event_named
 from interlock.services.models import check_credentials
 from interlock.services.project_files import ignored_line, project_files, shown_path
 from interlock.services.seen_hooks import new_hooks
 from interlock.services.settings import FOLDERS
 from interlock.services.settings_file import read_object
 from interlock.state.errors import CredentialsError, UntrustedError, UserError
+from interlock.state.hooks import HookEvent
 from interlock.state.run import WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
@@ -50,6 +52,16 @@ def check_agent(
         theirs = load_agents(root, options.user_home, True)[0].get(name)
         if theirs is not None:
             raise needed(f"Agent {name!r}", Path(theirs.source), root)
+
+
+def check_hooks(event: HookEvent, root: Path, options: Options) -> None:
+    """Raises `UntrustedError` for hooks of the event that only the project has."""
+    for file in project_files(root, options.user_home):
+        named = [
+            line.removeprefix("hook ").partition(":")[0] for line in file.runs if line.startswith("hook ")
+        ]
+        if event in map(event_named, named):
+            raise needed(f"A hook for {event}", file.path, root)
 
 
 def needed(what: str, file: Path, root: Path) -> UntrustedError:

@@ -148,6 +148,13 @@ def test_needed_and_untrusted_is_refused_saying_what_was_ignored(
     assert done.err.count("\n") == 1 and "interlock trust" in done.err
 
 
+def test_hooks_that_only_ignored_files_have_are_not_tested_as_if_there_were_none(run: Run) -> None:
+    done = run("hooks", "test", "BeforeAgent")
+    assert (done.code, done.out) == (55, "")
+    assert "A hook for BeforeAgent stands only in .gemini/settings.json" in done.err
+    assert run("hooks", "test", "AfterAgent").code == 0
+
+
 def test_what_is_nowhere_is_no_matter_of_trust(run: Run, work: Path) -> None:
     (work / ".env").unlink()
     assert run("-m", "flash", "-p", "hi").code == 41
