@@ -15,6 +15,7 @@ FOLDERS = (".gemini", ".interlock")
 _JOINED = frozenset(
     {
         "tools.exclude",
+        "mcp.excluded",
         "tools.confirmationRequired",
         "context.includeDirectories",
         "hooksConfig.disabled",

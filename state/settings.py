@@ -104,6 +104,18 @@ class AgentSettings(_Section):
     """Levels of sub-agents below the main agent."""
 
 
+class McpSettings(_Section):
+    allowed: list[str] = Field(default_factory=list[str])
+    """Servers whose tools need no asking."""
+    excluded: list[str] = Field(default_factory=list[str])
+    """Servers whose tools are denied."""
+
+
+class McpServer(_Section):
+    trust: bool = False
+    """Its tools need no asking."""
+
+
 class HooksConfig(_Section):
     enabled: bool = True
     disabled: list[str] = Field(default_factory=list[str])
@@ -157,6 +169,8 @@ class Settings(_Section):
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
+    mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
+    mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
     hooks: Any = Field(default_factory=dict[str, Any])
     """Event → definitions, as the last source has them; `services/hooks` reads those of all sources."""
     hooks_config: HooksConfig = Field(

@@ -1,7 +1,8 @@
-"""from_settings: the rules that `tools.exclude`, `confirmationRequired`, `allowed` and `core` stand for."""
+"""from_settings: the rules that `tools.exclude`, `confirmationRequired`, `allowed` and `core` stand for, and those of
+MCP servers: `mcp.excluded`, `mcp.allowed`, and `mcpServers` that are trusted."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from interlock.services.policy.fields import SHELL_ALIASES, SHELL_TOOLS, usable_tool_name, words
 from interlock.services.policy.load import Problem, stand_in
@@ -10,7 +11,8 @@ from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.settings import Settings
 
 _EXCLUDED, _CONFIRMED, _ALLOWED, _CORE, _NOT_CORE = 400, 350, 300, 250, 240
-"""Priorities within the user tier (gemini-cli: 4.4, 4.35, 4.3, 4.25, 4.24)."""
+_SERVER_EXCLUDED, _SERVER_TRUSTED, _SERVER_ALLOWED = 900, 200, 100
+"""Priorities within the user tier (gemini-cli: 4.4, 4.35, 4.3, 4.25, 4.24; servers 4.9, 4.2, 4.1)."""
 _OUTSIDE: tuple[Risk, ...] = ("read", "write", "execute", "network")
 """What `tools.core` keeps to its list; questions and what only changes the run go on."""
 _OPEN_MODES: frozenset[ApprovalMode] = frozenset({"default", "auto_edit", "yolo"})
@@ -27,7 +29,23 @@ def settings_rules(settings: Settings) -> tuple[list[Rule], list[Problem]]:
         _entries("tools.core", tools.core, "allow", _CORE),
     ]
     rules = [rule for found, _ in read for rule in found]
-    return rules + (_not_core() if tools.core else []), [problem for _, wrong in read for problem in wrong]
+    rules += [*(_not_core() if tools.core else []), *_servers(settings)]
+    return rules, [problem for _, wrong in read for problem in wrong]
+
+
+def _servers(settings: Settings) -> Iterator[Rule]:
+    for name in settings.mcp.excluded:
+        yield _server("mcp.excluded", name, "deny", _SERVER_EXCLUDED)
+    for name, server in settings.mcp_servers.items():
+        if server.trust:
+            yield _server("mcpServers", name, "allow", _SERVER_TRUSTED)
+    for name in settings.mcp.allowed:
+        yield _server("mcp.allowed", name, "allow", _SERVER_ALLOWED)
+
+
+def _server(setting: str, name: str, decision: Decision, priority: int) -> Rule:
+    source = f"settings {setting} {name!r}"
+    return Rule(source=source, tools=("*",), server=name, decision=decision, tier=USER, priority=priority)
 
 
 def _not_core() -> list[Rule]:

@@ -139,6 +139,23 @@ def test_scopes_of_agents_servers_and_annotations(check, run: Run, home: Path) -
     )
 
 
+def test_settings_say_what_mcp_servers_may(check, home: Path) -> None:
+    settings = {
+        "mcp": {"excluded": ["bad"], "allowed": ["docs", "bad"]},
+        "mcpServers": {"mine": {"command": "run", "trust": True}, "theirs": {"command": "run"}},
+    }
+    put(home / ".gemini/settings.json", json.dumps(settings))
+    said = {name: check("search", "{}", "--server", name) for name in ("bad", "docs", "mine", "theirs")}
+    assert {name: found["decision"] for name, found in said.items()} == {
+        "bad": "deny",
+        "docs": "allow",
+        "mine": "allow",
+        "theirs": "ask",
+    }
+    assert said["mine"]["rule"] == "settings mcpServers 'mine'"
+    assert check("search", "{}", "--server", "mine", "--mode", "plan")["decision"] == "deny"
+
+
 def test_a_path_that_no_tool_may_touch_is_refused_before_any_rule(check) -> None:
     found = check("read_file", '{"file_path": "/etc/passwd"}', "-y")
     assert (found["decision"], found["rule"]) == ("deny", "refused before any rule")
