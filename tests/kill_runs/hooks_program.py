@@ -64,4 +64,4 @@ def happened(scene: Scene, request: dict[str, Any]) -> bool:
 
 
 if __name__ == "__main__":
-    show(Play(REPLIES, scene=HookedScene, happened=happened))
+    show(Play(REPLIES, scene=HookedScene, happened=happened, exact=False))
