@@ -72,8 +72,9 @@ class TextView:
                 self._line(self._paint(f"interlock: {one_line(message)} ({kind})", "red"))
             elif outcome.exit_code:
                 self._line(f"interlock: the run stopped: {outcome.status.replace('_', ' ')}")
-            if outcome.status != "waiting" and outcome.resume_command:
-                self._line(f"Go on with: {outcome.resume_command}")
+            way = outcome.resume_command
+            if way and outcome.status != "waiting" and way not in str(outcome.error):
+                self._line(f"Go on with: {way}")
 
     def failed(self, error: InterlockError) -> None:  # noqa: ARG002 - the caller prints the line
         with self._lock:

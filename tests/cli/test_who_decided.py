@@ -152,6 +152,7 @@ def test_a_person_who_rejects_is_named(run: Run, tmp_path: Path) -> None:
     done = run("resume", "latest", "--reject", "all", "--reason", "never")
     assert (done.code, done.out) == (56, "I am done.\n")
     assert "'write_file' was refused by a person (" in done.err
+    assert done.err.count("interlock resume") == 1, "the way on is said once"
     assert "): never." in done.err
 
 
