@@ -51,6 +51,7 @@ def play(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Play]:
     sandboxed = getattr(request, "param", None) == "sandboxed"
     if sandboxed:
         needs_sandbox()
+    gc.collect()  # what earlier tests left isn't this one's
     before = open_descriptors()
     benches: list[Bench] = []
 
