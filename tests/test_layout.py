@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
 }
 MODULES = sorted(p for room in MAY_IMPORT for p in (ROOT / room).rglob("*.py"))
-MODULE_LINES, FUNCTION_LINES = 200, 40
+MODULE_LINES, FUNCTION_LINES = 400, 40
 
 
 def name_of(path: Path) -> str:
@@ -80,18 +80,6 @@ def test_a_module_says_what_it_does(path: Path) -> None:
                 f"{path.relative_to(ROOT)}: the docstring's first line must be `{stem}: what it does`"
             )
         assert first, f"{path.relative_to(ROOT)} needs a docstring"
-
-
-@pytest.mark.parametrize(
-    "path", [p for p in MODULES if p.is_relative_to(ROOT / "nodes")], ids=lambda p: p.stem
-)
-def test_a_node_is_the_one_public_function_of_its_file(path: Path) -> None:
-    functions = (n for n in tree(path).body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
-    public = [f.name for f in functions if not f.name.startswith("_")]
-    if path.stem == "routes":
-        assert all(name.startswith(("after_", "each_", "by_")) for name in public)
-    elif not path.stem.startswith("_"):
-        assert public == [path.stem]
 
 
 def test_every_package_is_shipped() -> None:
