@@ -6,18 +6,22 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from stores.make import options as old_options
 
-from interlock.engine import Decision, Options, resume_sync, run_sync
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.decisions import record_decisions
+from interlock.engine.rebuild import differences
 from interlock.engine.store import Store
 from interlock.state.errors import UserError
 
+STORES = Path(__file__).parent.parent / "stores"
 ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 
 
@@ -215,3 +219,38 @@ def test_a_failed_run_can_be_tried_again(tmp_path: Path) -> None:
     place.script.write_text(json.dumps([{"text": ""}] * 4 + [{"text": "at last"}]))
     outcome = resume_sync("latest", options=options)
     assert (outcome.status, outcome.output["response"]) == ("done", "at last")
+
+
+@pytest.mark.parametrize("store", sorted(STORES.glob("*.tar.xz")), ids=lambda file: file.name.split(".")[0])
+def test_runs_of_an_earlier_version_are_gone_on_with(tmp_path: Path, store: Path) -> None:
+    """One that waits, one that a kill cut in a command of a batch, one that is done (`tests/stores/make.py`)."""
+    with tarfile.open(store) as files:
+        files.extractall(tmp_path, filter="data")
+    with sqlite3.connect(
+        tmp_path / "home" / "interlock.db"
+    ) as conn:  # the workspace moved; requests name files in it
+        ((old,),) = conn.execute("select workspace from runs where run = 'parked'")
+        conn.execute(
+            "update approvals set request = replace(request, ?, ?)", (old, str(tmp_path / "work" / "parked"))
+        )
+    conn.close()
+
+    def go_on(run: str, **how: Any) -> Outcome:
+        return resume_sync(run, options=old_options(tmp_path, run), **how)
+
+    parked = go_on("parked", decisions=[Decision("all", "proceed_once")])
+    asked = go_on("killed")
+    (request,) = asked.pending
+    assert (asked.status, request["kind"]) == ("waiting", "outcome")
+    killed = go_on("killed", decisions=[Decision(request["id"], "proceed_once", text="redo")])
+    done = go_on("done", prompt="Once more.")
+    told = [
+        (run.status, run.output.get("response"), run.error, run.pending) for run in (parked, killed, done)
+    ]
+    assert told == [("done", "Parked is done."), ("done", "Killed is done."), ("done", "Third.")]
+    for run in ("parked", "killed"):
+        work = tmp_path / "work" / run
+        assert ((work / "a.txt").read_text(), (work / "log").read_text()) == ("uno\ntwo\n", "first\nsecond\n")
+    prompts = [m["content"] for m in done.output["history"] if m["role"] == "user"]
+    assert prompts == ["Do it.", "And again.", "Once more."]
+    assert differences(tmp_path / "home") == []
