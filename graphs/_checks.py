@@ -1,9 +1,11 @@
 """_checks: what must hold of a graph before it is compiled."""
 
 from collections.abc import Mapping, Set
+from functools import cache
 from typing import get_type_hints
 
 from langgraph.graph import END, START
+from typing_extensions import TypedDict
 
 from interlock.state.errors import SetupError
 
@@ -19,6 +21,16 @@ def check_keys(what: str, part: type, state: type) -> None:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
         if known[key] != kind:
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
+
+
+@cache
+def keys_of(what: str, state: type, keys: tuple[str, ...]) -> type:
+    """The part of a state that a node reads or writes, with the state's types."""
+    known = {"agent": str, "hooked": str, **get_type_hints(state, include_extras=True)}
+    if lost := [key for key in keys if key not in known]:
+        raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
+    part = {key: known[key] for key in keys}
+    return TypedDict(f"{state.__name__}Part", part, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
 def check_shared(what: str, part: type, state: type) -> None:

@@ -10,10 +10,11 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from interlock.graphs._checks import check_keys, check_shape, check_shared
-from interlock.graphs._wrap import checked_node, checked_router, checked_sender, with_run_channels
+from interlock.graphs._checks import check_keys, check_shape, check_shared, keys_of
+from interlock.graphs._wrap import by_label, checked_node, checked_router, checked_sender, with_run_channels
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
+from interlock.state.node import spec_of
 from interlock.state.run import WorkflowInput, WorkflowOutput
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
@@ -45,19 +46,25 @@ class Graph:
             output_schema=self.output,
         )
         self._inputs: dict[str, type] = {}
+        self._labels: dict[str, tuple[str, ...]] = {}
         self._edges: dict[str, set[str]] = {}
         self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order: what `rooted` builds its graph from."""
 
     def node(self, name: str, function: Node) -> None:
-        """Add a node; what it reads and writes is declared by its annotations and held at run time."""
+        """Add a node; what it reads and writes is declared with it (`state/node.py`) and held at run time."""
         self.declared.append((Graph.node, (name, function)))
-        hints = get_type_hints(function, include_extras=True)
-        reads, writes = self._annotations(name, function, hints)
+        if spec := spec_of(function):
+            reads = keys_of(f"{self.name}.{name} reads", self.state, spec.reads)
+            writes = keys_of(f"{self.name}.{name} writes", self.state, spec.writes)
+            self._labels[name] = spec.labels
+        else:
+            reads, writes = self._annotations(name, function)
         check_keys(f"{self.name}.{name} reads", reads, self.state)
         check_keys(f"{self.name}.{name} writes", writes, self.state)
         self._inputs[name] = reads
-        wrapped = checked_node(self.name, name, function, reads, writes)
+        labels = self._labels.get(name, ())
+        wrapped = checked_node(self.name, name, function, reads, writes, labels)
         self._graph.add_node(name, wrapped, input_schema=with_run_channels(reads))
 
     def part(self, name: str, graph: "Graph") -> None:
@@ -76,10 +83,16 @@ class Graph:
         self._note(source, target)
         self._graph.add_edge(source, target)
 
+    def by_label(self, source: str, targets: Mapping[str, str]) -> None:
+        """Add a conditional edge by the label that the node writes; its labels must be exactly the map's keys."""
+        labels = self._labels.get(source, ())
+        self.route(source, by_label(self.state, labels), targets)
+
     def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
         """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys.
 
-        An empty label is the usual way, which nobody is told of.
+        A router stands where more than one node's result decides. An empty label is the usual way, which nobody is
+        told of.
         """
         self.declared.append((Graph.route, (source, router, targets)))
         labels = get_args(get_type_hints(router)["return"])
@@ -129,7 +142,8 @@ class Graph:
         check_keys(f"{self.name}: {function.__name__} reads", reads, self.state)
         return reads
 
-    def _annotations(self, name: str, function: Node, hints: dict[str, Any]) -> tuple[type, type]:
+    def _annotations(self, name: str, function: Node) -> tuple[type, type]:
+        hints = get_type_hints(function, include_extras=True)
         try:
             writes = hints.pop("return")
             return next(iter(hints.values())), writes

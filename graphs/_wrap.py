@@ -4,13 +4,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
 from inspect import signature
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_type_hints
 
 from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from interlock.graphs._checks import keys_of
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.events import Event, NodeEnd, NodeStart
@@ -68,10 +69,14 @@ def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
 
 
 def checked_node(
-    workflow: str, name: str, function: Callable[..., Awaitable[Any]], reads: type, writes: type
+    workflow: str,
+    name: str,
+    function: Callable[..., Awaitable[Any]],
+    reads: type,
+    writes: type,
+    labels: Sequence[str] = (),
 ) -> Callable[..., Awaitable[Any]]:
     """The node, with its input keys and its update checked, its time kept, and its start and end told."""
-    check = _adapter(writes)
     keys = frozenset(get_type_hints(reads))
     where = f"{workflow}.{name}"
     asks_runtime = "runtime" in signature(function).parameters
@@ -87,13 +92,7 @@ def checked_node(
         started = time.perf_counter()
         update = await (function(state, runtime) if asks_runtime else function(state))
         ms = (time.perf_counter() - started) * 1000
-        try:
-            check.validate_python(update)
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise SetupError(
-                f"{where} wrote {first['loc']!r}: {first['msg']}; see {writes.__name__}."
-            ) from error
+        _check_update(where, update, writes, labels)
         deps.steps.ended(info.task_id, ms, list(update))
         runtime.stream_writer(
             NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
@@ -102,6 +101,16 @@ def checked_node(
 
     # LangGraph would read a plain function's bytecode, looking for graphs in it: 5 ms a node.
     return partial(node)
+
+
+def _check_update(where: str, update: Any, writes: type, labels: Sequence[str]) -> None:
+    try:
+        _adapter(writes).validate_python(update)
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise SetupError(f"{where} wrote {first['loc']!r}: {first['msg']}; see {writes.__name__}.") from error
+    if labels and update.get("label") not in labels:
+        raise SetupError(f"{where} wrote label {update.get('label')!r}, expected one of {sorted(labels)}.")
 
 
 def checked_router(
@@ -124,6 +133,17 @@ def checked_router(
     route.__name__ = router.__name__
     route.__annotations__["state"] = reads
     return route
+
+
+def by_label(state: type, labels: Sequence[str]) -> Callable[[Any], str]:
+    """A router that reads the label which its node wrote."""
+    reads = keys_of("a router reads", state, ("label",))
+
+    def label(state: Mapping[str, str]) -> str:
+        return state["label"]
+
+    label.__annotations__ = {"state": reads, "return": Literal[*labels]}
+    return label
 
 
 def checked_sender(

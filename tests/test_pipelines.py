@@ -19,6 +19,7 @@ from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_verdicts
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError, UserError
+from interlock.state.node import node
 
 DIAGRAMS = Path(__file__).parent.parent / "diagrams"
 
@@ -282,3 +283,48 @@ def test_payloads_that_fit_run_side_by_side() -> None:
 def test_a_fan_out_goes_only_where_a_payload_can_be_read() -> None:
     with pytest.raises(SetupError, match="edge 'a' → 'b' names no node 'b'"):
         graph(a=step).fan_out("a", lambda state: [], "b")
+
+
+class Labelled(State, total=False):
+    label: str
+
+
+def labelled(label: str, targets: dict[str, str]) -> Graph:
+    @node(reads=("text",), writes=("count",), labels=("once more", "enough"))
+    async def decide(state: Labelled) -> Labelled:
+        return {"count": 1, "label": label}
+
+    g = Graph("sample", Labelled)
+    g.node("decide", decide)
+    g.node("other", step)
+    g.edge(START, "decide")
+    g.by_label("decide", targets)
+    g.edge("other", END)
+    return g
+
+
+def test_a_nodes_labels_and_its_map_are_the_same() -> None:
+    with pytest.raises(
+        SetupError, match=r"label returns \['enough', 'once more'\], its map has \['enough'\]"
+    ):
+        labelled("enough", {"enough": "other"})
+
+
+def test_a_label_that_the_node_did_not_declare_is_refused() -> None:
+    graph = labelled("perhaps", {"enough": "other", "once more": END})
+    with pytest.raises(SetupError, match=r"sample\.decide wrote label 'perhaps', expected one of"):
+        run(graph)
+
+
+def test_a_declared_label_leads_where_its_map_says() -> None:
+    graph = labelled("once more", {"enough": "other", "once more": END})
+    assert run(graph)["count"] == 1
+
+
+def test_a_decorated_node_reads_and_writes_what_the_state_has() -> None:
+    @node(reads=("txet",), writes=("count",))
+    async def misread(state: State) -> State:
+        return {}
+
+    with pytest.raises(SetupError, match=r"sample\.misread reads \['txet'\], which State lacks"):
+        Graph("sample", State).node("misread", misread)
