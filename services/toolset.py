@@ -131,7 +131,9 @@ class BuiltinToolset:
         tool = self._names.get(call.name)
         if tool is None:
             return failure("tool_not_registered", f"Tool {call.name!r} not found.")
-        context = replace(self._context(run.key, call.id, run.emit), time_left_s=run.time_left_s)
+        context = replace(
+            self._context(run.key, call.id, run.emit), time_left_s=run.time_left_s, shown=run.shown
+        )
         try:
             args = _parse(tool, call)
             if tool.run is not None:

@@ -86,6 +86,8 @@ class ToolContext:
     call_id: str = ""
     time_left_s: float | None = None
     """Seconds that the call may take; None: as long as the tool lets it."""
+    shown: str = ""
+    """The preview that a person approved; empty: nobody was asked."""
 
 
 class FileChange(BaseModel):

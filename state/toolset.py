@@ -44,6 +44,8 @@ class ToolRun:
     """What the sub-agent that makes the call has left of its time; None: no limit."""
     planned: Planned | None = None
     """For `effect == "file"`: what the intent row holds. With it a run after a crash gives the same result."""
+    shown: str = ""
+    """The preview that a person approved; empty: nobody was asked."""
 
 
 @dataclass(frozen=True)

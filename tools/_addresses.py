@@ -3,6 +3,8 @@
 import asyncio
 import ipaddress
 import socket
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
@@ -43,25 +45,40 @@ def url_problem(url: str) -> str | None:
     return None if parts.hostname else "there is no host name in it"
 
 
-async def private_address(url: str) -> str | None:
-    """What kind of private place an address leads to, by its name or by what the name resolves to; None: public."""
-    host = (urlsplit(url).hostname or "").rstrip(".").lower()
-    if host == "localhost" or host.endswith(_LOCAL_NAMES):
-        return f"{host} is this machine or its network"
-    try:
-        return _private(ipaddress.ip_address(host), host)
-    except ValueError:
-        pass
+async def looked_up(host: str) -> list[str]:
+    """The numeric addresses of a host name. Raises `FetchError`: what can't be looked up in time can't be checked."""
+    with suppress(ValueError):
+        return [str(ipaddress.ip_address(host))]
     try:
         async with asyncio.timeout(_LOOKUP_S):
             found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (
-        OSError,
-        UnicodeError,
-    ):  # nothing to connect to, as the fetch itself will say (TimeoutError is one too)
-        return None
-    notes = (_private(ipaddress.ip_address(str(row[4][0]).partition("%")[0]), host) for row in found)
+    except TimeoutError:
+        raise FetchError(
+            "lookup", f"The address of {host!r} could not be looked up within {_LOOKUP_S} s."
+        ) from None
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise FetchError("lookup", f"The address of {host!r} could not be looked up: {why}.") from None
+    return list(dict.fromkeys(str(row[4][0]) for row in found))
+
+
+def private_host(host: str, addresses: Sequence[str]) -> str | None:
+    """What kind of private place a host is, by its name or by any of its addresses; None: public."""
+    host = host.rstrip(".").lower()
+    if host == "localhost" or host.endswith(_LOCAL_NAMES):
+        return f"{host} is this machine or its network"
+    notes = (_private(ipaddress.ip_address(a.partition("%")[0]), host) for a in addresses)
     return next((note for note in notes if note), None)
+
+
+async def note_for_people(url: str) -> str:
+    """What a person should know of where an address leads to; empty: nothing."""
+    host = urlsplit(url).hostname or ""
+    try:
+        private = private_host(host, ()) or private_host(host, await looked_up(host))
+    except FetchError as error:
+        return str(error)
+    return f"PRIVATE ADDRESS: {private}." if private else ""
 
 
 def _private(address: ipaddress.IPv4Address | ipaddress.IPv6Address, host: str) -> str | None:

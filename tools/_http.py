@@ -2,10 +2,11 @@
 
 import asyncio
 from urllib.parse import urljoin
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from interlock.tools._addresses import FetchError, Page, private_address, url_problem
+from interlock.tools._addresses import FetchError, Page, looked_up, private_host, url_problem
 
 BODY_BYTES = 10 * 1024 * 1024
 TIMEOUT_S = 30
@@ -18,12 +19,14 @@ _HEADERS = {
 }
 
 
-async def fetch(url: str) -> Page:
-    """GET with redirects. Raises `FetchError`."""
+async def fetch(url: str, shown: str = "") -> Page:
+    """GET with redirects. Raises `FetchError`. `shown`: what a person approved; empty: nobody was asked."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
-            httpx.AsyncClient(headers=_HEADERS, timeout=TIMEOUT_S) as client,
+            httpx.AsyncClient(
+                headers=_HEADERS, timeout=TIMEOUT_S, transport=_CheckedTransport(url, shown)
+            ) as client,
         ):
             return await _follow(client, url)
     except TimeoutError:
@@ -33,9 +36,84 @@ async def fetch(url: str) -> Page:
         raise FetchError("network_error", f"{url!r} could not be fetched: {why}.") from error
 
 
+class _CheckedTransport(httpx.AsyncBaseTransport):
+    """Looks each host up once, checks what it found, and connects to that: a second look-up could find another place.
+
+    Host header, TLS name and cookies stay the host's. Where the environment names a proxy, that connects.
+    """
+
+    def __init__(self, url: str, shown: str) -> None:
+        self._first = url
+        self._shown = shown
+        self._first_host = ""
+        self._private: str | None = None
+        self._opened: dict[str | None, httpx.AsyncHTTPTransport] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        host = request.url.raw_host.decode("ascii")
+        inner, proxied = self._inner(request.url.scheme, host)
+        try:
+            addresses = await looked_up(host)
+        except FetchError:
+            if not proxied:
+                raise
+            self._check(str(request.url), host, [])
+            return await inner.handle_async_request(request)
+        self._check(str(request.url), host, addresses)
+        return await _first_reached(inner, request, host, addresses)
+
+    def _inner(self, scheme: str, host: str) -> tuple[httpx.AsyncHTTPTransport, bool]:
+        proxies = {} if proxy_bypass(host) else getproxies()
+        proxy = proxies.get(scheme) or proxies.get("all")
+        if proxy not in self._opened:
+            self._opened[proxy] = httpx.AsyncHTTPTransport(proxy=proxy)
+        return self._opened[proxy], proxy is not None
+
+    def _check(self, url: str, host: str, addresses: list[str]) -> None:
+        """Raises `FetchError` for a private place that the address asked for doesn't stand for."""
+        private = private_host(host, addresses)
+        if not self._first_host:
+            self._first_host, self._private = host, private
+            if private and self._shown and private not in self._shown:
+                raise FetchError(
+                    "redirect", f"{url!r} leads to a private address ({private}), unlike when asked."
+                )
+        elif private and not (self._private and host == self._first_host):
+            raise FetchError(
+                "redirect",
+                f"{self._first!r} redirects to {url!r} ({private}). Fetch that address itself if it is meant.",
+            )
+
+    async def aclose(self) -> None:
+        for inner in self._opened.values():
+            await inner.aclose()
+
+
+async def _first_reached(
+    inner: httpx.AsyncHTTPTransport, request: httpx.Request, host: str, addresses: list[str]
+) -> httpx.Response:
+    *others, last = addresses
+    for address in others:
+        try:
+            return await inner.handle_async_request(_pinned(request, host, address))
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            continue
+    return await inner.handle_async_request(_pinned(request, host, last))
+
+
+def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
+    """The same request to the same host, at this address."""
+    return httpx.Request(
+        request.method,
+        request.url.copy_with(host=address),
+        headers=request.headers,
+        stream=request.stream,
+        extensions={**request.extensions, "sni_hostname": host},
+    )
+
+
 async def _follow(client: httpx.AsyncClient, url: str) -> Page:
     hops: list[str] = []
-    private = await private_address(url)
     while True:
         async with client.stream("GET", url) as response:
             target = response.headers.get("location")
@@ -50,9 +128,6 @@ async def _follow(client: httpx.AsyncClient, url: str) -> Page:
             raise FetchError(
                 "redirect", f"{hops[0]!r} and more: over {_MOST_REDIRECTS} redirects, the last to {target!r}."
             )
-        if not private and (where := await private_address(target)):
-            message = f"{url!r} redirects to {target!r} ({where}). Fetch that address itself if it is meant."
-            raise FetchError("redirect", message)
         hops.append(f"{response.status_code} → {target}")
         url = target
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from interlock.state.calls import Preview, ToolResult, cancelled, failure
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext
-from interlock.tools._addresses import FetchError, Page, private_address, url_problem
+from interlock.tools._addresses import FetchError, Page, note_for_people, url_problem
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
 _HTML_S = 10
@@ -44,7 +44,7 @@ async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
     from interlock.tools._http import fetch  # the HTTP client costs 0.1 s of every start
 
     try:
-        page = await fetch(args.url)
+        page = await fetch(args.url, context.shown)
         title, text = await _readable(page, context)
     except FetchError as error:
         return cancelled(str(error)) if error.kind == "cancelled" else failure(error.kind, str(error))
@@ -112,8 +112,8 @@ def _result(args: WebFetchArgs, page: Page, title: str, text: str, context: Tool
 async def preview(args: WebFetchArgs, _: ToolContext) -> Preview:
     if problem := url_problem(args.url):
         return Preview(text=args.url, problem=f"{args.url!r} can't be fetched: {problem}.")
-    private = await private_address(args.url)
-    return Preview(text=f"GET {args.url}" + (f"\nPRIVATE ADDRESS: {private}." if private else ""))
+    note = await note_for_people(args.url)
+    return Preview(text=f"GET {args.url}" + (f"\n{note}" if note else ""))
 
 
 TOOL = Tool(

@@ -53,12 +53,22 @@ async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
     if result is None:
         started = time.monotonic()
         left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
-        run = ToolRun(key=key, call=call, emit=runtime.stream_writer, time_left_s=left)
+        run = ToolRun(
+            key=key, call=call, emit=runtime.stream_writer, time_left_s=left, shown=_shown(deps, state)
+        )
         result = await _execute(deps, info, run, row)
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
     return _ended(state, result, is_too_long(deps, call, result))
+
+
+def _shown(deps: Deps, state: RunToolIn) -> str:
+    """Who changed the arguments wasn't shown what comes of them."""
+    if not state["approval"]:
+        return ""
+    request, answer = answered(deps, state["approval"])
+    return "" if answer.choice == "modify" else request.preview
 
 
 async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None) -> ToolResult:
