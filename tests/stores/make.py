@@ -38,10 +38,10 @@ def options(folder: Path, run: str) -> Options:
     work.mkdir(parents=True, exist_ok=True)
     if not (work / "a.txt").exists():
         (work / "a.txt").write_text("one\ntwo\n")
-    script = folder / f"{run}.json"
+    script = folder / f"{run}.json"  # not the model's name, which the state of a run keeps
     script.write_text(json.dumps(SCRIPTS[run]))
     env = {"PATH": os.environ["PATH"], "HOME": str(folder)}
-    return Options(home=folder / "home", user_home=folder, workspace=work, model=f"script:{script}", env=env)
+    return Options(home=folder / "home", user_home=folder, workspace=work, fake=script, env=env)
 
 
 def _killed_in_the_second_command(folder: Path) -> None:
@@ -59,6 +59,7 @@ def _killed_in_the_second_command(folder: Path) -> None:
 
 
 def main(name: str) -> None:
+    target = Path(__file__).resolve().with_name(f"{name}.tar.xz")
     with tempfile.TemporaryDirectory() as temp:
         folder = Path(temp)
         for run, status in (("parked", "waiting"), ("killed", "waiting"), ("done", "done")):
@@ -72,7 +73,7 @@ def main(name: str) -> None:
         conn = sqlite3.connect(folder / "home" / "interlock.db")
         conn.execute("pragma wal_checkpoint(truncate)")
         conn.close()
-        with tarfile.open(Path(__file__).with_name(f"{name}.tar.xz"), "w:xz") as out:
+        with tarfile.open(target, "w:xz") as out:
             for part in ("home/interlock.db", "home/outputs", *(f"work/{run}" for run in SCRIPTS)):
                 out.add(folder / part, part)
 
