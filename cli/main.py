@@ -8,6 +8,9 @@ from importlib import import_module
 from interlock.cli.catalog import COMMANDS, LATER, nearest
 from interlock.state.errors import InterlockError, UserError
 
+_STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy"})
+"""Commands that start processes on behalf of models and settings."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command line; the exit code (`cli.md`, Exit codes)."""
@@ -16,7 +19,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _dispatch(given)
+        return _dispatch(given, own_process=arguments is None)
     except InterlockError as error:
         return _report(given, error, str(error), error.exit_code)
     except BrokenPipeError:
@@ -42,7 +45,7 @@ def _report(given: list[str], error: Exception, line: str, exit_code: int) -> in
     return exit_code
 
 
-def _dispatch(given: list[str]) -> int:
+def _dispatch(given: list[str], own_process: bool) -> int:
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
     if given[:1] in (["-h"], ["--help"]):
@@ -56,6 +59,10 @@ def _dispatch(given: list[str]) -> int:
         print(f"interlock {version('interlock-agent')}")
         return 0
     name, rest = _command(given)
+    if own_process and name in _STARTING:
+        from interlock.services.tool_environment import clear_own_environment
+
+        clear_own_environment()
     return import_module(f"interlock.cli.commands.{name}").execute(rest)
 
 

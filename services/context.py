@@ -10,6 +10,7 @@ from interlock.prompts import render
 from interlock.services.git_summary import git_summary
 from interlock.services.memory import MemoryFile, git_root, load_memory
 from interlock.services.system_prompt import generated, replacement
+from interlock.services.tool_environment import tool_environment
 from interlock.services.tree import ENTRIES, tree
 from interlock.state.deps import Clock, RunInfo
 from interlock.state.messages import Message
@@ -96,7 +97,8 @@ class WorkspaceContext:
         return parts
 
     async def _git(self, in_git: bool) -> str:
-        return await git_summary(self._info.workspace, self._env) if in_git else ""
+        env = tool_environment(self._env, rules=self._settings.security.environment)
+        return await git_summary(self._info.workspace, env) if in_git else ""
 
     def _trees(self) -> str:
         limit = max(ENTRIES // len(self._roots), _EACH)

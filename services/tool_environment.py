@@ -1,12 +1,19 @@
-"""tool_environment: what tools, hooks and MCP servers get. No secrets, and nothing that waits for a terminal.
+"""tool_environment: what tools, hooks and MCP servers get, and that nothing else of the environment can be read.
+
+They get no secrets, and nothing that waits for a terminal.
 
 Kept back, unless `security.environmentVariableRedaction.allowed` names it: a variable that is called like a secret
 (`*_KEY`, `*_TOKEN`, `*PASSWORD`, …), one whose value has the shape of one (an access key, a JSON Web Token, a private
 key, a URL with a password), and sockets that lend out keys (`SSH_AUTH_SOCK`). Everything else is passed on: `PATH`,
 `HOME`, `LANG`, a virtual environment, proxies without a password. Variables of a `.env` file count like any other.
+
+A command can also look at the environment that the driver itself was started with (`/proc/PID/environ`):
+`clear_own_environment` empties that.
 """
 
+import os
 import re
+import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,11 +24,15 @@ if TYPE_CHECKING:
     from interlock.state.settings import EnvironmentSettings
 
 _SECRET = re.compile(
-    r"(^|_)(API_?KEY|TOKEN|SECRET|KEY|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?)$|PASSWORD|SECRET|ACCESS_KEY|PRIVATE_KEY",
+    r"(?<![^_.:-])(KEYS?|TOKENS?|PASS|PAT|AUTH|DSN|JWTS?|CREDS?|BEARER|SSHPASS)([_-]?[0-9]+)?$|_PWD$|COOKIES?$"
+    r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|(AUTH|ACCESS|BEARER|REFRESH)_?TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET"
+    r"|CREDENTIAL|WEBHOOK_?URL",
     re.IGNORECASE,
 )
+"""Whole words at the end of a name (but not `PWD` and `OLDPWD`, which are folders), and words that say it anywhere."""
 _LENT = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO"})
 """They hold no secret, but whoever has them may use the user's keys."""
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
 _NO_TERMINAL = {
     "TERM": "dumb",
     "NO_COLOR": "1",
@@ -41,7 +52,7 @@ _WORDS = frozenset(
 
 
 def is_secret(name: str) -> bool:
-    """By name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD and their like."""
+    """By name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD, *_AUTH, *_DSN and their like."""
     return _SECRET.search(name) is not None
 
 
@@ -70,6 +81,32 @@ def secret_variables(
             parts.append(value)
         found |= {name if not i else f"{name}.{i}": part for i, part in enumerate(parts)}
     return found
+
+
+def clear_own_environment() -> None:
+    """Linux: leave nothing to read in `/proc/PID/environ`, and this process's memory and core dumps to root alone.
+
+    `os.environ` stays as it is; the C library keeps what isn't secret, for programs that are started without an
+    environment of their own. To be called at start-up, before there are threads.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes  # here, because it costs the fast commands 4 ms
+
+    secret = {*kept_back(os.environ)}
+    for name, value in os.environ.items():
+        os.unsetenv(name)
+        if name and name not in secret:
+            os.putenv(name, value)  # now on the heap, and no longer in the block that the kernel shows
+    start, end = _environment_block()
+    ctypes.memset(start, 0, end - start)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _environment_block() -> tuple[int, int]:
+    """Addresses: `env_start` and `env_end` of proc(5); both 0 where the kernel doesn't tell."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    return int(fields[47]), int(fields[48])
 
 
 def _is_kept(name: str, value: str, rules: "EnvironmentSettings | None") -> bool:

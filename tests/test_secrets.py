@@ -1,7 +1,9 @@
 """test_secrets: a planted secret is nowhere afterwards: not in the store, its files, the requests or what was shown."""
 
 import json
+import os
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -240,6 +242,27 @@ def test_keys_of_a_trusted_env_file_are_used_and_reach_no_tool(
     (result,) = [json.loads(x) for x in done.stdout.splitlines() if '"tool_result"' in x]
     assert "PLAIN=visible" in result["output"]
     assert "OPENAI_API_KEY" not in result["output"] and VALUE not in done.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_no_process_of_a_run_has_a_key_in_the_environment_that_proc_shows(work: Path, tmp_path: Path) -> None:
+    hook = {"type": "command", "command": "cat /proc/[0-9]*/environ 2>/dev/null >>seen; echo '{}'"}
+    settings = Path.home() / ".interlock/settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"hooks": {"BeforeTool": [{"hooks": [hook]}]}}))
+    flags = script(work, shell("cat /proc/[0-9]*/environ 2>/dev/null >>seen; true"), {"text": "done"})
+    done = subprocess.run(
+        [Path(sys.executable).with_name("interlock"), *flags, "-y", "-p", "look"],
+        cwd=work,
+        env={**os.environ, **PLANTED, "PLAIN": "a plain value"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    seen = (work / "seen").read_bytes()
+    assert (done.returncode, done.stdout) == (0, b"done\n"), done.stderr
+    assert seen.count(b"PLAIN=a plain value") >= 2  # the hook's and the command's own
+    assert [secret for secret in (VALUE, GITHUB, MODEL_KEY) if secret.encode() in seen] == []
 
 
 def test_an_error_before_any_run_shows_no_secret(work: Path, home: Path, interlock: Interlock) -> None:

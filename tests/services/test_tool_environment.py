@@ -1,5 +1,9 @@
 """What the environment of a tool holds and what it doesn't."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +29,24 @@ from interlock.state.settings import EnvironmentSettings
         "SSH_KEY",
         "github_token",
         "APIKEY",
+        "SMTP_PASS",
+        "SSHPASS",
+        "MYSQL_PWD",
+        "DOCKER_AUTH",
+        "npm_config__auth",
+        "npm_config_//registry.example/:_authToken",
+        "AZURE_DEVOPS_EXT_PAT",
+        "JWT",
+        "SESSION_JWT",
+        "CREDS",
+        "SERVICE_CREDS_2",
+        "SENTRY_DSN",
+        "REVIEW_TOKENS",
+        "API_KEYS",
+        "OPENAI_API_KEY_BACKUP",
+        "SESSION_COOKIE",
+        "COOKIES",
+        "SLACK_WEBHOOK_URL",
     ],
 )
 def test_secrets_are_left_out(name: str) -> None:
@@ -34,7 +56,11 @@ def test_secrets_are_left_out(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["PATH", "HOME", "LANG", "VIRTUAL_ENV", "KEYBOARD", "TOKENIZERS_PARALLELISM", "MONKEY"]
+    "name",
+    [
+        *("PATH", "HOME", "LANG", "PWD", "OLDPWD", "VIRTUAL_ENV", "KEYBOARD", "TOKENIZERS_PARALLELISM"),
+        *("MONKEY", "COMPASS", "XAUTHORITY", "GIT_AUTHOR_NAME", "DISPATCH", "CDPATH", "PASSENGER_HOME"),
+    ],
 )
 def test_what_is_no_secret_stays(name: str) -> None:
     assert tool_environment({name: "x"})[name] == "x"
@@ -92,3 +118,28 @@ def test_what_is_looked_for_in_texts_are_secrets_not_words_and_not_names_of_file
     }
     found = secret_variables(environ, rules(blocked=["BLOCKED"]))
     assert found == {"A_TOKEN": "some-value-1", "DATABASE": "s3cret-word", "BLOCKED": "kept by name"}
+
+
+CLEARED = """
+import ctypes, json, os, subprocess
+from pathlib import Path
+from interlock.services.tool_environment import clear_own_environment
+before = dict(os.environ)
+clear_own_environment()
+child = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout.decode()
+print(json.dumps({
+    "same": dict(os.environ) == before and os.environ["A_TOKEN"] == "planted-0123",
+    "block": Path("/proc/self/environ").read_bytes().strip(b"\\0").decode(),
+    "child": dict(line.split("=", 1) for line in child.split("\\0") if line),
+    "dumpable": ctypes.CDLL(None).prctl(3, 0, 0, 0, 0),
+}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="what other systems show isn't ours to change")
+def test_a_cleared_process_shows_no_environment_and_still_has_it() -> None:
+    given = {"PATH": os.environ["PATH"], "A_TOKEN": "planted-0123", "PLAIN": "ä", "EMPTY": ""}
+    done = subprocess.run([sys.executable, "-c", CLEARED], env=given, capture_output=True, check=True)
+    told = json.loads(done.stdout)
+    assert (told["same"], told["block"], told["dumpable"]) == (True, "", 0)
+    assert {n: told["child"].get(n) for n in given} == given | {"A_TOKEN": None}
