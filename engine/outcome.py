@@ -15,6 +15,7 @@ from interlock.engine.runs import note_error
 from interlock.graphs._pipeline import Pipeline
 from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError
 from interlock.state.events import Result
+from interlock.state.refused import refusals_in, warnings_of
 from interlock.state.run import WorkflowOutput
 
 _STOPPED = {"cancelled": "cancelled", "timeout": "timeout", "budget": "budget"}
@@ -58,7 +59,7 @@ def conclude(
         stats=out.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
-        warnings=redact.json(list(warnings)),
+        warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
     )
 
 
@@ -79,6 +80,7 @@ def result_event(outcome: Outcome) -> Result:
         resume_command=outcome.resume_command,
         output=outcome.output,
         exit_code=outcome.exit_code,
+        warnings=outcome.warnings,
     )
 
 

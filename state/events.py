@@ -141,6 +141,7 @@ class Result(Event, frozen=True):
     output: dict[str, Any] | None = None
     """The workflow's Output object, for workflows other than `main`."""
     exit_code: int = 0
+    warnings: list[str] = []
 
 
 class Emit(Protocol):

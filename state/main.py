@@ -6,7 +6,7 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from interlock.state.plan import PlanStep
-from interlock.state.refused import Refused
+from interlock.state.refused import Refusals
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
 MainStatus = Literal[
@@ -120,8 +120,8 @@ class MainState(TypedDict, total=False):
     """Reason for which a tool or hook ended the run; empty otherwise."""
     stopped_by: str
     """`person` or `hook`, when somebody did."""
-    refused: Refused
-    """The call that somebody refused and that nothing made up for since; empty: there is none."""
+    refused: Refusals
+    """What somebody refused since the prompt."""
     error: dict[str, str]
     """`{type, message}`; empty: none."""
     status: str

@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.messages import Frozen
-from interlock.state.refused import Refused
+from interlock.state.refused import Refusals
 from interlock.state.run import WorkflowInput, WorkflowOutput
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
@@ -129,7 +129,7 @@ class SubagentState(TypedDict, total=False):
     finish_reason: str
     stop: str
     stopped_by: str
-    refused: Refused
+    refused: Refusals
     """As in `state/tools.py`; the parent hears of it with the result."""
     error: dict[str, str]
     scratchpad: Scratchpad

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 
 from interlock.state.calls import merge_verdicts
 from interlock.state.plan import PlanStep
-from interlock.state.refused import Refused
+from interlock.state.refused import Refusals
 from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
 
 
@@ -64,8 +64,8 @@ class ToolsState(TypedDict, total=False):
     """Why the run must end after this batch; empty: it goes on."""
     stopped_by: str
     """`person` or `hook`, when it must."""
-    refused: Refused
-    """The last call that somebody refused and that nothing made up for since; empty: there is none."""
+    refused: Refusals
+    """What somebody refused since the prompt."""
     noted_epoch: int
     """Drive in which the model was last told which background processes had ended."""
 

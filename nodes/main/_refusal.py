@@ -1,8 +1,7 @@
 """_refusal: the error of a run that ended without what somebody refused it."""
 
-from interlock.state.refused import Refused
+from interlock.state.refused import Refused, said
 
-_WHO = {"policy": "a rule", "person": "a person", "hook": "a hook"}
 _NEXT = {
     "policy": "Change the rule",
     "person": "Approve it next time",
@@ -12,11 +11,8 @@ _NEXT = {
 
 def refusal(refused: Refused, run: str) -> dict[str, str]:
     """`{type, message}`: what was refused and by whom, and how to go on."""
-    by = f" ({refused['by']})" if refused["by"] else ""
-    reason = f": {refused['reason']}" if refused["reason"] else ""
     message = (
-        f"{refused['tool']!r} was refused by {_WHO[refused['who']]}{by}{reason.rstrip('.')}. "
-        f"The run ended without it. {_NEXT[refused['who']]}, or say another way: "
+        f"{said(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say another way: "
         f"interlock resume {run} -p 'what to do instead'"
     )
     return {"type": "refused", "message": message}

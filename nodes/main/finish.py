@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 from interlock.nodes.main._refusal import refusal
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
-from interlock.state.refused import Refused
+from interlock.state.refused import Refusals, open_refusal, refusals_in
 from interlock.state.text import is_visible
 
 _STATUS = {
@@ -28,7 +28,7 @@ class FinishIn(TypedDict, total=False):
     reply: str
     stop: str
     stopped_by: str
-    refused: Refused
+    refused: Refusals
 
 
 class FinishOut(TypedDict, total=False):
@@ -46,7 +46,7 @@ async def finish(state: FinishIn, runtime: Runtime[Deps]) -> FinishOut:
         runtime.context.transcript.message(state["reply"]).text
     ):
         return {"status": "invalid_stream", "error": {"type": "invalid_stream", "message": _NO_ANSWER}}
-    if state["turn_status"] == "ok" and (refused := state.get("refused")):
+    if state["turn_status"] == "ok" and (refused := open_refusal(refusals_in(state))):
         return {"status": "failed", "error": refusal(refused, runtime.context.info.run)}
     try:
         return {"status": _STATUS[state["turn_status"]]}

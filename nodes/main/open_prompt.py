@@ -8,7 +8,7 @@ from interlock.state.deps import Deps
 from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.messages import Message
 from interlock.state.plan import PLAN_NAME
-from interlock.state.refused import Refused
+from interlock.state.refused import Refusals
 
 
 class OpenPromptIn(TypedDict, total=False):
@@ -25,7 +25,7 @@ class OpenPromptOut(TypedDict, total=False):
     hook_stage: str
     said: str
     fed_back: bool
-    refused: Refused
+    refused: Refusals
     head: str
     turn_no: int
     sticky_model: str

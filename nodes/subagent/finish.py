@@ -1,6 +1,7 @@
 """finish: answer the parent's call with what came of the agent."""
 
 import json
+from typing import cast
 
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
@@ -8,12 +9,11 @@ from typing_extensions import TypedDict
 
 from interlock.nodes.subagent._time import spent_s
 from interlock.nodes.subagent._why import why
-from interlock.nodes.tools._refused import refused_meta
 from interlock.prompts import render
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.deps import Deps, Transcript
 from interlock.state.events import AgentEnd
-from interlock.state.refused import Refused
+from interlock.state.refused import Refusals, refusals_in
 from interlock.state.subagent import Scratchpad
 
 
@@ -24,7 +24,7 @@ class FinishIn(TypedDict, total=False):
     reason: str
     answer: str
     turn_no: int
-    refused: Refused
+    refused: Refusals
     error: dict[str, str]
     scratchpad: Scratchpad
 
@@ -53,8 +53,8 @@ async def finish(state: FinishIn, runtime: Runtime[Deps]) -> FinishOut:
         "result": result,
         "summary": f"{reason} · {state['turn_no']} turns",
     }
-    if refused := state.get("refused"):
-        meta["refused"] = refused_meta(refused)
+    if refused := refusals_in(state):
+        meta["refused"] = cast(JsonValue, refused)
     key = CallKey.parse(state["call"])
     text = render("subagent/finished", agent=repr(definition.name), reason=told, result=result)
     kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": told}

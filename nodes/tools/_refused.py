@@ -1,36 +1,44 @@
-"""_refused: the call that somebody said no to and that nothing made up for since."""
+"""_refused: what a batch's refusals and successes make of a run's refusals."""
 
-from collections.abc import Callable, Sequence
-
-from pydantic import JsonValue
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from interlock.state.calls import CallView, ToolResult
-from interlock.state.refused import Refused
+from interlock.state.refused import EFFECTS, Refusals, Refused
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Type of a result's error → who refused."""
-_HARMLESS = frozenset({"read", "question", "state"})
-_REASON = 500
+_REASON = 300
 """Characters of a reason in the state."""
 
 
-def standing(
-    before: Refused, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
-) -> Refused:
-    """What stands after a batch. A refused call with an effect is made up for by one that succeeds in a later batch,
-    once the model knows of the refusal; one without by any. A harmless refusal doesn't hide one that matters."""
-    refusals: list[Refused] = []
+def refusals_after(
+    before: Refusals, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
+) -> Refusals:
+    """A refused call with an effect is made up for by one of its kind that succeeds in a later batch, once the model
+    knows of the refusal; one without by any. Nobody needs an answer to a question. A person who lets another call of
+    the batch change something has chosen among them: that no fails nothing."""
+    worked = {risk(call.name) for call, result in batch if _worked(result)}
+    after = {kind: _settled(kind, refused, worked) for kind, refused in before.items()}
     for call, result in batch:
-        effect = risk(call.name) not in _HARMLESS
-        found = _refusal(call, result, effect)
-        if found is not None:
-            refusals.append(found)
-        elif _worked(result) and (effect or not before.get("effect")):
-            before = Refused()
-    last = next((r for r in reversed(refusals) if r["effect"]), refusals[-1] if refusals else None)
-    if last is None or (before.get("effect") and not last["effect"]):
-        return before
-    return last
+        for kind, found in _refusals(call, result, risk(call.name)):
+            earlier = after.pop(kind, None)  # the newest stands last
+            chosen = found["who"] == "person" and not worked.isdisjoint(EFFECTS)
+            after[kind] = _added(earlier, {**found, "open": found["open"] and not chosen})
+    return after
+
+
+def _added(earlier: Refused | None, found: Refused) -> Refused:
+    """One that is open isn't hidden by one that isn't."""
+    if earlier is None:
+        return found
+    shown = earlier if earlier["open"] and not found["open"] else found
+    return {**shown, "times": earlier["times"] + found["times"]}
+
+
+def _settled(kind: str, refused: Refused, worked: set[str]) -> Refused:
+    made_up = kind in worked if kind in EFFECTS else bool(worked)
+    return {**refused, "open": refused["open"] and not made_up}
 
 
 def _worked(result: ToolResult) -> bool:
@@ -39,29 +47,19 @@ def _worked(result: ToolResult) -> bool:
     return result.status == "success" and ended == (0, None)
 
 
-def refused_meta(refused: Refused) -> dict[str, JsonValue]:
-    """For the result of a sub-agent that a call was refused to."""
-    return {
-        "tool": refused["tool"],
-        "who": refused["who"],
-        "by": refused["by"],
-        "reason": refused["reason"],
-        "effect": refused["effect"],
-    }
-
-
-def _refusal(call: CallView, result: ToolResult, effect: bool) -> Refused | None:
-    inside = result.meta.get("refused")  # of a sub-agent that could not do without it
+def _refusals(call: CallView, result: ToolResult, kind: str) -> Iterator[tuple[str, Refused]]:
+    """The call's own, or those of a sub-agent."""
+    inside = result.meta.get("refused")
     if isinstance(inside, dict):
-        tool, who, by, reason = (str(inside[key]) for key in ("tool", "who", "by", "reason"))
-        return {"tool": tool, "who": who, "by": by, "reason": reason, "effect": bool(inside["effect"])}
-    who = _WHO.get((result.error or {}).get("type", ""))
-    return None if who is None else _refused(call, result, who, effect)
+        yield from cast(Refusals, inside).items()
+    elif who := _WHO.get((result.error or {}).get("type", "")):
+        yield kind, _refused(call, result, who, kind)
 
 
-def _refused(call: CallView, result: ToolResult, who: str, effect: bool) -> Refused:
+def _refused(call: CallView, result: ToolResult, who: str, kind: str) -> Refused:
     meta = result.meta
     by = meta.get("rule") or meta.get("by") or meta.get("hook") or ""
     why = meta.get("why") if "why" in meta else (result.error or {}).get("message")
     reason = " ".join(str(why or "").split())[:_REASON]
-    return {"tool": call.name, "who": who, "by": str(by), "reason": reason, "effect": effect}
+    needed = kind != "question"
+    return {"tool": call.name, "who": who, "by": str(by), "reason": reason, "times": 1, "open": needed}

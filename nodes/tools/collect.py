@@ -8,14 +8,14 @@ from typing_extensions import TypedDict
 
 from interlock.nodes.plan._track import Track, track
 from interlock.nodes.tools._ended import ended_processes
-from interlock.nodes.tools._refused import standing
+from interlock.nodes.tools._refused import refusals_after
 from interlock.nodes.tools._results import as_sent, recorded_of
 from interlock.nodes.tools._verdicts import attempt_of, instead_of, is_ready, is_stop
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.plan import PlanStep
-from interlock.state.refused import Refused
+from interlock.state.refused import Refusals, refusals_in
 from interlock.state.tools import Verdicts
 
 
@@ -27,7 +27,7 @@ class CollectIn(TypedDict, total=False):
     finished: Verdicts
     stop: str
     stopped_by: str
-    refused: Refused
+    refused: Refusals
     approval_mode: str
     plan_phase: str
     plan_file: str
@@ -40,7 +40,7 @@ class CollectOut(TypedDict, total=False):
     head: str
     stop: str
     stopped_by: str
-    refused: Refused
+    refused: Refusals
     approval_mode: str
     plan_phase: str
     plan_file: str
@@ -82,7 +82,7 @@ async def collect(state: CollectIn, runtime: Runtime[Deps]) -> CollectOut:
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
     head = deps.transcript.append(head, note)
     stop = _stop(deps, state, [verdicts[str(i)] for i in range(len(calls))], done)
-    refused = standing(state.get("refused") or {}, told, lambda name: _risk(deps, name))
+    refused = refusals_after(refusals_in(state), told, lambda name: _risk(deps, name))
     return {"head": head, **stop, "refused": refused, "noted_epoch": epoch, **moved, **_todos(deps, done)}
 
 

@@ -136,15 +136,36 @@ def test_a_run_that_ends_without_what_was_refused_exits_56_and_keeps_its_answer(
     assert (again.code, again.out) == (0, "And again.\n"), "a new prompt begins anew"
 
 
-def test_a_refusal_that_is_made_up_for_fails_nothing(run: Run, tmp_path: Path) -> None:
-    done = run(*script(tmp_path, [shell("curl x.org")], [shell("echo fine")]), "-p", "go")
-    assert (done.code, done.out) == (0, "I am done.\n")
-    failing = [shell("echo fine; exit 3")]
-    assert run(*script(tmp_path, [shell("curl x.org")], failing), "-yp", "go").code == 56, (
-        "it made up for nothing"
-    )
-    beside = [shell("curl x.org"), shell("echo fine")]
-    assert run(*script(tmp_path, beside), "-p", "go").code == 56, "the model didn't know yet"
+AFTER_A_REFUSED_COMMAND: dict[str, tuple[list[Calls], int]] = {
+    "a command that worked makes up for it": ([[shell("echo fine")]], 0),
+    "one that failed doesn't": ([[shell("echo fine; exit 3")]], 56),
+    "a file that was written is of another kind": ([[write("a")]], 56),
+    "nor does what was only read": ([[READ]], 56),
+}
+
+
+@pytest.mark.parametrize("case", AFTER_A_REFUSED_COMMAND)
+def test_a_refusal_is_made_up_for_by_a_later_success_of_its_kind(run: Run, tmp_path: Path, case: str) -> None:
+    batches, code = AFTER_A_REFUSED_COMMAND[case]
+    done = run(*script(tmp_path, [shell("curl x.org")], *batches), "-yp", "go", "-o", "json")
+    assert (done.code, done.json["response"]) == (code, "I am done.")
+    warned = [w for w in done.json.get("warnings", ()) if "'run_shell_command' was refused by a rule" in w]
+    assert len(warned) == (0 if code else 1), "what fails the run is its error, the rest a warning"
+
+
+def test_a_success_beside_what_a_rule_refused_makes_up_for_nothing(run: Run, tmp_path: Path) -> None:
+    done = run(*script(tmp_path, [shell("curl x.org"), shell("echo fine")]), "-p", "go")
+    assert done.code == 56, "the model didn't know yet"
+
+
+def test_a_persons_no_to_one_of_three_calls_is_a_warning(run: Run, tmp_path: Path) -> None:
+    batch = [write("a"), write("b"), shell("touch c")]
+    assert run(*script(tmp_path, batch), "-p", "go").code == 75
+    no = ("--approve", "1", "--approve", "2", "--reject", "3", "--reason", "no c")
+    done = run("resume", "latest", *no, "-o", "stream-json")
+    assert (done.code, done.events[-1]["status"]) == (0, "success"), done.events[-1]
+    (warning,) = done.events[-1]["warnings"]
+    assert warning.startswith("'run_shell_command' was refused by a person (") and "no c" in warning
 
 
 def test_a_person_who_rejects_is_named(run: Run, tmp_path: Path) -> None:
