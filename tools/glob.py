@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import Tool, ToolContext, Workspace
-from interlock.tools._globs import has_magic, literal, matcher
 from interlock.tools._opening import checked, kind_of
+from interlock.tools.search.globs import has_magic, literal, matcher
 
 _MOST_FILES = 1000
 

@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.state.calls import ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext, Workspace
-from interlock.tools._grep_run import Found, Grep, SearchError
 from interlock.tools._opening import checked, kind_of, trouble
 from interlock.tools._places import NotAFileError
-from interlock.tools._ripgrep import LINE_CHARS, Line, Search
+from interlock.tools.search.ripgrep import LINE_CHARS, Line, Search
+from interlock.tools.search.run import Found, Grep, SearchError
 
 _ONE_MATCH_CONTEXT = 50
 _FEW_MATCHES_CONTEXT = 15

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
-from interlock.tools._globs import matcher
 from interlock.tools._opening import checked, kind_of, trouble
 from interlock.tools._places import entry_kind, open_directory
+from interlock.tools.search.globs import matcher
 
 _MOST_ENTRIES = 2000
 

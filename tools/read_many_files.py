@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
-from interlock.tools._globs import has_magic, matcher
 from interlock.tools._opening import kind_of, read_bytes, real_file
 from interlock.tools._paging import MOST_CHARS, heading, notice, page
 from interlock.tools._text import decode
+from interlock.tools.search.globs import has_magic, matcher
 
 _END = "--- End of content ---"
 _MOST_NAMED = 50

@@ -7,11 +7,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import FileChange, Tool, ToolContext
-from interlock.tools._edit_text import Placed, Problem, placed_or_repaired, raw_after, unusable
-from interlock.tools._ladder import Span
 from interlock.tools._opening import checked
 from interlock.tools._target import Target, open_target
 from interlock.tools._text import TextFile, line_at, lines_of
+from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
+from interlock.tools.matcher.find import Span
 
 _AROUND = 5
 """Lines shown around a change (gemini-cli: 5)."""

@@ -1,4 +1,4 @@
-"""rivals: what one would write in Python without a ladder: exact only, and difflib's closest window."""
+"""rivals: what one would write in Python without a matcher: exact only, and difflib's closest window."""
 
 from difflib import SequenceMatcher
 

@@ -1,4 +1,4 @@
-"""run: the edit ladder on a generated corpus, beside Python's obvious alternatives.
+"""run: the edit matcher on a generated corpus, beside Python's obvious alternatives.
 
 By itself: `python benchmarks/edit/run.py [SEED]`; a seed taken from the date runs too.
 """
@@ -14,9 +14,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from interlock.tools._edit_text import Problem, placed_or_repaired, raw_after
-from interlock.tools._ladder import climb, exactly
 from interlock.tools._text import decode
+from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
+from interlock.tools.matcher.find import find, find_exact
 
 HERE = str(Path(__file__).parent)
 SEED = 20240607
@@ -37,7 +37,7 @@ def _sibling(name: str) -> Any:
         sys.path.remove(HERE)
 
 
-def ladder(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
+def matcher(before: bytes, old: str, new: str, expected: int | None) -> bytes | None:
     """What `replace` would write."""
     file = decode(before)
     assert file is not None
@@ -114,7 +114,7 @@ def table(title: str, cases: list[Any], edit: Edit) -> Counter[str]:
     total: Counter[str] = sum(counts.values(), Counter[str]())
     for kind, row in [*counts.items(), ("total", total)]:
         print(f"{kind:20}{row['cases']:>7}" + "".join(f"{row[name] or '·':>17}" for name in COLUMNS))
-    if edit is ladder:
+    if edit is matcher:
         table.wrong = wrong  # type: ignore[attr-defined]
     return total
 
@@ -142,7 +142,7 @@ def large() -> bool:
     print(f"\na file of {len(text) / 1e6:.1f} MB, 200 lines:")
     for name, old in olds.items():
         wanted = "\n".join(old)
-        look = exactly if name == "exact" else climb
+        look = find_exact if name == "exact" else find
         took = min(_timed(look, text, wanted) for _ in range(3))
         tracemalloc.start()
         look(text, wanted, "x", 1)
@@ -168,7 +168,7 @@ def main(seed: int = SEED) -> int:
     broken = False
     for number in (seed, today):
         cases = list(corpus.cases(Random(number), texts, PER_KIND))
-        total = table(f"the ladder, seed {number}", cases, ladder)
+        total = table(f"the matcher, seed {number}", cases, matcher)
         repairable = sum(case.right is not None for case in cases)
         share = total["right"] / repairable
         print(

@@ -64,7 +64,7 @@ def _machine() -> Iterator[Finding]:
     from importlib.metadata import version
 
     from interlock.services.supervisor import escape_note
-    from interlock.tools._ripgrep import find_ripgrep
+    from interlock.tools.search.ripgrep import find_ripgrep
 
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
     yield Finding("ok", "packages", ", ".join(f"{name} {version(name)}" for name in _PACKAGES))

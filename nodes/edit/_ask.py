@@ -7,7 +7,7 @@ from interlock.nodes.edit._subject import SubjectIn
 from interlock.state.deps import Deps
 from interlock.state.edit import FIXER_TIMEOUT_S
 from interlock.state.messages import Message
-from interlock.tools._matching import excerpt
+from interlock.tools.matcher.edit import excerpt
 
 _MOST_TEXT = 120_000
 """Characters of a file that a helper is shown: about 30,000 tokens."""

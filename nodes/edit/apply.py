@@ -8,8 +8,8 @@ from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, ToolCall
 from interlock.tools._diff import unified_diff
-from interlock.tools._edit_text import Placed, Problem, placed_or_repaired, raw_after
 from interlock.tools._text import line_at
+from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after
 
 
 class ApplyIn(SubjectIn, total=False):

@@ -9,7 +9,7 @@ from interlock.prompts import load
 from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
 from interlock.state.edit import TargetAnswer
-from interlock.tools._edit_text import Problem, placed
+from interlock.tools.matcher.edit import Problem, placed
 
 
 class CorrectTargetOut(TypedDict, total=False):

@@ -1,4 +1,4 @@
-"""match: find where the old string stands, by the rungs of the ladder."""
+"""match: find where the old string stands, from exactly to nearly."""
 
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 from interlock.nodes.edit._subject import SubjectIn, problem, strings, subject
 from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
-from interlock.tools._edit_text import Problem, placed
+from interlock.tools.matcher.edit import Problem, placed
 
 
 class MatchOut(TypedDict, total=False):
@@ -15,7 +15,7 @@ class MatchOut(TypedDict, total=False):
 
 
 async def match(state: SubjectIn, runtime: Runtime[Deps]) -> MatchOut:
-    """The first rung that finds anything decides; too many or too few are an error, never a choice."""
+    """The first strategy that finds anything decides; too many or too few are an error, never a choice."""
     deps = runtime.context
     found = await subject(deps, state)
     if isinstance(found, ToolResult):

@@ -6,7 +6,7 @@ from typing_extensions import TypedDict
 from interlock.nodes.edit._subject import SubjectIn, strings, subject
 from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
-from interlock.tools._edit_text import Problem, placed, unusable
+from interlock.tools.matcher.edit import Problem, placed, unusable
 
 
 class MatchAgainOut(TypedDict, total=False):
@@ -14,7 +14,7 @@ class MatchAgainOut(TypedDict, total=False):
 
 
 async def match_again(state: SubjectIn, runtime: Runtime[Deps]) -> MatchAgainOut:
-    """All rungs once more; when they fail, the first error is what is told."""
+    """All strategies once more; when they fail, the first error is what is told."""
     deps = runtime.context
     found = await subject(deps, state)
     if isinstance(found, ToolResult):

@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from interlock.nodes.edit._subject import Strings, Subject, SubjectIn, problem, strings, subject
 from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
-from interlock.tools._edit_text import unusable
+from interlock.tools.matcher.edit import unusable
 
 _CODES = {
     "path_refused": "outside_workspace",

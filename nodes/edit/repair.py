@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from interlock.nodes.edit._subject import SubjectIn, strings, subject
 from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
-from interlock.tools._edit_text import repaired
+from interlock.tools.matcher.edit import repaired
 
 _EXACT_ONLY = frozenset({".json", ".jsonc", ".json5", ".ipynb"})
 """Files that a model never mends: a slip in them breaks the whole file (gemini-cli: these)."""

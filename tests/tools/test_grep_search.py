@@ -18,8 +18,8 @@ from interlock.state.calls import CallKey, ToolResult
 from interlock.state.deps import Token
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
-from interlock.tools import _ripgrep
 from interlock.tools.grep_search import TOOL, GrepSearchArgs, run
+from interlock.tools.search import ripgrep as _ripgrep
 
 FILES: dict[str, bytes] = {
     ".gitignore": b"ignored/\n*.log\n",
@@ -233,7 +233,7 @@ def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
 
 
 def test_a_pattern_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.tools._grep_run._TIMEOUT_S", 1)
+    monkeypatch.setattr("interlock.tools.search.run._TIMEOUT_S", 1)
     grep = Grep(tmp_path, "fallback")
     grep.write("trap.txt", b"a" * 60 + b"!\n")
     started = time.monotonic()

@@ -1,4 +1,4 @@
-"""ladder: where `old` stands in a text, from exact to nearly; the first rung that finds anything decides.
+"""find: where `old` stands in a text, from exact to nearly; the first strategy that finds anything decides.
 
 exact → the same but for typography → but for whitespace → but for whitespace between words → nearest, within a tenth.
 It never chooses: too many windows, or windows that overlap, are a `Miscount`.
@@ -7,16 +7,15 @@ It never chooses: too many windows, or windows that overlap, are a `Miscount`.
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from interlock.tools._ladder_folding import fold, in_form_of
-from interlock.tools._ladder_fuzzy import fuzzy_windows
-from interlock.tools._ladder_lines import line_windows, old_lines
-from interlock.tools._ladder_merge import merged
-from interlock.tools._ladder_tokens import TOKEN, token_windows
-from interlock.tools._ladder_types import Match, Miscount, Span, Strategy, Window, packed, replaced
+from interlock.tools.matcher.fuzzy import fuzzy_windows
+from interlock.tools.matcher.lines import TOKEN, line_windows, old_lines, token_windows
+from interlock.tools.matcher.merge import merged
+from interlock.tools.matcher.typography import fold, in_form_of
+from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, Window, packed, replaced
 
-__all__ = ["Match", "Miscount", "Span", "Strategy", "climb", "exactly", "replaced"]
+__all__ = ["Match", "Miscount", "Span", "Strategy", "find", "find_exact", "replaced"]
 
-_RUNGS: tuple[tuple[Strategy, Callable[[str, str], list[Window]]], ...] = (
+_STRATEGIES: tuple[tuple[Strategy, Callable[[str, str], list[Window]]], ...] = (
     ("whitespace", line_windows),
     ("tokens", token_windows),
     ("fuzzy", fuzzy_windows),
@@ -25,8 +24,8 @@ _MOST_NAMED = 100
 """Places that a miscount names."""
 
 
-def exactly(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
-    """The first rung: every place where `old` stands as it is."""
+def find_exact(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
+    """The first strategy: every place where `old` stands as it is."""
     count = text.count(old) if old else 0
     if expected is not None and count not in (0, expected):
         return Miscount(
@@ -35,9 +34,9 @@ def exactly(text: str, old: str, new: str, expected: int | None) -> Match | Misc
     return _settled("exact", text, list(_occurrences(text, old)), lambda _: new, expected)
 
 
-def climb(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
-    """All rungs. `expected` null: every window, at least one."""
-    found = exactly(text, old, new, expected)
+def find(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
+    """All strategies. `expected` null: every window, at least one."""
+    found = find_exact(text, old, new, expected)
     if found is not None or not old.strip():
         return found
     given, old, new = old, in_form_of(text, old), in_form_of(text, new)
@@ -49,7 +48,7 @@ def climb(text: str, old: str, new: str, expected: int | None) -> Match | Miscou
     if plain_old != given or folded is not text:
         windows = [_by_line(w, old) for w in _occurrences(folded, plain_old)]
         found = _settled("typography", text, windows, merge, expected)
-    for strategy, look in _RUNGS:
+    for strategy, look in _STRATEGIES:
         if found is None and (strategy != "fuzzy" or expected in (None, 1)):
             windows = [_aligned(folded, w, plain_old) for w in look(folded, plain_old)]
             found = _settled(strategy, text, windows, merge, expected)

@@ -1,4 +1,4 @@
-"""_ripgrep: the search program, its command line, and its output as lines."""
+"""ripgrep: the search program, its command line, and its output as lines."""
 
 import json
 import re
@@ -18,7 +18,7 @@ LINE_BYTES = 4 * LINE_CHARS + 4
 OUTPUT_BYTES = 2_000_000
 """More is never shown; the program is ended by its closed pipe when it has written this much."""
 _CAPPED = f'"$0" "$@" 2>&1 | head -c {OUTPUT_BYTES}; exit "${{PIPESTATUS[0]}}"'
-_FALLBACK = str(Path(__file__).with_name("_grep_program.py"))
+_FALLBACK = str(Path(__file__).parent.with_name("_grep_program.py"))
 _RECORD = re.compile(r"^([^\0\n]+)\0(\d+)([:-])(.*)$", re.MULTILINE)
 _PRIVATE = ("!.git", "!.env", "!gha-creds-*.json", "!.git-credentials", "!.netrc")
 

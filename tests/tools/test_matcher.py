@@ -1,20 +1,20 @@
-"""The matching ladder: each rung, what it refuses, and that it never chooses."""
+"""The edit matcher: each strategy, what it refuses, and that it never chooses."""
 
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interlock.tools._edit_text import Problem, placed_or_repaired, raw_after
-from interlock.tools._ladder import Match, Miscount, climb, replaced
 from interlock.tools._text import decode
+from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
+from interlock.tools.matcher.find import Match, Miscount, find, replaced
 
 CODE = "def f():\n    if x:\n        a()\n\n        b()\n    return 1\n"
 TABS = CODE.replace("    ", "\t")
 
 
 def made(text: str, old: str, new: str, expected: int | None = 1) -> tuple[str, str]:
-    """The rung and the new text."""
-    found = climb(text, old, new, expected)
+    """The strategy and the new text."""
+    found = find(text, old, new, expected)
     assert isinstance(found, Match), found
     return found.strategy, replaced(text, found.spans)
 
@@ -26,7 +26,7 @@ def repaired(text: str, old: str, new: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new", "rung", "after"),
+    ("text", "old", "new", "strategy", "after"),
     [
         (CODE, "b()", "c()", "exact", CODE.replace("b()", "c()")),
         # Indentation: left out, of another width, of another kind; the new lines get the file's.
@@ -60,10 +60,10 @@ def repaired(text: str, old: str, new: str) -> str:
          "alpha = compute(first, secnd, third)\n", "fuzzy", "alpha = compute(first, second, third)\nbeta = 2\n"),
     ],
 )  # fmt: skip
-def test_each_rung_makes_the_change_that_was_meant(
-    text: str, old: str, new: str, rung: str, after: str
+def test_each_strategy_makes_the_change_that_was_meant(
+    text: str, old: str, new: str, strategy: str, after: str
 ) -> None:
-    assert made(text, old, new) == (rung, after)
+    assert made(text, old, new) == (strategy, after)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_each_rung_makes_the_change_that_was_meant(
     ],
 )
 def test_what_is_only_like_it_is_not_taken(text: str, old: str) -> None:
-    assert climb(text, old, "new", 1) is None
+    assert find(text, old, "new", 1) is None
 
 
 @pytest.mark.parametrize(
@@ -94,14 +94,14 @@ def test_what_is_only_like_it_is_not_taken(text: str, old: str) -> None:
     ],
 )
 def test_another_number_of_places_is_a_miscount(text: str, old: str, expected: int, count: int) -> None:
-    found = climb(text, old, "new", expected)
+    found = find(text, old, "new", expected)
     assert isinstance(found, Miscount)
     assert found.count == count
 
 
 def test_overlapping_places_are_refused_unless_both_ways_give_the_same() -> None:
     for expected in (1, None):
-        found = climb("aaa", "aa", "b", expected)
+        found = find("aaa", "aa", "b", expected)
         assert isinstance(found, Miscount)
         assert found.overlapping
     assert made("aaaa", "aa", "b", 2)[1] == "bb"
@@ -132,9 +132,7 @@ def test_a_mended_string_must_be_found_as_often_as_expected() -> None:
 def test_a_change_that_is_there_already_changes_nothing() -> None:
     """`old` is near to what the edit has made of it; making it again would be the same text."""
     text = "total = compute_price(items, discounts)\n"
-    found = climb(
-        text, "total = compute_price(items, discount)", "total = compute_price(items, discounts)", 1
-    )
+    found = find(text, "total = compute_price(items, discount)", "total = compute_price(items, discounts)", 1)
     assert isinstance(found, Match)
     assert replaced(text, found.spans) == text
 
@@ -167,7 +165,7 @@ def test_text_outside_the_windows_never_changes(
 ) -> None:
     start = data.draw(st.integers(0, len(text)))
     old = data.draw(SPOILT)(text[start : data.draw(st.integers(start, len(text)))])
-    found = climb(text, old, new, expected)
+    found = find(text, old, new, expected)
     assume(isinstance(found, Match))
     assert isinstance(found, Match)
     assert expected in (None, len(found.spans))
@@ -180,14 +178,14 @@ def test_text_outside_the_windows_never_changes(
 
 
 @given(TEXT, st.text(st.sampled_from("abé( "), min_size=1, max_size=8), SPOILT)
-def test_the_ladder_never_chooses_between_two_equally_good_windows(
+def test_the_matcher_never_chooses_between_two_equally_good_windows(
     between: str, block: str, spoil: object
 ) -> None:
     """The same block twice, on lines of its own: whatever the old string is like, one replacement is no answer."""
     assume(block.strip())
     text = f"{block}\n{between}|\n{block}\n"
     old = spoil(block)  # type: ignore[operator]
-    found = climb(text, old, "new", 1)
+    found = find(text, old, "new", 1)
     if isinstance(found, Match):
         # Found only in what stands between, better than in the two.
         assert len(block) < found.spans[0].start

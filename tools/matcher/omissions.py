@@ -1,4 +1,4 @@
-"""_omissions: finds lines that stand for code which the model left out."""
+"""omissions: finds lines that stand for code which the model left out."""
 
 import re
 

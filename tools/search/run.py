@@ -1,4 +1,4 @@
-"""_grep_run: one search by ripgrep, or by our own program where there is none; the same lines from both."""
+"""run: one search by ripgrep, or by our own program where there is none; the same lines from both."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,10 @@ from typing import Any
 
 from interlock.state.calls import ToolResult, cancelled, failure
 from interlock.state.tooling import Ended, ToolContext
-from interlock.tools import _ripgrep
-from interlock.tools._globs import matcher
-from interlock.tools._grep_proof import proven
-from interlock.tools._ripgrep import Line, Search
+from interlock.tools.search import ripgrep as _ripgrep
+from interlock.tools.search.globs import matcher
+from interlock.tools.search.proof import proven
+from interlock.tools.search.ripgrep import Line, Search
 
 _TIMEOUT_S = 30
 _AGENT_FILES = (".geminiignore", ".rooignore")

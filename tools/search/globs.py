@@ -1,4 +1,4 @@
-"""_globs: glob patterns, matched path segment by path segment, so that no pattern can run for long."""
+"""globs: glob patterns, matched path segment by path segment, so that no pattern can run for long."""
 
 import fnmatch
 import re

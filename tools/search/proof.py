@@ -1,4 +1,4 @@
-"""grep_proof: what a search program found, read again where tools may read.
+"""proof: what a search program found, read again where tools may read.
 
 The program opens files by name, and on the way a name can lead elsewhere for a moment. So what it prints is a hint:
 the lines that are shown are read by us, and must be the ones that it printed.
@@ -14,7 +14,7 @@ from pathlib import Path
 from interlock.state.tooling import PathRefused, Workspace
 from interlock.tools._opening import LARGEST, real_file
 from interlock.tools._places import open_directory, open_file
-from interlock.tools._ripgrep import LINE_BYTES, Line
+from interlock.tools.search.ripgrep import LINE_BYTES, Line
 
 _COMPARED = 1000
 """Characters; the program cuts long lines."""

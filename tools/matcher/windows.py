@@ -1,4 +1,4 @@
-"""ladder_types: what the rungs of the matching ladder find."""
+"""windows: pieces of a text that may stand for the one that an edit names."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

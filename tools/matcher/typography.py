@@ -1,4 +1,4 @@
-"""ladder_folding: characters that models confuse, folded into one, length by length."""
+"""typography: characters that models confuse, folded into one, length by length."""
 
 import unicodedata
 from dataclasses import dataclass

@@ -1,0 +1,1 @@
+"""matcher: where an edit goes in a text, and what comes there."""

@@ -1,0 +1,251 @@
+"""edit: an edit of a text: where it goes, what comes out, or why not, in words that help to do better."""
+
+import difflib
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import NamedTuple
+
+from interlock.tools._text import TextFile, line_at, lines_of
+from interlock.tools.matcher.find import Match, Miscount, Span, Strategy, find, find_exact
+from interlock.tools.matcher.omissions import omission, omission_message
+
+_MOST_NAMED = 20
+_HOW = {
+    "typography": "but for quotes, dashes or spaces",
+    "whitespace": "but for whitespace",
+    "tokens": "but for whitespace between words",
+    "fuzzy": "nearly",
+}
+_ESCAPED = re.compile(r"""\\+(n|t|r|"|'|`|\\)""")
+_SIGN = {"n": "\n", "t": "\t", "r": "\r"}
+_QUOTED = re.compile(r"""\\+(["'`])""")
+_UNESCAPED_QUOTE = re.compile(r"""(?<!\\)["'`]""")
+_MOST_LINES = 10_000
+_MOST_COLUMNS = 300
+"""Bounds of the search for similar lines: it compares each line of the file."""
+_SIMILAR = 0.6
+_MOST_SHOWN = 12
+
+
+class Problem(NamedTuple):
+    """Why an edit can't be made; `code` as `pipelines.md` §5 lists them."""
+
+    code: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where an edit goes and what comes there; `repaired`: with strings that had to be mended first."""
+
+    strategy: Strategy
+    spans: tuple[Span, ...]
+    repaired: bool = False
+
+    @property
+    def how(self) -> str:
+        """How the text that was found differs from old_string; empty: not at all."""
+        if self.repaired:
+            return "once its escapes or the blanks around it were removed"
+        return _HOW.get(self.strategy, "")
+
+
+def unusable(old: str, new: str) -> Problem | None:
+    """What is wrong with the strings themselves."""
+    if line := omission(new, allowed=old):
+        return Problem("omission_placeholder", omission_message(line))
+    if old == new:
+        return Problem("no_change", "old_string and new_string are the same; nothing would change.")
+    return None
+
+
+def placed(
+    shown: str, text: str, old: str, new: str, expected: int | None, *, only_exact: bool = False
+) -> Placed | Problem:
+    """All strategies; `no_occurrence` when none of them finds anything."""
+    found = (find_exact if only_exact else find)(text, old, new, expected)
+    if isinstance(found, Match):
+        return Placed(found.strategy, found.spans)
+    if isinstance(found, Miscount):
+        return Problem("occurrence_mismatch", _mismatch(shown, text, found, expected))
+    return Problem("no_occurrence", f"old_string isn't in {shown!r}. {nearest_text(text, old, new)}")
+
+
+def repaired(text: str, old: str, new: str, expected: int | None) -> Placed | None:
+    """With both strings mended alike, without a model."""
+    found = mended(text, old, new, expected)
+    return None if found is None else Placed(found.match.strategy, found.match.spans, repaired=True)
+
+
+def placed_or_repaired(shown: str, text: str, old: str, new: str, expected: int | None) -> Placed | Problem:
+    """All that is tried without a model."""
+    found = placed(shown, text, old, new, expected)
+    if isinstance(found, Problem) and found.code == "no_occurrence":
+        return repaired(text, old, new, expected) or found
+    return found
+
+
+def raw_after(file: TextFile, spans: tuple[Span, ...]) -> str:
+    """The file's new text with its own line endings; it ends with one as before, or without one."""
+    text = file.text
+    crlf = file.raw.count("\r\n")
+    if 0 < crlf < file.raw.count("\n"):  # both kinds: lines that aren't changed keep theirs
+        spans = tuple(small for span in spans for small in _smallest(text, span))
+    return with_final_newline(file, file.splice([(span.start, span.end, span.new) for span in spans]))
+
+
+def _smallest(text: str, span: Span) -> list[Span]:
+    """The lines that change."""
+    old = text[span.start : span.end].splitlines(keepends=True)
+    new = span.new.splitlines(keepends=True)
+    at = [span.start]
+    for line in old:
+        at.append(at[-1] + len(line))
+    ops = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    return [Span(at[i1], at[i2], "".join(new[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
+
+
+def _mismatch(shown: str, text: str, found: Miscount, expected: int | None) -> str:
+    named = [str(line_at(text, place)) for place in found.places[:_MOST_NAMED]]
+    lines = ", ".join([*named, "…"] if found.count > len(named) else named)
+    how = f" ({_HOW[found.strategy]})" if found.strategy in _HOW else ""
+    if found.overlapping:
+        return (
+            f"old_string stands in {shown!r}{how} at places that overlap (lines {lines}), so which is meant can't be"
+            " known. Add surrounding lines to old_string."
+        )
+    return (
+        f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {shown!r}{how} (lines {lines}),"
+        f" expected {expected}. Add surrounding lines to old_string, or set expected_replacements."
+    )
+
+
+@dataclass(frozen=True)
+class Mended:
+    """Strings that were found, and where."""
+
+    old: str
+    new: str
+    match: Match
+
+
+def mended(text: str, old: str, new: str, expected: int | None) -> Mended | None:
+    """The first mending of both strings with which as many windows are found as were expected."""
+    for one, other, look in _tries(old, new):
+        found = look(text, one, other, expected) if one and one != old else None
+        if isinstance(found, Match):
+            return Mended(one, other, found)
+    return None
+
+
+def _tries(old: str, new: str) -> Iterator[tuple[str, str, Callable[..., object]]]:
+    for unescape, alike in ((_one_level, _is_one_level), (_quotes, _escapes_the_same), (_any, _is_one_line)):
+        plain = unescape(old)
+        if plain is not None and plain != old:
+            yield plain, (unescape(new) or "") if alike(old, new) else new, find
+    yield old.strip(), new.strip(), find_exact
+
+
+def _one_level(text: str) -> str | None:
+    """As the inside of a JSON string; null: it isn't one."""
+    try:
+        return json.loads(f'"{text}"')
+    except ValueError:
+        return None
+
+
+def _is_one_level(_: str, new: str) -> bool:
+    return _one_level(new) is not None
+
+
+def _quotes(text: str) -> str:
+    """Escapes before quotes only, so that `\\n` inside a literal stays."""
+    return _QUOTED.sub(r"\1", text)
+
+
+def _escapes_the_same(old: str, new: str) -> bool:
+    """The kinds of quotes that are escaped in `old` are nowhere without an escape in `new`."""
+    return not set(_QUOTED.findall(old)) & set(_UNESCAPED_QUOTE.findall(new))
+
+
+def _any(text: str) -> str:
+    """Every run of escapes, however long (gemini-cli's rule)."""
+    return _ESCAPED.sub(lambda found: _SIGN.get(found[1], found[1]), text)
+
+
+def _is_one_line(_: str, new: str) -> bool:
+    return "\n" not in new
+
+
+def with_final_newline(file: TextFile, raw: str) -> str:
+    """`raw` ending as the file did: with a line ending, or without."""
+    if not raw or not file.raw:
+        return raw
+    if file.raw.endswith("\n"):
+        return raw if raw.endswith("\n") else raw + file.newline
+    return raw.removesuffix("\n").removesuffix("\r") if raw.endswith("\n") else raw
+
+
+def nearest_text(text: str, old: str, new: str) -> str:
+    """What a model needs to find its place again: an edit that was made already, or the most similar lines."""
+    if new.strip() and new in text:
+        return (
+            f"new_string stands at line {line_at(text, text.find(new))} already: the edit may have been made."
+        )
+    wanted = lines_of(old)
+    lines = lines_of(text)
+    found = _same_but_blanks(lines, wanted) or _similar(lines, wanted)
+    if found is None:
+        return "Nothing in it is similar; read the file again."
+    start, why = found
+    shown = lines[start : start + min(len(wanted), _MOST_SHOWN)]
+    return f"{why} at line {start + 1}:\n" + "\n".join(map(_cut, shown))
+
+
+def excerpt(text: str, old: str, most: int) -> str:
+    """About `most` characters of a long text, whole lines, around those that are most like `old`."""
+    lines = lines_of(text)
+    found = _same_but_blanks(lines, lines_of(old)) or _similar(lines, lines_of(old))
+    first = last = found[0] if found else 0
+    room = most - len(lines[first])
+    while room > 0 and (first > 0 or last < len(lines) - 1):
+        if first > 0:
+            first -= 1
+            room -= len(lines[first]) + 1
+        if last < len(lines) - 1:
+            last += 1
+            room -= len(lines[last]) + 1
+    shown = "\n".join(lines[first : last + 1])
+    return f"[lines {first + 1} to {last + 1} of {len(lines)}]\n{shown[: 2 * most]}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MOST_COLUMNS else line[:_MOST_COLUMNS] + " …"
+
+
+def _same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+    bare = [line.strip() for line in wanted]
+    if not any(bare):
+        return None
+    stripped = [line.strip() for line in lines]
+    for start in range(len(lines) - len(bare) + 1):
+        if stripped[start : start + len(bare)] == bare:
+            return start, "The same text with other whitespace stands"
+    return None
+
+
+def _similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
+    """By the longest wanted line, which tells most."""
+    anchor = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
+    needle = wanted[anchor].strip()[:_MOST_COLUMNS]
+    if not needle:
+        return None
+    candidates = dict.fromkeys(line.strip()[:_MOST_COLUMNS] for line in lines[:_MOST_LINES])
+    near = difflib.get_close_matches(needle, candidates, n=1, cutoff=_SIMILAR)
+    if not near:
+        return None
+    place = next(i for i, line in enumerate(lines) if line.strip()[:_MOST_COLUMNS] == near[0])
+    return max(0, place - anchor), "The most similar text stands"

@@ -1,0 +1,1 @@
+"""search: ripgrep, and the globs of tools that find files."""
