@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 
 from interlock.services.hooks.definition import Hook
 from interlock.services.hooks.reply import Reply
+from interlock.services.outputs import store_file
 from interlock.services.sqlite import transaction
-from interlock.services.transcript import INLINE_BYTES, store_file
+from interlock.services.transcript import INLINE_BYTES
 from interlock.state.hooks import HookEvent
 
 WHOLE = ""

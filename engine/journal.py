@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from interlock.services.outputs import store_file
 from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.sqlite import transaction
-from interlock.services.transcript import INLINE_BYTES, store_file
+from interlock.services.transcript import INLINE_BYTES
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.deps import Transcript
 from interlock.state.errors import RunError
@@ -85,8 +86,7 @@ class SqlJournal:
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         text, file = self._redact.result(result).model_dump_json(), None
-        if len(text.encode()) > INLINE_BYTES:
-            body = text.encode()
+        if len(body := text.encode()) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
             store_file(self._outputs, file, body)
         with transaction(self._normal) as conn:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from interlock.engine.process_identity import Owner, is_alive
 from interlock.engine.store import Store
+from interlock.services.outputs import remove_untouched
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError
 
@@ -33,15 +34,16 @@ def remove_run(home: Path, run: str) -> None:
         try:
             with transaction(conn):
                 _refuse_driven(conn, run)
-                files = _files(conn, run)
-                kept = _kept_outputs(conn, store.outputs)
+                last = _last_write(conn, run)
+                files = _files(conn, store.outputs, run)
                 _delete(conn, run)
-                orphans = files - _files(conn, None)
-                orphans |= kept - _kept_outputs(conn, store.outputs) if kept else set()
+            # After the commit, for a kill in between must leave no row without its file; and looked up once more,
+            # with the write lock held, for another run may have named one of them since.
+            with transaction(conn):
+                for name in files - _files(conn, store.outputs, None) if files else ():
+                    remove_untouched(store.outputs / name, last)
         finally:
             conn.close()
-    for name in orphans:
-        (store.outputs / name).unlink(missing_ok=True)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)
 
 
@@ -65,24 +67,30 @@ def _delete(conn: sqlite3.Connection, run: str) -> None:
         conn.execute(f"delete from {table} where run = ?", (run,))
 
 
-def _files(conn: sqlite3.Connection, run: str | None) -> set[str]:
-    """Names in `outputs/` that rows of the run (of any run) stand for."""
-    rows = conn.execute(
-        "select file from chain where file is not null and (?1 is null or run = ?1) union "
-        "select result_file from journal where result_file is not null and (?1 is null or run = ?1) union "
-        "select reply_file from hook_calls where reply_file is not null and (?1 is null or run = ?1)",
+def _last_write(conn: sqlite3.Connection, run: str) -> float:
+    """When the run last named a file: one that was touched later is in another run's hands."""
+    (last,) = conn.execute(
+        "select max(t) from (select max(updated) as t from runs where run = ?1 union all "
+        "select max(done_at) from journal where run = ?1 union all "
+        "select max(done_at) from hook_calls where run = ?1 union all "
+        "select max(at) from model_calls where run = ?1)",
         (run,),
-    )
-    return {name for (name,) in rows}
+    ).fetchone()
+    return last or 0.0
 
 
-def _kept_outputs(conn: sqlite3.Connection, outputs: Path) -> set[str]:
-    """Tool outputs that were kept whole in files: the conversation names them to the model, no column does."""
+def _files(conn: sqlite3.Connection, outputs: Path, run: str | None) -> set[str]:
+    """Names in `outputs/` that the records of a run (of all runs) hold: in columns, or in texts for the model."""
     rows = conn.execute(
-        "select body, file from chain union all select coalesce(result, ''), result_file from journal"
+        "select body, file from chain where ?1 is null or run = ?1 union all "
+        "select coalesce(result, ''), result_file from journal where ?1 is null or run = ?1 union all "
+        "select '', reply_file from hook_calls where ?1 is null or run = ?1",
+        (run,),
     )
     found: set[str] = set()
     for text, file in rows:
+        if file:
+            found.add(file)
         whole = outputs / file if file else None
         body = whole.read_bytes() if whole and whole.exists() else text
         found.update(_KEPT.findall(body if isinstance(body, str) else body.decode()))

@@ -1,8 +1,11 @@
 """outputs: `outputs/` in the state directory, content-addressed files that are durable before anything names them."""
 
+import fcntl
 import hashlib
 import os
 import secrets
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from interlock.services.files import make_directories, sync_directory
@@ -27,9 +30,7 @@ class OutputFiles:
         if suffix == ".txt":
             data = self._redact(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (hashlib.sha256(data).hexdigest()[:_NAME_LENGTH] + suffix)
-        if not self._holds(path, data):
-            self._write(path, data)
-        sync_directory(self.directory)
+        store_file(self.directory, path.name, data)
         return path
 
     def new_spool(self) -> Path:
@@ -43,27 +44,67 @@ class OutputFiles:
         make_directories(self.directory, _OWNER_DIRECTORY)
         self.directory.chmod(_OWNER_DIRECTORY)
 
-    def _holds(self, path: Path, data: bytes) -> bool:
-        """A name can be there without its bytes after a power cut; then it is written again."""
-        try:
-            if path.stat().st_size != len(data) or path.read_bytes() != data:
-                return False
-            with path.open("rb") as file:
-                os.fsync(file.fileno())
-        except FileNotFoundError:
-            return False
-        return True
 
-    def _write(self, path: Path, data: bytes) -> None:
-        scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+def store_file(folder: Path, name: str, data: bytes) -> None:
+    """Keep `data` under a name that stands for these bytes; file and folder are on the disk before a row names it."""
+    path = folder / name
+    with _locked(folder):
+        if _holds(path, data):
+            os.utime(path)
+        else:
+            _write(path, data)
+    sync_directory(folder)
+
+
+def take_name(spool: Path, digest: str) -> Path:
+    """Name a file, whose bytes are on the disk, by its sha256 in hex."""
+    named = spool.with_name(f"{digest[:_NAME_LENGTH]}.txt")
+    with _locked(spool.parent):
+        spool.replace(named)
+    sync_directory(spool.parent)
+    return named
+
+
+def remove_untouched(path: Path, since: float) -> None:
+    """Remove a file, unless it was stored later than `since` (Unix time): then somebody is about to name it."""
+    with _locked(path.parent), suppress(FileNotFoundError):
+        if path.stat().st_mtime <= since:
+            path.unlink()
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[None]:
+    """Between a look at a file and what follows from it nobody else removes it, or takes it."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _holds(path: Path, data: bytes) -> bool:
+    """A name can be there without its bytes after a power cut; then it is written again."""
+    try:
+        if path.stat().st_size != len(data) or path.read_bytes() != data:
+            return False
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _write(path: Path, data: bytes) -> None:
+    scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    scratch.unlink(missing_ok=True)
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except OSError:
         scratch.unlink(missing_ok=True)
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_FILE)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            scratch.replace(path)
-        except OSError:
-            scratch.unlink(missing_ok=True)
-            raise
+        raise

@@ -7,15 +7,13 @@ from collections import deque
 from io import BufferedWriter
 from pathlib import Path
 
-from interlock.services.files import sync_directory
+from interlock.services.outputs import take_name
 from interlock.services.redacting_stream import RedactingStream
 from interlock.services.redaction import Redactor
 from interlock.state.tooling import Outputs
 
 _HEAD_SHARE = 0.2
 """Of the limit; the rest is for the tail, where a command says how it went (`pipelines.md` §9)."""
-_NAME_LENGTH = 32
-"""Hex digits of the sha256 in a file's name, as in `services/outputs`: the same bytes have the same name."""
 SPOOL_BYTES = 2**30
 """A command that never stops talking must not fill the disk: later bytes are dropped, and that is said."""
 
@@ -78,7 +76,7 @@ class ProcessOutput:
         try:
             self._spool.flush()
             os.fsync(self._spool.fileno())
-            named = _name_by_content(Path(self._spool.name), self._digest.hexdigest())
+            named = take_name(Path(self._spool.name), self._digest.hexdigest())
         except OSError as error:
             self._give_up(error)
             return None
@@ -138,10 +136,3 @@ class ProcessOutput:
         self.note = f"the full output could not be kept: {error.strerror or error}"
         self._raw = bytearray()
         self.discard()
-
-
-def _name_by_content(spool: Path, digest: str) -> Path:
-    named = spool.with_name(f"{digest[:_NAME_LENGTH]}.txt")
-    spool.replace(named)
-    sync_directory(spool.parent)
-    return named

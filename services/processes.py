@@ -96,10 +96,11 @@ class SupervisedProcesses:
                 )
         except (OSError, ValueError) as error:
             raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error
-        self._background.append(_Background(child, label, path))
+        own = _Background(child, label, path)
+        self._background.append(own)
         await child.started()
         if child.pid is None:
-            self._background.pop()
+            self._background.remove(own)  # another agent may have started one meanwhile
             child.close()
             path.unlink(missing_ok=True)
             raise RunError(

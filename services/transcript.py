@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
 
+from interlock.services.outputs import store_file
 from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.sqlite import transaction
 from interlock.state.errors import RunError
@@ -127,8 +127,6 @@ class ChainTranscript:
 
     def _write(self, parent: str, body: bytes, message: Message | None) -> str:
         name = record_id(parent, body)
-        if name in self._cache:
-            return name
         file = None
         if len(body) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
@@ -161,26 +159,3 @@ class ChainTranscript:
             path = self._outputs / file
             return parent, path.read_bytes() if path.exists() else None
         return parent, body
-
-
-def store_file(folder: Path, name: str, body: bytes) -> None:
-    """Write a content-addressed file, durable with its folder before it is named in a row (`engine.md` 10)."""
-    path = folder / name
-    if path.exists() and path.stat().st_size == len(body):
-        return
-    temp = folder / f".{name}.{os.getpid()}"
-    with temp.open("wb") as out:
-        out.write(body)
-        out.flush()
-        os.fsync(out.fileno())
-    temp.replace(path)
-    sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in `folder` durable."""
-    fd = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

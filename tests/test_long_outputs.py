@@ -7,13 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from test_compress import compressor, snapshot
 from test_paths import Replies, Stage, call
 
-from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.engine import Decision, Outcome, removal, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.removal import remove_run
 from interlock.engine.snapshot import damage, dropped, state_at
+from interlock.services.outputs import OutputFiles, store_file
 
 DONE = {"text": "done"}
 SEQ = call("run_shell_command", command="seq 1 5000")
@@ -203,3 +205,22 @@ def test_files_of_long_outputs_go_with_the_last_run_that_names_them(tmp_path: Pa
     assert list((home / "outputs").glob("*.txt")) == kept
     remove_run(home, second)
     assert not list((home / "outputs").iterdir())
+
+
+def test_a_file_that_another_run_has_begun_to_name_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stage = Stage(tmp_path / "s", quiet())
+    first = drive(stage, [shell("seq 1 5000"), DONE, {"role": "summarizer", "text": "numbers"}]).run
+    outputs = OutputFiles(tmp_path / "s" / "home")
+    before = {path: path.read_bytes() for path in outputs.directory.iterdir()}
+    remove = removal.remove_untouched
+
+    def meanwhile(path: Path, since: float) -> None:
+        """Another run stores the same bytes; its row comes later."""
+        store_file(outputs.directory, path.name, before[path])
+        remove(path, since)
+
+    monkeypatch.setattr(removal, "remove_untouched", meanwhile)
+    remove_run(tmp_path / "s" / "home", first)
+    assert {path: path.read_bytes() for path in outputs.directory.iterdir()} == before

@@ -399,3 +399,14 @@ def test_works_on_a_loop_that_is_not_in_the_main_thread(tmp_path: Path) -> None:
         return await asyncio.to_thread(lambda: asyncio.run(Bench(tmp_path).bash("echo there")))
 
     assert asyncio.run(outer()).output == "there\n"
+
+
+def test_a_start_that_fails_forgets_itself_and_no_other(play: Play) -> None:
+    async def scene(bench: Bench) -> list[str]:
+        wrong = bench.processes.start(["/nowhere/at-all"], cwd=bench.folder, label="wrong")
+        right = bench.processes.start(["sleep", "60"], cwd=bench.folder, label="right")
+        failed, _ = await asyncio.gather(wrong, right, return_exceptions=True)
+        assert isinstance(failed, RunError)
+        return [one["label"] for one in bench.processes.background()]
+
+    assert play(scene) == ["right"]

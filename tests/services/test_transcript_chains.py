@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from interlock.engine.store import Store
+from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
@@ -57,3 +58,12 @@ def test_a_lost_old_head_is_found(chain: ChainTranscript) -> None:
     new = chain.append("", [said("s")], continues=old)
     chain._conn.execute("delete from chain where id = ?", (old,))
     assert list(chain.verify(new)) == [f"record {old} is missing"]
+
+
+def test_what_was_rolled_back_is_appended_again(chain: ChainTranscript) -> None:
+    head = chain.append("", [said("a")])
+    with pytest.raises(OSError, match="disk"), transaction(chain._conn):
+        chain.append(head, [said("b")])
+        raise OSError("disk")
+    again = chain.append(head, [said("b")])
+    assert list(chain.verify(again)) == []
