@@ -88,9 +88,15 @@ def _args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
 
 def _given(home: Path, row: sqlite3.Row) -> dict[str, Any]:
     """The arguments as the model gave them."""
-    asked: list[dict[str, Any]] = as_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
+    asked = stored_calls(home, row["asked"], row["asked_file"])
     index: int = row["idx"]
-    return asked[index].get("args", {}) if index < len(asked) else {}
+    return asked[index]["args"] if index < len(asked) else {}
+
+
+def stored_calls(home: Path, body: bytes | None, file: str | None) -> list[dict[str, Any]]:
+    """{id, name, args} of the calls of a chain record, which leaves out what is empty."""
+    asked: list[dict[str, Any]] = as_json(home, body, file).get("tool_calls", [])
+    return [{"args": {}, **call} for call in asked]
 
 
 def has_decisions(conn: sqlite3.Connection) -> bool:

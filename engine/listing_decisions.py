@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.listing_calls import as_json, has_decisions
+from interlock.engine.listing_calls import has_decisions, stored_calls
 from interlock.engine.store_file import reading
 
 _OPEN_BATCHES = """
@@ -29,7 +29,7 @@ def open_calls(home: Path, run: str) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
     for row in batches:
         agent = json.loads(row["root"])["root"]["agent"]
-        calls = as_json(home, row["message"], row["message_file"]).get("tool_calls", [])
+        calls = stored_calls(home, row["message"], row["message_file"])
         found |= {call_name(agent, call["id"]): call for call in calls}
     requests = [json.loads(row["request"]) for row in asked]
     return found | {call_name(r.get("agent", ""), r["call"]["id"]): r["call"] for r in requests}

@@ -219,3 +219,16 @@ def test_a_store_that_is_whole_is_not_taken_for_damaged(run: Run, tmp_path: Path
         told = run("doctor", *extra).out
         assert "ok      store" in told
         assert "damaged" not in told and "problem" not in told
+
+
+@pytest.mark.parametrize("decision", [("--approve", "all"), ("--reject", "3"), ()])
+def test_a_batch_with_a_call_without_arguments_is_decided_and_goes_on(
+    run: Run, tmp_path: Path, decision: tuple[str, ...]
+) -> None:
+    write = {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}}
+    calls = [{"name": "list_directory"}, {"name": "list_directory", "args": {}}, write]
+    (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    assert run("-m", f"script:{tmp_path / 'script.json'}", "-p", "look and write").code == 75
+    codes = {("--approve", "all"): 0, ("--reject", "3"): 56, (): 75}
+    done = run("resume", "latest", *decision)
+    assert (done.code, "bug" in done.err) == (codes[decision], False), done.err
