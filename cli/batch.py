@@ -8,7 +8,7 @@ from interlock.cli.inputs import batch_lines
 from interlock.cli.render.stdout import write_json
 from interlock.cli.render.structured import error_object, outcome_object
 from interlock.engine.options import Options
-from interlock.state.errors import InputError
+from interlock.state.errors import InputError, InterlockError, RunError
 
 BAD_INPUT = InputError.exit_code
 _CANCELLED = 130
@@ -28,7 +28,9 @@ def run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Op
             outcome = run_sync(workflow, {**defaults, **line}, options=options)
             write_json(outcome_object(outcome))
             code = outcome.exit_code
-        except InputError as error:
+        except RunError:
+            raise  # of the store: no line could run
+        except InterlockError as error:  # its model or workspace can't be used, or its input
             write_json({"error": _bad_line(error)})
         if code == _CANCELLED:
             return code
@@ -36,5 +38,5 @@ def run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Op
     return exit_code
 
 
-def _bad_line(error: InputError) -> dict[str, Any]:
+def _bad_line(error: InterlockError) -> dict[str, Any]:
     return {"field": "", **{k: v for k, v in error_object(error).items() if k != "code"}}

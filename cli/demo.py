@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from interlock.engine.listing import waiting_requests
+from interlock.engine.listing import list_runs, waiting_requests
 
 _CODE = '''def discount(price: float, percent: float) -> float:
     """The price after a discount of so many percent."""
@@ -66,7 +66,7 @@ def main() -> int:
     _say(
         "The repository's own test passes now. Look at what happened:",
         f"  export INTERLOCK_HOME={shlex.quote(env['INTERLOCK_HOME'])}",
-        f"  {_program()} show latest",
+        f"  {_program()} show {list_runs(folder / 'state')[0].run}",
         "With a real model, in a repository of yours:",
         f"  export GEMINI_API_KEY=…;  {_program()} -p 'what to do'",
         f"  {_program()} -m openai:MODEL -p 'what to do'      (also llama.cpp, Ollama, vLLM: OPENAI_BASE_URL)",

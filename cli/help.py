@@ -17,8 +17,9 @@ start here:
   interlock show latest                   what happened
 """
 _OUTRO = """\
-RUN is an id, the beginning of one, or `latest`. Lists take --json. Flags for running (model, approval
-mode, output format, limits): interlock run --help. A command's own help: interlock COMMAND --help.
+RUN is an id, the beginning of one, or `latest`: the newest of this folder. Lists take --json. Flags for
+running (model, approval mode, output format, limits): interlock run --help. A command's own help:
+interlock COMMAND --help.
 
 exit codes: 0 done, 1 error, 2 usage, 41 no key, 42 bad input, 44 no sandbox, 52 bad settings,
   53 turn limit, 54 tool failure, 55 folder not trusted, 56 refused, 57 budget, 58 loop,

@@ -60,13 +60,16 @@ def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
     return [r for r in rows if status is None or r.status == status]
 
 
-def find_run(home: Path, name: str) -> RunRow:
-    """A run by id, unique prefix or `latest`. Raises `UserError` with the nearest ids."""
+def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
+    """A run by id, unique prefix or `latest`: the newest change in a workspace, by default this folder.
+
+    Raises `UserError` with the nearest ids.
+    """
     rows = list_runs(home)
     if not rows:
         raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
     if name == "latest":
-        return rows[0]
+        return _latest(rows, (workspace or Path.cwd()).expanduser().resolve())
     found = [r for r in rows if r.run == name] or [r for r in rows if name and r.run.startswith(name)]
     if len(found) == 1:
         return found[0]
@@ -80,6 +83,17 @@ def find_run(home: Path, name: str) -> RunRow:
     near = get_close_matches(name, [r.run for r in rows], 3, 0.5)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     raise UserError(f"No run {name!r}.{hint} List runs with: interlock runs --all")
+
+
+def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
+    """Never one of another folder: whoever goes on with it would let it act there."""
+    here = next((r for r in rows if r.workspace == str(workspace)), None)
+    if here is None:
+        raise UserError(
+            f"No run in {str(workspace)!r}. The newest is {rows[0].run!r}, in {rows[0].workspace!r}: name it, or "
+            "list all with: interlock runs"
+        )
+    return here
 
 
 def waiting_requests(home: Path, run: str | None = None) -> list[Request]:

@@ -23,7 +23,7 @@ from interlock.services.tool_environment import secret_variables
 from interlock.services.trust import is_trusted
 from interlock.services.workspace import FolderWorkspace
 from interlock.services.workspace_settings import open_workspace
-from interlock.state.errors import InputError
+from interlock.state.errors import InputError, UserError
 from interlock.state.run import Limits, WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
@@ -80,7 +80,7 @@ def with_input(options: Options, given: WorkflowInput) -> Options:
 
 def prepare(options: Options, needs_model: bool) -> Prepared:
     """Raises what stops a run before it begins: configuration, credentials, a workspace that isn't there."""
-    root = Path(options.workspace or Path.cwd()).expanduser().resolve()
+    root = _root(options)
     trusted = options.skip_trust or is_trusted(root, options.user_home)
     dotenv = load_dotenv(start=root, home=options.user_home, env=options.env, trusted=trusted)
     home, overrides = options.user_home, _overrides(options)
@@ -115,6 +115,15 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
         sandbox=sandbox,
         redact=_redactor(settings, dotenv.values),
     )
+
+
+def _root(options: Options) -> Path:
+    try:
+        return Path(options.workspace or Path.cwd()).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # no such home, links in a circle, a null byte
+        raise UserError(
+            f"Workspace {str(options.workspace)!r} can't be used: {str(error).rstrip('.')}."
+        ) from error
 
 
 def check_input(given: WorkflowInput, prepared: Prepared) -> None:

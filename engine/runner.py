@@ -75,7 +75,7 @@ async def resume(
     """Record the decisions, then go on: with what they allow, after a crash, or with a further prompt."""
     store = Store(options.home)
     store.open()
-    row = find_run(store.home, run)
+    row = find_run(store.home, run, options.workspace)
     chosen = pipeline(row.workflow)
     prepared = prepare(restored(options, _options(store, row.run), row.workspace), chosen.needs_model)
     _without_secrets(prompt or "", prepared)

@@ -25,7 +25,11 @@ def parser() -> Parser:
     made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="what to do")
     made.add_argument("-r", "--resume", metavar="RUN", help="go on with this run: id, prefix or latest")
     made.add_argument(
-        "-c", "--continue", dest="latest", action="store_true", help="go on with the latest run"
+        "-c",
+        "--continue",
+        dest="latest",
+        action="store_true",
+        help="go on with the latest run of this folder",
     )
     add_running_flags(made)
     return made
@@ -43,7 +47,7 @@ def execute(arguments: list[str]) -> int:
             raise UserError("-c goes on with the latest run, -r with the one you name. Give one of them.")
         from interlock.engine.listing import find_run
 
-        run = find_run(options.home, name)
+        run = find_run(options.home, name, options.workspace)
         return go_on(run.run, (), words or None, options, view_for(args, known_of(options.home, run)))
     prompt = prompt_from(words)
     return start("main", {"prompt": prompt}, options, view_for(args, Known(prompt)))

@@ -32,7 +32,7 @@ def parser() -> Parser:
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
     options = options_from(args, resuming=True)
-    run = find_run(options.home, args.run)
+    run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
     decisions = decisions_from(args.decisions, waiting)
     known = known_of(options.home, run, len(decisions))

@@ -137,7 +137,7 @@ def test_runs_are_listed_newest_change_first_and_by_status(made: Maker, place: P
 def test_a_run_is_found_by_id_prefix_or_latest(made: Maker, place: Path, name: str, found: str) -> None:
     made.run("ab12", updated=1.0)
     made.run("cd34", updated=2.0)
-    assert find_run(place, name).run == found
+    assert find_run(place, name, Path("/work/app")).run == found
 
 
 @pytest.mark.parametrize(

@@ -232,3 +232,50 @@ def test_a_batch_with_a_call_without_arguments_is_decided_and_goes_on(
     codes = {("--approve", "all"): 0, ("--reject", "3"): 56, (): 75}
     done = run("resume", "latest", *decision)
     assert (done.code, "bug" in done.err) == (codes[decision], False), done.err
+
+
+def test_a_line_of_a_batch_with_a_bad_workspace_or_model_is_an_error_of_its_own(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "broken" / ".gemini").mkdir(parents=True)
+    (tmp_path / "broken" / ".gemini" / "settings.json").write_text("{")
+    (tmp_path / "script.json").write_text(json.dumps([{"text": "Fine."}]))
+    own = [
+        {"workspace": str(tmp_path / "nowhere")},
+        {"workspace": str(tmp_path / "script.json")},
+        {"workspace": str(tmp_path / "broken")},
+        {"workspace": "a\0b"},
+        {"workspace": "~nobody-here/x"},
+        {"model": "nosuch"},
+        {"model": f"script:{tmp_path / 'none.json'}"},
+        {"model": "gemini-2.5-pro"},  # no key
+        {"limits": {"max_budget_usd": 1}},  # no price
+        {},
+    ]
+    Path("in.jsonl").write_text("".join(json.dumps({"prompt": "go", **line}) + "\n" for line in own))
+    done = run("run", "main", "--batch", "in.jsonl", "-m", f"script:{tmp_path / 'script.json'}")
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    kinds = ["usage", "usage", "Fine.", "usage", "usage", "usage", "usage", "credentials", "input", "Fine."]
+    assert (done.code, len(lines)) == (42, len(own)), done.err
+    assert [line.get("response") or line["error"]["type"] for line in lines] == kinds
+
+
+def test_latest_is_the_newest_run_of_this_folder(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = json.loads(run(*_model(tmp_path), "-p", "write both", "-o", "json").out)["session_id"]
+    other = tmp_path / "other"
+    other.mkdir()
+    second = json.loads(run(*_model(tmp_path), "-C", str(other), "-p", "there", "-o", "json").out)[
+        "session_id"
+    ]
+    assert first in run("show", "latest").out
+    assert second in run("resume", "latest", "-C", str(other)).err
+    assert first in run("-c", "--yolo").err
+    assert not (other / "a.txt").exists()
+    third = tmp_path / "third"
+    third.mkdir()
+    monkeypatch.chdir(third)
+    for command in (("-c",), ("-r", "latest"), ("resume", "latest"), ("runs", "rm", "latest")):
+        refused = run(*command)
+        assert (refused.code, f"No run in {str(third)!r}" in refused.err) == (2, True), command
