@@ -5,14 +5,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.render.known import Known
-from interlock.cli.render.pending import brief
 from interlock.cli.render.stdout import close_stdout
-from interlock.engine.listing import RunRow
-from interlock.engine.listing_decisions import open_calls
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import InterlockError
 
@@ -29,12 +25,6 @@ def view_for(args: argparse.Namespace, known: Known) -> "View":
     from interlock.cli.render.structured import JsonView, StreamJsonView
 
     return JsonView() if args.output_format == "json" else StreamJsonView()
-
-
-def known_of(home: Path, run: RunRow, decided: int = 0) -> Known:
-    """What is known of a run that goes on."""
-    calls = open_calls(home, run.run).items()
-    return Known(run.title, {name: f"{call['name']} {brief(call['args'])}" for name, call in calls}, decided)
 
 
 def start(workflow: str, given: Mapping[str, Any], options: Options, view: "View") -> int:

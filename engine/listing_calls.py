@@ -17,6 +17,8 @@ class Call(NamedTuple):
     """scheduled | intent | done"""
     status: str | None
     """success | error | cancelled, once it is done."""
+    failed: bool
+    """An error, or a command that ended with another code than 0, or by a signal."""
     attempt: int
     args: dict[str, Any]
     summary: str
@@ -71,6 +73,7 @@ def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
         tool=row["tool"],
         state=row["state"],
         status=result.get("status"),
+        failed=result.get("status") == "error" or bool(meta.get("exit_code") or meta.get("signal")),
         attempt=row["attempt"],
         args=_args(home, row),
         summary=next(iter(summary.splitlines()), ""),

@@ -45,6 +45,17 @@ class ToolUse(Event, frozen=True):
     """One line for people."""
 
 
+class ToolStart(Event, frozen=True):
+    """A call begins to run: in a run that was resumed, its `tool_use` was in an earlier drive."""
+
+    type: Literal["tool_start"] = "tool_start"
+    tool_name: str
+    tool_id: str
+    summary: str = ""
+    parameters: dict[str, JsonValue] | None = None
+    """Where a person, a hook or a helper changed them."""
+
+
 class ToolOutput(Event, frozen=True):
     """Live output of a running tool."""
 
@@ -63,6 +74,10 @@ class ToolResultEvent(Event, frozen=True):
     duration_ms: int = 0
     diff: str = ""
     """Unified diff of a file change, for people."""
+    summary: str = ""
+    """One line for people: the call as it ran."""
+    exit: str = ""
+    """Of a command that failed: `exit 1`, or its signal. To the model that is an answer, no error."""
 
 
 class ErrorEvent(Event, frozen=True):

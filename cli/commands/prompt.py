@@ -2,7 +2,7 @@
 
 import sys
 
-from interlock.cli.driving import go_on, known_of, start, view_for
+from interlock.cli.driving import go_on, start, view_for
 from interlock.cli.flags import NO_SESSION, add_running_flags, options_from
 from interlock.cli.inputs import prompt_from
 from interlock.cli.parsing import NotYetError, Parser
@@ -48,6 +48,6 @@ def execute(arguments: list[str]) -> int:
         from interlock.engine.listing import find_run
 
         run = find_run(options.home, name, options.workspace)
-        return go_on(run.run, (), words or None, options, view_for(args, known_of(options.home, run)))
+        return go_on(run.run, (), words or None, options, view_for(args, Known(run.title)))
     prompt = prompt_from(words)
     return start("main", {"prompt": prompt}, options, view_for(args, Known(prompt)))

@@ -1,9 +1,10 @@
 """resume: decides what waits, and goes on; also after a crash, a kill or Ctrl-C."""
 
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import go_on, known_of, view_for
+from interlock.cli.driving import go_on, view_for
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.parsing import Parser
+from interlock.cli.render.known import Known
 from interlock.engine.listing import find_run, waiting_requests
 
 
@@ -35,5 +36,5 @@ def execute(arguments: list[str]) -> int:
     run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
     decisions = decisions_from(args.decisions, waiting)
-    known = known_of(options.home, run, len(decisions))
+    known = Known(run.title, len(decisions))
     return go_on(run.run, decisions, args.prompt, options, view_for(args, known))

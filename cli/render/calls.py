@@ -10,7 +10,7 @@ from interlock.cli.render.pending import brief
 from interlock.engine.listing_calls import calls
 
 _CALLS = 30
-_MARKS = {"success": "✓", "error": "✗", "cancelled": "–"}
+_MARKS = {"success": "✓", "cancelled": "–"}
 
 
 def call_lines(home: Path, run: str, paint: Paint) -> Iterator[str]:
@@ -19,7 +19,7 @@ def call_lines(home: Path, run: str, paint: Paint) -> Iterator[str]:
     if len(made) > _CALLS:
         yield paint(f"        … {len(made) - _CALLS} earlier calls: interlock show {run} --calls", "dim")
     for number, call in enumerate(made[-_CALLS:]):
-        mark = _MARKS.get(call.status or "", "?" if call.state == "intent" else "·")
+        mark = "✗" if call.failed else _MARKS.get(call.status or "", "?" if call.state == "intent" else "·")
         took = f" · {elapsed(call.ms / 1000)}" if call.ms else ""
         what = {"intent": "outcome unknown", "scheduled": "not run yet"}.get(call.state, call.summary)
         about = f"{call.tool} {cut(brief(call.args), 60)} · {one_line(what, 80)}{took}"

@@ -90,7 +90,8 @@ def _change(told: Told) -> str:
 
 def in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
     """Everything that is known of a call's decisions, a line each."""
-    yield f"{number:>3}  {paint(call.tool, 'bold')} · {call.status or call.state} · {one_line(call.summary, 100)}"
+    came_to = "failed" if call.failed else call.status or call.state
+    yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to} · {one_line(call.summary, 100)}"
     yield f"     arguments {_json(call.args)}"
     for told in call.decided:
         yield from _entry(told, paint)

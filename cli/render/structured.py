@@ -14,7 +14,8 @@ _CONVERSATIONS = ("main", "plan", "task")
 """Workflows that answer with `{session_id, response, stats}`; the others with their Output object."""
 _OURS = {
     "tool_use": ("summary",),
-    "tool_result": ("tool_name", "duration_ms", "diff"),
+    "tool_start": ("summary", "parameters"),
+    "tool_result": ("tool_name", "duration_ms", "diff", "summary", "exit"),
     "init": ("workflow",),
 }
 """Fields beyond gemini-cli's; left out where they say nothing."""

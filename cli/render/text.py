@@ -23,6 +23,7 @@ from interlock.state.events import (
     Thought,
     ToolOutput,
     ToolResultEvent,
+    ToolStart,
     ToolUse,
 )
 from interlock.state.turn_events import AgentBlocked, Finished, InvalidStream, LoopDetected, Retry
@@ -38,7 +39,7 @@ class TextView:
         self._paint = Paint(sys.stderr)
         self._streams = sys.stdout.isatty()
         self._known, self._verbose = known, verbose
-        self._tools = ToolLines(self._paint, self._line, known.calls)
+        self._tools = ToolLines(self._paint, self._line)
         self._text = ""
         """The model's text since its last request."""
         self._printed = False
@@ -97,7 +98,9 @@ class TextView:
             case ToolUse():
                 if not event.agent:
                     self._intermediate()
-                self._tools.use(event)
+                self._tools.begin(event)
+            case ToolStart():
+                self._tools.begin(event)
             case ToolOutput():
                 self._tools.output(event)
             case ToolResultEvent():

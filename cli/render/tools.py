@@ -1,22 +1,22 @@
 """tools: a line for each tool call, and the live output of those that run long."""
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from interlock.cli.render.figures import diff_stat, elapsed
 from interlock.cli.render.paint import Paint, cut, one_line, plain
-from interlock.engine.listing_decisions import call_name
-from interlock.state.events import AgentEnd, AgentStart, ToolOutput, ToolResultEvent, ToolUse
+from interlock.state.events import AgentEnd, AgentStart, ToolOutput, ToolResultEvent, ToolStart, ToolUse
 
 _HEAD, _TAIL = 20, 5
 """Lines of live output that are shown as they come, and at the end when there were more."""
 _MARKS = {"success": ("✓", "green"), "error": ("✗", "red"), "cancelled": ("–", "yellow")}
 
 
-def _of(agent: str, summary: str) -> str:
+def _summary(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     """A sub-agent's call says whose it is."""
-    return f"{agent} › {summary}" if agent else summary
+    summary = one_line(event.summary or event.tool_name)
+    return f"{event.agent} › {summary}" if event.agent else summary
 
 
 @dataclass
@@ -30,10 +30,10 @@ class _Running:
 class ToolLines:
     """Keeps what the running calls have said so far."""
 
-    def __init__(self, paint: Paint, line: Callable[[str], None], known: Mapping[str, str]) -> None:
-        """`known`: name of a call → summary of calls that were asked for in an earlier drive of the run."""
-        self._paint, self._line, self._known = paint, line, known
-        self._calls: dict[str, _Running] = {}
+    def __init__(self, paint: Paint, line: Callable[[str], None]) -> None:
+        self._paint, self._line = paint, line
+        self._calls: dict[tuple[str, str], _Running] = {}
+        """By agent and id, which is an agent's own."""
 
     @property
     def running(self) -> str:
@@ -48,13 +48,12 @@ class ToolLines:
         facts = f"{event.reason}, {event.turns} turns, {elapsed(event.duration_s)}"
         self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {facts}")
 
-    def use(self, event: ToolUse) -> None:
-        summary = one_line(event.summary or event.tool_name)
-        self._calls[call_name(event.agent, event.tool_id)] = _Running(_of(event.agent, summary))
+    def begin(self, event: ToolUse | ToolStart) -> None:
+        """A call was asked for, or runs now: somebody may have changed it in between."""
+        self._calls[event.agent, event.tool_id] = _Running(_summary(event))
 
     def output(self, event: ToolOutput) -> None:
-        name = call_name(event.agent, event.tool_id)
-        call = self._calls.setdefault(name, _Running(_of(event.agent, self._known.get(name, event.tool_id))))
+        call = self._calls.setdefault((event.agent, event.tool_id), _Running(event.tool_id))
         if not call.lines and not call.partial:
             self._line(self._paint("● ", "cyan") + self._cut(call.summary))
         *lines, call.partial = (call.partial + event.text).split("\n")
@@ -64,9 +63,7 @@ class ToolLines:
             self._output_line(call, line)
 
     def result(self, event: ToolResultEvent) -> None:
-        name = call_name(event.agent, event.tool_id)
-        call = self._calls.pop(name, None)
-        call = call or _Running(_of(event.agent, self._known.get(name, event.tool_name)))
+        call = self._calls.pop((event.agent, event.tool_id), None) or _Running("")
         if call.partial.strip():
             self._output_line(call, call.partial)
         left_out = call.lines - _HEAD - len(call.tail)
@@ -74,11 +71,11 @@ class ToolLines:
             self._line(self._paint(f"  │ … {left_out} lines", "dim"))
         for line in call.tail:
             self._line(line)
-        mark, style = _MARKS[event.status]
-        facts = [diff_stat(event.diff), self._why(event)]
+        mark, style = _MARKS["error" if event.exit else event.status]
+        facts = [diff_stat(event.diff), event.exit or self._why(event)]
         if event.duration_ms >= 100:
             facts.append(elapsed(event.duration_ms / 1000))
-        text = " · ".join([call.summary, *(f for f in facts if f)])
+        text = " · ".join([_summary(event), *(f for f in facts if f)])
         self._line(self._paint(mark, style) + " " + self._cut(text))
 
     def _why(self, event: ToolResultEvent) -> str:

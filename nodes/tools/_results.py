@@ -46,7 +46,7 @@ def result_event(deps: Deps, key: CallKey, verdict: str) -> ToolResultEvent:
     call, raw = deps.journal.call(key), recorded(deps.journal, key)
     sent = as_sent(deps.transcript, verdict, raw)
     result = raw if sent.status == raw.status else sent
-    duration = result.meta.get("duration_ms")
+    duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
     return ToolResultEvent(
         tool_name=call.name,
         tool_id=call.id,
@@ -55,4 +55,6 @@ def result_event(deps: Deps, key: CallKey, verdict: str) -> ToolResultEvent:
         error=result.error,
         duration_ms=duration if isinstance(duration, int) else 0,
         diff=str(result.meta.get("diff") or ""),
+        summary=deps.toolset.summary(call),
+        exit=str(result.meta.get("signal") or (f"exit {code}" if code else "")),
     )

@@ -15,6 +15,7 @@ from interlock.state.calls import CallKey, CallView, Planned, ToolResult, cancel
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
+from interlock.state.events import ToolStart
 from interlock.state.journal import JournalRow
 from interlock.state.toolset import ToolInfo, ToolRun
 
@@ -53,6 +54,7 @@ async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
     if result is None:
         started = time.monotonic()
         left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
+        runtime.stream_writer(_start_event(deps, key, call))
         run = ToolRun(
             key=key, call=call, emit=runtime.stream_writer, time_left_s=left, shown=_shown(deps, state)
         )
@@ -61,6 +63,13 @@ async def run_tool(state: RunToolIn, runtime: Runtime[Deps]) -> RunToolOut:
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
     return _ended(state, result, is_too_long(deps, call, result))
+
+
+def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
+    changed = call.args if key.attempt > 1 else None
+    return ToolStart(
+        tool_name=call.name, tool_id=call.id, summary=deps.toolset.summary(call), parameters=changed
+    )
 
 
 def _shown(deps: Deps, state: RunToolIn) -> str:

@@ -48,7 +48,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     done = run("resume", "latest", "--reject", "2", "--reason", "not b")
     assert (done.code, done.out) == (0, "Both are done.\n")
     assert "warning: 'write_file' was refused by a person" in done.err
-    assert "✓ write_file a.txt · +1" in done.err
+    assert "✓ Write a.txt · +1" in done.err
     assert Path("a.txt").read_text() == "one\n"
     assert not Path("b.txt").exists()
     assert run("approvals").err == "Nothing waits for you in any run.\n"
@@ -210,7 +210,7 @@ def test_a_resumed_run_names_what_runs_though_an_earlier_process_told_it(run: Ru
     resumed = run("resume", "latest", "--approve", "all")
     assert resumed.code == 0
     for command in commands:
-        assert f"✓ run_shell_command {command}" in resumed.err
+        assert f"✓ {command}" in resumed.err
 
 
 def test_a_store_that_is_whole_is_not_taken_for_damaged(run: Run, tmp_path: Path) -> None:
@@ -279,3 +279,31 @@ def test_latest_is_the_newest_run_of_this_folder(
     for command in (("-c",), ("-r", "latest"), ("resume", "latest"), ("runs", "rm", "latest")):
         refused = run(*command)
         assert (refused.code, f"No run in {str(third)!r}" in refused.err) == (2, True), command
+
+
+def test_a_command_that_fails_is_marked_and_one_that_a_person_changed_is_named(
+    run: Run, tmp_path: Path
+) -> None:
+    """As it happens, in `show`, and for programs."""
+    calls = [{"name": "run_shell_command", "args": {"command": c}} for c in ("touch x", "touch y")]
+    (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
+    assert run(*_model(tmp_path), "-p", "go").code == 75
+    done = run(
+        "resume", "latest", "--edit", '1={"command": "echo no; false"}', "--edit", '2={"command": "kill $$"}'
+    )
+    assert "● echo no; false\n  │ no\n" in done.err
+    assert "✗ echo no; false · exit 1" in done.err
+    assert "✗ kill $$ · SIGTERM" in done.err
+    assert "touch" not in done.err
+    shown = run("show", "latest").out
+    assert "✗ run_shell_command echo no; false · exit 1" in shown
+    assert "✗ run_shell_command kill $$ · SIGTERM" in shown
+    assert "run_shell_command · failed · exit 1" in run("show", "latest", "--calls").out
+    assert [call["failed"] for call in run("show", "latest", "--json").json["calls"]] == [True, True]
+    (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls[:1]}, {"text": "Done."}]))
+    assert run(*_model(tmp_path), "-p", "go").code == 75
+    told = run("resume", "latest", "--edit", '1={"command": "exit 3"}', "-o", "stream-json").events
+    (started,) = [line for line in told if line["type"] == "tool_start"]
+    (ended,) = [line for line in told if line["type"] == "tool_result"]
+    assert started["parameters"] == {"command": "exit 3"}
+    assert (ended["status"], ended["summary"], ended["exit"]) == ("success", "exit 3", "exit 3")
