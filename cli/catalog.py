@@ -44,7 +44,14 @@ LATER = {
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:
     """` Did you mean 'x'?`, or nothing."""
+    return did_you_mean(near(word, known, cutoff))
+
+
+def near(word: str, known: list[str], cutoff: float) -> list[str]:
     from difflib import get_close_matches
 
-    near = get_close_matches(word, known, 3, cutoff)
-    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    return get_close_matches(word, known, 3, cutoff)
+
+
+def did_you_mean(names: list[str]) -> str:
+    return f" Did you mean {' or '.join(map(repr, names))}?" if names else ""

@@ -1,11 +1,12 @@
 """main: the entry point: finds the command, and turns every error into one line and an exit code."""
 
 import io
+import shlex
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from interlock.cli.catalog import COMMANDS, LATER, nearest
+from interlock.cli.catalog import COMMANDS, LATER, did_you_mean, near
 from interlock.state.errors import InterlockError, UserError
 
 _STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy"})
@@ -76,9 +77,25 @@ def _command(given: list[str]) -> tuple[str, list[str]]:
         return word, [*given[:place], *given[place + 1 :]]
     if word in LATER:
         raise UserError(f"{LATER[word]}. What there is: interlock --help")
-    if len(given) == 1 and (hint := nearest(word, [*COMMANDS, "help"], 0.7)):
-        raise UserError(f"No command {word!r}.{hint} To send it as a prompt: interlock -p {word!r}")
+    rest = [*given[:place], *given[place + 1 :]]
+    if meant := [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]:
+        prompt = shlex.quote(" ".join(given))
+        raise UserError(
+            f"No command {word!r}.{did_you_mean(meant)} To send it as a prompt: interlock -p {prompt}"
+        )
     return "prompt", given
+
+
+def _fits(name: str, arguments: list[str]) -> bool:
+    """Whether a command takes these: `show` takes `latest`, and not `does the login work`."""
+    words = [argument for argument in arguments if argument not in ("-h", "--help")]
+    if not words or name == "help":
+        return not words
+    try:
+        import_module(f"interlock.cli.commands.{name}").parser().parse(words)
+    except UserError:
+        return False
+    return True
 
 
 def _first_word(given: list[str]) -> int | None:

@@ -1,7 +1,7 @@
 """settings: all sources of settings, merged by precedence (`cli.md`, Files)."""
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -51,7 +51,7 @@ class LoadedSettings:
     ignored: list[Path]
     """Project files that exist but don't count, because the folder isn't trusted."""
     unknown: list[tuple[str, str]]
-    """(file, dotted key) of keys that no setting has; they are kept in `settings`."""
+    """(file, dotted key) of keys that no setting has, nor one like it (others are warned of); they are kept."""
     warnings: list[str]
     hooks: list[HookLayer]
     """Of each source that says anything of hooks, lowest precedence first."""
@@ -75,10 +75,17 @@ def load_settings(
         settings=_merged(layers),
         files=[file for file, _ in read],
         ignored=[] if trusted else [file for file in project if os.path.lexists(file)],
-        unknown=[(layer.source, key) for layer in layers for key in layer.unknown],
-        warnings=[f"{layer.source}: ${name} is not set." for layer in layers for name in layer.unset],
+        unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
+        warnings=[line for layer in layers for line in _warnings(layer)],
         hooks=_hooks(layers, {str(file) for file in project}),
     )
+
+
+def _warnings(layer: Layer) -> Iterator[str]:
+    yield from (f"{layer.source}: ${name} is not set." for name in layer.unset)
+    for key, near in layer.unknown.items():
+        if near:
+            yield f"{layer.source}: no setting is called {key!r}. Did you mean {near!r}?"
 
 
 def _hooks(layers: list[Layer], project: Collection[str]) -> list[HookLayer]:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,8 @@ _EXPECTED = {
     "bool_type": "true or false",
 }
 """pydantic's error type → what JSON calls it; where none is given here, pydantic's own words do."""
+_LIKE = 0.85
+"""Likeness from which an unknown key is a mistyped known one: one letter too many or too few in four."""
 _SHOWN = 60
 """Characters of a wrong value that an error shows."""
 
@@ -37,8 +40,8 @@ class Layer:
     source: str
     """The file, `environment` or `flags`; errors name it."""
     data: dict[str, Any]
-    unknown: list[str] = field(default_factory=list[str])
-    """Dotted keys that no setting has."""
+    unknown: dict[str, str] = field(default_factory=dict[str, str])
+    """Dotted keys that no setting has → the key that was probably meant; empty: none is like it."""
     unset: list[str] = field(default_factory=list[str])
     """Variables that were named but aren't set; they stay as they were written."""
 
@@ -80,7 +83,7 @@ def read_layer(file: Path, env: Mapping[str, str]) -> Layer | None:
 
 def check_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = None) -> Layer:
     """Spell keys as files do, find unknown ones, hold the types. Raises `ConfigError` naming source and key."""
-    unknown: list[str] = []
+    unknown: dict[str, str] = {}
     spelled = _spell(data, Settings, "", unknown)
     try:
         Settings.model_validate(spelled, strict=True)
@@ -90,14 +93,15 @@ def check_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = 
 
 
 def _spell(
-    data: Mapping[str, Any], model: type[BaseModel], prefix: str, unknown: list[str]
+    data: Mapping[str, Any], model: type[BaseModel], prefix: str, unknown: dict[str, str]
 ) -> dict[str, Any]:
     names = {alias: f for n, f in model.model_fields.items() for alias in (n, f.alias or n)}
     spelled: dict[str, Any] = {}
     for key, value in data.items():
         known = names.get(key)
         if known is None:
-            unknown.append(prefix + key)
+            near = _nearest(key, [known.alias or name for name, known in model.model_fields.items()])
+            unknown[prefix + key] = near and prefix + near
             spelled[key] = value
             continue
         section = known.annotation
@@ -105,6 +109,15 @@ def _spell(
             value = _spell(cast(Mapping[str, Any], value), section, f"{prefix}{key}.", unknown)
         spelled[known.alias or key] = value
     return spelled
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    """A key of gemini-cli that means nothing here isn't like any of ours; a slip of the finger is."""
+    folded = {name.lower(): name for name in known}
+    typed = key.replace("_", "").replace("-", "").lower()
+    swapped = [name for name in folded if sorted(name) == sorted(typed)]
+    found = swapped or get_close_matches(typed, folded, 1, _LIKE)
+    return folded[found[0]] if found else ""
 
 
 def expand(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:

@@ -38,7 +38,7 @@ class WorkflowInput(BaseModel):
 
 
 class HistoryMessage(BaseModel):
-    """A message at the door: `{role, content, tool_calls?, tool_call_id?}` (`pipelines.md` §0)."""
+    """A message at the door: `{role, content, tool_calls?, tool_call_id?}`."""
 
     model_config = ConfigDict(extra="forbid")
     role: Literal["user", "assistant", "tool", "system"]

@@ -1,18 +1,26 @@
 """What is typed: flags under every name, and one line for each mistake."""
 
+import ast
 import json
+import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interlock.cli.catalog import COMMANDS
 from interlock.cli.commands import prompt, resume, run
 from interlock.cli.flags import options_from
 from interlock.cli.main import _command, main
 from interlock.cli.parsing import duration
 from interlock.engine.options import Options
-from interlock.graphs import pipeline
+from interlock.graphs import PIPELINES, pipeline
 from interlock.state.errors import UserError
+from interlock.tools import TOOLS
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "tools")
 
 
 def _options(*flags: str, resuming: bool = False) -> Options:
@@ -104,6 +112,8 @@ def test_the_prompt_may_stand_anywhere(typed: list[str], words: str) -> None:
         (["--model=runs", "hello"], ("prompt", ["--model=runs", "hello"])),
         (["-m", "runs"], ("prompt", ["-m", "runs"])),
         (["what runs here"], ("prompt", ["what runs here"])),
+        (["how", "does", "it", "work"], ("prompt", ["how", "does", "it", "work"])),
+        (["tool", "up", "the", "project"], ("prompt", ["tool", "up", "the", "project"])),
         ([], ("prompt", [])),
     ],
 )
@@ -119,6 +129,14 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("", 42, "No prompt. Give one: interlock -p"),
         ("-p", 42, "No prompt"),
         ("aprovals", 2, "Did you mean 'approvals'?"),
+        (
+            "shw latest",
+            2,
+            "No command 'shw'. Did you mean 'show'? To send it as a prompt: interlock -p 'shw latest'",
+        ),
+        ("resum latest --approve all", 2, "No command 'resum'. Did you mean 'resume'?"),
+        ("diagrm --help", 2, "No command 'diagrm'. Did you mean 'diagram'"),
+        ("hostory", 2, "No command 'hostory'. Did you mean 'history'?"),
         ("fork latest --at 3", 2, "Forking a run comes later"),
         ("--modell x", 2, "No flag '--modell'. Did you mean '--model'?"),
         ("-p x --output json", 2, "No flag '--output'. Did you mean '--output-format'?"),
@@ -231,3 +249,26 @@ def test_an_unknown_word_is_a_prompt_only_when_no_command_is_near() -> None:
     with pytest.raises(UserError, match="To send it as a prompt"):
         _command(["histroy"])
     assert _command(["hello"]) == ("prompt", ["hello"])
+
+
+def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Schemas, tools, help, prompts, and every string of the code that is no docstring."""
+    shown = [
+        json.dumps([p.input.model_json_schema(), p.output.model_json_schema()])
+        for p in map(pipeline, PIPELINES)
+    ]
+    shown += [json.dumps([t.description, t.args.model_json_schema()]) for t in TOOLS.values()]
+    shown += [file.read_text() for file in ROOT.glob("prompts/**/*.md")]
+    for name in COMMANDS:
+        import_module(f"interlock.cli.commands.{name}").parser().print_help()
+    shown.append(capsys.readouterr().out)
+    for file in (file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
+        tree = ast.parse(file.read_text())
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        found = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in docstrings]
+        shown += [f"{file}: {node.value}" for node in found if isinstance(node.value, str)]
+    assert [
+        text for text in shown if re.search(r"\b(engine|pipelines|design|cli|langgraph|style)\.md\b|§", text)
+    ] == []

@@ -1,5 +1,7 @@
 """Generated blocks say what the code says, and a stale one is found."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,23 @@ def test_the_command_checks_and_mends_the_pages_here(
     assert docs.main(["--check"]) == 0
     assert capsys.readouterr() == ("", "")
     assert docs.main([]) == 2
+
+
+def test_the_script_and_the_program_that_readme_shows_work(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (script,) = re.findall(r"```yaml\n(.*?)```", readme, re.DOTALL)
+    (program,) = re.findall(r"```python\n(.*?)```", readme, re.DOTALL)
+    (tmp_path / "replies.yaml").write_text(script)
+    (tmp_path / "test_it.py").write_text(
+        "import unittest\nclass T(unittest.TestCase):\n  def test(self): self.fail()\n"
+    )
+    (home / ".interlock").mkdir()
+    model = {"name": f"script:{tmp_path / 'replies.yaml'}", "retryDelayScale": 0}
+    (home / ".interlock" / "settings.json").write_text(json.dumps({"model": model}))
+    monkeypatch.chdir(tmp_path)
+    exec(program, {})
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.endswith(" done 0")
+    assert rest == ["The test fails because …"]

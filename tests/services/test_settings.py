@@ -95,9 +95,33 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
     content = {"ui": {"theme": "x"}, "model": {"name": "m", "nmae": 1}, "tools": {"shell": {"pager": "cat"}}}
     loaded = load({"home/.gemini": content})
     file = str(tmp_path / "home/.gemini/settings.json")
-    assert loaded.unknown == [(file, "ui"), (file, "model.nmae"), (file, "tools.shell.pager")]
+    assert loaded.unknown == [(file, "ui"), (file, "tools.shell.pager")]
+    assert loaded.warnings == [f"{file}: no setting is called 'model.nmae'. Did you mean 'model.name'?"]
     assert loaded.settings.model_extra == {"ui": {"theme": "x"}}
     assert loaded.settings.tools.shell.model_extra == {"pager": "cat"}
+
+
+@pytest.mark.parametrize(
+    ("key", "near"),
+    [
+        *[("tool", "tools"), ("mcpServer", "mcpServers"), ("modle", "model"), ("hook", "hooks")],
+        *[("tools.exlude", "tools.exclude"), ("tools.Exclude", "tools.exclude")],
+        ("general.default_aproval_mode", "general.defaultApprovalMode"),
+        ("model.maxSessionTurn", "model.maxSessionTurns"),
+        # Settings of gemini-cli that mean nothing here are no slips.
+        *[("ide", ""), ("ui", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
+        *[("general.preview", ""), ("tools.callCommand", ""), ("agents.overrides", ""), ("output", "")],
+    ],
+)
+def test_a_mistyped_key_is_warned_of_with_the_one_that_was_meant(
+    key: str, near: str, load: Load, tmp_path: Path
+) -> None:
+    section, _, name = key.rpartition(".")
+    loaded = load({"home/.interlock": {section: {name: {}}} if section else {name: {}}})
+    file = str(tmp_path / "home/.interlock/settings.json")
+    warning = f"{file}: no setting is called {key!r}. Did you mean {near!r}?"
+    assert loaded.warnings == ([warning] if near else [])
+    assert loaded.unknown == ([] if near else [(file, key)])
 
 
 @pytest.mark.parametrize(
