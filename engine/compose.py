@@ -77,7 +77,7 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
     journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs = OutputFiles(store.home, prepared.redact)
     processes = _processes(prepared, outputs, token)
-    prepared.policy.safety.processes = processes
+    prepared.policy.run_checkers_with(processes)
     budget = RunBudget(normal, info.run, epoch, prepared.limits, prepared.settings.model, token)
     models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
 

@@ -42,6 +42,10 @@ class Options:
     fake: Path | None = None
     system_prompt: str | None = None
     append_system_prompt: str | None = None
+    rights: Mapping[str, Any] | None = None
+    """The rules that the run began with (`engine/rights.py`); None: it begins now."""
+    new_rules: bool = False
+    """A person confirmed the rules as they are now."""
     skip_trust: bool = False
     sandbox: bool = False
     """False: settings and environment decide; a run that began with one keeps it."""

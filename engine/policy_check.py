@@ -64,7 +64,7 @@ class PolicyCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
         outputs = OutputFiles(options.home)
         env = tool_environment(self._prepared.env, rules=self._prepared.settings.security.environment)
-        self._prepared.policy.safety.processes = SupervisedProcesses(outputs=outputs, cancel=Token(), env=env)
+        self._prepared.policy.run_checkers_with(SupervisedProcesses(outputs=outputs, cancel=Token(), env=env))
         agents = self._prepared.agents
         every = {**TOOLS, **agent_tools(agents)}
         self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}

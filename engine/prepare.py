@@ -1,19 +1,21 @@
 """prepare: settings, environment, workspace, policy and model of a run, before anything is written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.budget import no_price, price_of
 from interlock.engine.options import Options
+from interlock.engine.rights import RunRules, protected_paths, run_rules
 from interlock.engine.untrusted import check_agent, check_model, told
 from interlock.services.agents import load_agents
 from interlock.services.dotenv import load_dotenv
 from interlock.services.hooks.definition import HookBook
 from interlock.services.hooks.load import load_hooks
 from interlock.services.models.names import resolve
-from interlock.services.policy import Scope, workspace_policy
+from interlock.services.policy import Scope
+from interlock.services.policy.load import read_files
 from interlock.services.policy.places import ADMIN_FOLDERS, Places, rule_files, user_folder
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.redaction import Redactor
@@ -41,6 +43,7 @@ _KEPT = (
     "system_prompt",
     "append_system_prompt",
     "sandbox",
+    "rights",
 )
 """Options that a resumed run keeps, unless it is given others. Not `skip_trust`: that was said of one drive,
 and whoever goes on with the run may meet other files."""
@@ -90,17 +93,19 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
         check_model(settings, dotenv.values, options, root, trusted)
     warnings = [*loaded.warnings, *dotenv.warnings]
     places = _rule_places(options, root, trusted)
-    workspace = open_workspace(root, settings, options.home / "outputs")
-    sandbox = _sandbox(options, settings, workspace.roots, dotenv.values)
-    scope = Scope(interactive=options.interactive)
-    policy = workspace_policy(settings, workspace, rule_files(places), scope, user_folder(options.user_home))
-    agents, bad = load_agents(root, options.user_home, trusted)
     hooks = load_hooks(loaded.hooks, dotenv.values)
-    warnings += [*map(str, policy.problems), *bad, *hooks.problems]
+    rules = run_rules(options, read_files(rule_files(places)), settings, _redactor(settings, dotenv.values))
+    protected = protected_paths(options, places, settings, dotenv.values, hooks.hooks, rules.now)
+    workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
+    policy = _policy(options, rules, settings, workspace)
+    settings = rules.settings
+    sandbox = _sandbox(options, workspace, settings, dotenv.values)
+    agents, bad = load_agents(root, options.user_home, trusted)
+    warnings += [*rules.warnings(), *map(str, policy.problems), *bad, *hooks.problems]
     warnings += told(root, options, trusted, [*hooks.hooks])
     return Prepared(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
-        options=replace(options, sandbox=sandbox is not None),
+        options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
         settings=settings,
         env=dotenv.values,
         workspace=workspace,
@@ -137,10 +142,25 @@ def _redactor(settings: Settings, env: Mapping[str, str]) -> Redactor:
     return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 
+def _policy(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> RulePolicy:
+    scope, save_to = Scope(interactive=options.interactive), user_folder(options.user_home)
+    policy = RulePolicy(rules.now, settings, workspace, scope=scope, save_to=save_to)
+    if rules.changed:
+        policy.started = RulePolicy(rules.then, rules.settings, workspace, scope=scope)
+    return policy
+
+
 def _sandbox(
-    given: Options, settings: Settings, roots: Sequence[Path], env: Mapping[str, str]
+    given: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
 ) -> Sandbox | None:
-    return open_sandbox(settings.tools, roots=roots, home=given.user_home, state=given.home, env=env)
+    return open_sandbox(
+        settings.tools,
+        roots=workspace.roots,
+        home=given.user_home,
+        state=given.home,
+        env=env,
+        protected=workspace.protected_paths,
+    )
 
 
 def kept_options(options: Options) -> dict[str, Any]:

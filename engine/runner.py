@@ -18,7 +18,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.outcome import conclude, result_event
 from interlock.engine.outside import Outside
 from interlock.engine.prepare import Prepared, check_input, kept_options, prepare, restored, with_input
-from interlock.engine.runs import NewRun, insert_run, new_run_id, read_input, read_options
+from interlock.engine.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
 from interlock.engine.store import Store
 from interlock.graphs import pipeline
 from interlock.graphs._pipeline import Pipeline
@@ -82,6 +82,7 @@ async def resume(
     record_decisions(store, row.run, decisions)
 
     async def go_on(drive: Drive, out: Outside) -> Any:
+        keep_rights(drive.conn, row.run, prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
         if snapshot.tasks:
             return answers

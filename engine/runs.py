@@ -58,6 +58,15 @@ def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
     return json.loads(text)
 
 
+def keep_rights(conn: sqlite3.Connection, run: str, rights: Mapping[str, Any]) -> None:
+    """The rules that a run goes on with."""
+    options = read_options(conn, run)
+    if options.get("rights") != rights:
+        with transaction(conn):
+            text = json.dumps({**options, "rights": rights})
+            conn.execute("update runs set options = ? where run = ?", (text, run))
+
+
 def read_input(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
     (text,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
     return json.loads(text)

@@ -10,10 +10,10 @@ from interlock.services.dotenv import load_dotenv
 from interlock.services.hooks.definition import Hook
 from interlock.services.hooks.events import event_named
 from interlock.services.models import check_credentials
-from interlock.services.project_files import ignored_line, project_files, shown_path
 from interlock.services.seen_hooks import new_hooks
 from interlock.services.settings import FOLDERS
 from interlock.services.settings_file import read_object
+from interlock.services.trust import ignored_line, project_files, shown_path
 from interlock.state.errors import CredentialsError, UntrustedError, UserError
 from interlock.state.hooks import HookEvent
 from interlock.state.run import WorkflowInput

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.services.private_paths import private_part
+from interlock.services.protected_paths import private_part
 from interlock.services.textfile import UnreadableError, read_text
 
 if TYPE_CHECKING:

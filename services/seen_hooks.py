@@ -4,7 +4,8 @@ import hashlib
 import json
 import os
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from interlock.services.hooks.definition import Hook
@@ -46,14 +47,19 @@ def _remember(file: Path, key: str, marks: list[str]) -> None:
 def _mark(hook: Hook, root: Path) -> str:
     """Of the command and of the scripts in the folder that it names: a pull changes those."""
     digest = hashlib.sha256(f"{hook.event}\0{hook.name}\0{hook.command}".encode())
-    for word in _words(hook.command):
-        script = root / word
-        try:
-            if script.is_file() and script.resolve().is_relative_to(root):
-                digest.update(script.read_bytes())
-        except (OSError, ValueError):  # no path, or not to be read: then its hook fails, too
-            continue
+    for script in scripts_of(hook.command, root):
+        with suppress(OSError):  # not to be read: then its hook fails, too
+            digest.update(script.read_bytes())
     return digest.hexdigest()[:32]
+
+
+def scripts_of(command: str, root: Path) -> Iterator[Path]:
+    """Files of the folder that a command line names."""
+    for word in _words(command):
+        script = root / word
+        with suppress(OSError, ValueError):  # no path
+            if script.is_file() and script.resolve().is_relative_to(root):
+                yield script
 
 
 def _words(command: str) -> list[str]:

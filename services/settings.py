@@ -7,11 +7,11 @@ from functools import reduce
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.services.protected_paths import SETTINGS_FOLDERS
 from interlock.services.settings_file import Layer, check_layer, read_layer
 from interlock.state.settings import Settings
 
-FOLDERS = (".gemini", ".interlock")
-"""Of the home directory, then of the workspace; the later one wins."""
+FOLDERS = SETTINGS_FOLDERS
 _JOINED = frozenset(
     {
         "tools.exclude",

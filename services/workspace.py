@@ -9,12 +9,17 @@ from pathlib import Path
 
 from interlock.services.anchors import Anchor
 from interlock.services.ignore import IgnoreRules
-from interlock.services.output_paths import kept_output, plan_path
-from interlock.services.private_paths import folded, private_part, private_twin
+from interlock.services.protected_paths import (
+    ProtectedPaths,
+    folded,
+    private_part,
+    private_twin,
+)
 from interlock.services.workspace_walk import DEPENDENCIES, Entry, entries_of, files_below
-from interlock.services.written_paths import followed, written_path
+from interlock.services.written_paths import followed, kept_output, plan_path, written_path
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Place
+from interlock.state.workspace import Protection
 from interlock.tools._places import open_directory, status_at
 
 _KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
@@ -34,7 +39,9 @@ class FolderWorkspace:
         agent_ignore: bool = True,
         custom_ignore: Sequence[Path] = (),
         outputs: Path | None = None,
+        protected: ProtectedPaths | None = None,
     ) -> None:
+        self.protected_paths = protected or ProtectedPaths()
         self._outputs = outputs  # whole tool outputs are kept there; those can be read, too
         self.plans: Path | None = None  # the run's plans folder, once the run is known
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
@@ -86,6 +93,18 @@ class FolderWorkspace:
                 f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
             )
         return real
+
+    def protected(self, path: str) -> Protection | None:
+        """As `Workspace.protected`. What was written counts as well as where it leads."""
+        try:
+            given = written_path(path, self.root)
+            real = followed(given)
+        except PathRefused:
+            return None
+        if plan_path(self.plans, path) is not None:
+            return None
+        ways = (real, Path(os.path.normpath(given)))
+        return next((found for way in ways if (found := self.protected_paths.of(way, self._roots))), None)
 
     def plan_file(self, path: str) -> Path | None:
         return plan_path(self.plans, path)

@@ -3,12 +3,15 @@
 from pathlib import Path
 from typing import Any
 
+from interlock.services.protected_paths import ProtectedPaths
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 
 
-def open_workspace(root: Path, settings: Settings, outputs: Path | None = None) -> FolderWorkspace:
+def open_workspace(
+    root: Path, settings: Settings, outputs: Path | None = None, protected: ProtectedPaths | None = None
+) -> FolderWorkspace:
     """The workspace that settings describe. Raises `UserError` or `ConfigError` naming a directory that isn't there."""
     if not root.is_dir():
         raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
@@ -24,4 +27,5 @@ def open_workspace(root: Path, settings: Settings, outputs: Path | None = None) 
         agent_ignore=filtering.get("respectGeminiIgnore", True),
         custom_ignore=[Path(name) for name in filtering.get("customIgnoreFilePaths", ())],
         outputs=outputs,
+        protected=protected,
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.ignore import IgnoreRules, Layer, entry_ignored
-from interlock.services.private_paths import folded, is_private
+from interlock.services.protected_paths import folded, is_private
 from interlock.tools._places import Kind, entry_kind
 
 DEPENDENCIES = "node_modules"

@@ -1,4 +1,4 @@
-"""written_paths: a path as models and people write it."""
+"""written_paths: a path as models and people write it, and files of the state directory that tools may touch."""
 
 import os
 import re
@@ -10,6 +10,8 @@ from interlock.state.tooling import PathRefused
 
 _UNNAMEABLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 """Surrogates but for those that stand for a byte that isn't UTF-8."""
+_SUFFIX = ".txt"
+"""Of tool outputs that were kept whole; what else lies in `outputs/` is the run's own record."""
 _TRIES = 20
 """To follow a path whose links come and go."""
 
@@ -37,3 +39,20 @@ def followed(path: str | Path) -> Path:
         with suppress(OSError):
             return Path(os.path.realpath(path))
     raise PathRefused(f"{str(path)!r} changes all the time; wait until what changes it has ended.")
+
+
+def kept_output(outputs: Path | None, path: str) -> Path | None:
+    """The real path, if `path` names a tool output that was kept whole; never a directory, never a link elsewhere."""
+    if outputs is None or not path.endswith(_SUFFIX) or "\0" in path:
+        return None
+    real = followed(path)
+    inside = real.parent == Path(os.path.realpath(outputs)) and real.suffix == _SUFFIX
+    return real if inside and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
+
+
+def plan_path(plans: Path | None, path: str) -> Path | None:
+    """The real path, if `path` names a Markdown file of the run's plans folder, there already or not."""
+    if plans is None or not path.endswith(".md") or "\0" in path or not Path(path).is_absolute():
+        return None
+    folder, real = followed(plans), followed(path)
+    return real if folder in real.parents and real.suffix == ".md" else None

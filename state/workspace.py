@@ -18,6 +18,15 @@ class Place(NamedTuple):
     name: str
 
 
+class Protection(NamedTuple):
+    """Why a path isn't the model's to write."""
+
+    part: str
+    """The name that is protected, as it stands in the path."""
+    what: str
+    """For people: what lies there."""
+
+
 class Workspace(Protocol):
     """The directories that tools may touch. All results are absolute real paths (symlinks resolved)."""
 
@@ -40,6 +49,10 @@ class Workspace(Protocol):
     def place(self, path: Path, *, make: bool = False) -> AbstractContextManager[Place]:
         """Where a real path that was checked leads now, no link on the way being followed; with `make` directories that
         are missing are made. Raises `PathRefused`, and `OSError`: ELOOP where a link was put on the way meanwhile."""
+        ...
+
+    def protected(self, path: str) -> Protection | None:
+        """Why a path isn't the model's to write: what the program goes by lies there. None: it may be."""
         ...
 
     def plan_file(self, path: str) -> Path | None:

@@ -124,9 +124,8 @@ def _settings() -> Iterator[Finding]:
 
 
 def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.project_files import ignored_line, project_files
     from interlock.services.tool_environment import kept_back
-    from interlock.services.trust import is_trusted
+    from interlock.services.trust import ignored_line, is_trusted, project_files
 
     if not is_trusted(root, home):
         yield from (Finding("note", "trust", t) for t in ignored_line(project_files(root, home), root))

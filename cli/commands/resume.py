@@ -1,5 +1,7 @@
 """resume: decides what waits, and goes on; also after a crash, a kill or Ctrl-C."""
 
+from dataclasses import replace
+
 from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import go_on, view_for
 from interlock.cli.flags import add_running_flags, options_from
@@ -26,13 +28,14 @@ def parser() -> Parser:
     made.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
     add_decision_flags(made)
     made.add_argument("-p", "--prompt", metavar="PROMPT", help="one more prompt, after the run has answered")
+    made.add_argument("--new-rules", action="store_true", help="obey policies and settings as they are now")
     add_running_flags(made)
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    options = options_from(args, resuming=True)
+    options = replace(options_from(args, resuming=True), new_rules=args.new_rules)
     run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
     decisions = decisions_from(args.decisions, waiting)

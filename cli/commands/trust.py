@@ -13,8 +13,7 @@ from interlock.cli.render.paint import Paint, one_line
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.services.project_files import ProjectFile
-    from interlock.services.trust import Answer
+    from interlock.services.trust import Answer, ProjectFile
 
 
 def parser() -> Parser:
@@ -40,8 +39,7 @@ def parser() -> Parser:
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    from interlock.services.project_files import project_files
-    from interlock.services.trust import answer_for, answers, remember
+    from interlock.services.trust import answer_for, answers, project_files, remember
 
     home = Path.home()
     if args.list:
@@ -82,7 +80,7 @@ def _agreed(root: Path) -> bool:
 
 
 def _show(root: Path, files: "list[ProjectFile]") -> None:
-    from interlock.services.project_files import shown_path
+    from interlock.services.trust import shown_path
 
     paint = Paint(sys.stdout)
     if not files:

@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, cast
+from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
+from interlock.services.policy.arguments import is_path, leaves
 from interlock.services.policy.rule import Checker, Rule
 from interlock.services.policy.sentences import rule_name
 from interlock.state.calls import CallView, Decision, Verdict
@@ -17,8 +18,6 @@ _LONGEST = 20_000
 """Characters of an answer."""
 _QUIET = 'exec bash -c "$1" 2>/dev/null'
 """What it says on stderr is for its author; only stdout is its answer."""
-_PATH_WORDS = ("path", "file", "directory", "folder", "source", "destination")
-_PATH_NAMES = frozenset({"dir", "cwd"})
 
 
 class Said(Frozen):
@@ -136,25 +135,9 @@ def _paths(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, 
     """(argument, value) of all that are paths by their name, also in lists and objects."""
     included = cast(list[str], checker.config.get("included_args", []))
     excluded = cast(list[str], checker.config.get("excluded_args", []))
-    for name, value in _leaves("", args):
+    for name, value in leaves("", args):
         word = name.rpartition(".")[2]
         if word in excluded or name in excluded:
             continue
-        if word in included or name in included or _is_path(word):
+        if word in included or name in included or is_path(word):
             yield name, value
-
-
-def _is_path(name: str) -> bool:
-    folded = name.casefold()
-    return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
-
-
-def _leaves(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield name, value
-    elif isinstance(value, list):
-        for item in cast(list[Any], value):
-            yield from _leaves(name, item)
-    elif isinstance(value, dict):
-        for key, item in cast(dict[str, Any], value).items():
-            yield from _leaves(f"{name}.{key}" if name else key, item)

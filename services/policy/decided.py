@@ -50,3 +50,14 @@ class Decided:
             return None
         own = self.outcome.rule.deny_message if self.outcome.rule else None
         return own or reason
+
+
+def unless_widened(now: Verdict, then: Verdict) -> Verdict:
+    """The verdict, which is at most to ask where the rules that a run began with were stricter."""
+    if then.decision == "allow" or then.decision == now.decision:
+        return now
+    word = {"ask": "asked about", "deny": "denied"}[then.decision]
+    reason = f"{now.reason} When this run began, it was {word}: {then.reason}"
+    return now.model_copy(
+        update={"decision": "ask", "reason": reason, "session": None, "parts": then.parts or now.parts}
+    )

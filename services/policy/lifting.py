@@ -39,7 +39,7 @@ def _why(outcome: Outcome) -> str | None:
         return _DANGER.format(outcome.detail)
     if outcome.cause in ("opaque", "hidden"):
         return _HIDDEN.format(f" ({outcome.detail})" if outcome.detail else "")
-    if outcome.cause == "redirection" and outcome.detail:
+    if outcome.cause in ("redirection", "protected") and outcome.detail:
         return f"It {outcome.detail}, which is asked about each time."
     if rule is not None and rule.broken is not None:
         return f"{rule_name(rule)} can't be used ({rule.broken}); until it is right, it asks each time."

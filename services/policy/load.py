@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from interlock.services.policy.checker_fields import to_checker
 from interlock.services.policy.chunks import BadChunk, Chunk, chunks_of
@@ -29,39 +29,63 @@ class Problem:
         return f"{self.source}: {self.text}; {self.effect}"
 
 
-def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Problem]]:
-    """The rules of `files`, each with its tier (2 extension, 3 workspace, 4 user, 5 admin).
+class RuleText(NamedTuple):
+    """A rule file as it was read."""
+
+    path: str
+    tier: int
+    """2 extension, 3 workspace, 4 user, 5 admin."""
+    text: str | None
+    error: str = ""
+    """Why there is no text."""
+
+
+def read_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
+    """The texts of `files`, each with its tier."""
+    found: list[RuleText] = []
+    for path, tier in files:
+        try:
+            found.append(RuleText(str(path), tier, read_rules(path, tier)))
+        except RuleTextError as error:
+            found.append(RuleText(str(path), tier, None, str(error)))
+    return found
+
+
+def rules_of(texts: Sequence[RuleText]) -> tuple[list[Rule], list[Problem]]:
+    """The rules of rule files.
 
     A file with an error loses its allow rules; its deny and ask rules stay. For each rule that can't be used,
     and for a file that can't be read, its tier asks about what the rule may have been about.
     """
     rules: list[Rule] = []
     problems: list[Problem] = []
-    for path, tier in files:
-        found, wrong = _load_file(path, tier)
+    for text in texts:
+        found, wrong = _one_file(text)
         rules += found
         problems += wrong
     return rules, problems + conflicts(rules)
+
+
+def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Problem]]:
+    """The rules of `files`, as `rules_of`."""
+    return rules_of(read_files(files))
 
 
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
     """The default rules. Raises `SetupError` when the package is damaged."""
     path = Path(__file__).with_name("default.toml")
-    rules, problems = _load_file(path, SHIPPED, shown="default.toml")
+    rules, problems = _one_file(read_files([(path, SHIPPED)])[0]._replace(path="default.toml"))
     if problems:
         raise SetupError(f"{problems[0]}. Install interlock again.")
     return tuple(rules)
 
 
-def _load_file(path: Path, tier: int, shown: str | None = None) -> tuple[list[Rule], list[Problem]]:
-    shown = shown or str(path)
-    try:
-        text = read_rules(path, tier)
-    except RuleTextError as error:
-        problem = Problem(f"{shown}:1", str(error), "everything of its tier and below asks")
-        return [stand_in(problem.source, tier, ("*",), problem.text)], [problem]
-    return _from_chunks(chunks_of(text), shown, tier)
+def _one_file(file: RuleText) -> tuple[list[Rule], list[Problem]]:
+    if file.text is None:
+        problem = Problem(f"{file.path}:1", file.error, "everything of its tier and below asks")
+        return [stand_in(problem.source, file.tier, ("*",), problem.text)], [problem]
+    return _from_chunks(chunks_of(file.text), file.path, file.tier)
 
 
 def _from_chunks(

@@ -7,8 +7,9 @@ from interlock.services.policy.rule import Rule
 from interlock.services.shell.model import ShellCommand
 from interlock.state.calls import Decision, SessionRule
 
-Cause = Literal["rule", "session", "none", "danger", "opaque", "redirection", "hidden"]
-"""`none`: no rule met it. `hidden`: a rule that denies or asks may be about what can't be seen of it."""
+Cause = Literal["rule", "session", "none", "danger", "opaque", "redirection", "hidden", "protected"]
+"""`none`: no rule met it. `hidden`: a rule that denies or asks may be about what can't be seen of it.
+`protected`: it would change what the program goes by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,26 +8,26 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from interlock.services.policy.arguments import meets, with_plan_file
+from interlock.services.policy.arguments import meets, names_it, protection, with_plan_file
 from interlock.services.policy.checkers import Said, lowered
-from interlock.services.policy.decided import Decided
+from interlock.services.policy.decided import Decided, unless_widened
 from interlock.services.policy.explain import Explanation, explanation
 from interlock.services.policy.fields import MODE_NAMES, SHELL_ALIASES, SHELL_TOOLS
 from interlock.services.policy.from_settings import settings_rules
 from interlock.services.policy.load import shipped_rules
 from interlock.services.policy.narrowing import LOOSER, server_rule, shell_rule, target_rule
 from interlock.services.policy.outcome import Outcome
-from interlock.services.policy.rule import Rule, Scope, server_of
+from interlock.services.policy.rule import SHIPPED, Rule, Scope, server_of
 from interlock.services.policy.rulebook import RuleBook, first
 from interlock.services.policy.safety import SafetyCheckers
 from interlock.services.policy.saved import save, tables_of
 from interlock.services.policy.session import covers, liftable, target
 from interlock.services.policy.shell_decision import LineCheck, decide_line
-from interlock.services.policy.writes import escape
+from interlock.services.policy.writes import escape, protected_target
 from interlock.services.shell import ShellLine, parse
 from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict
 from interlock.state.settings import Settings
-from interlock.state.tooling import Workspace
+from interlock.state.tooling import Processes, Workspace
 
 _NO_RULES: tuple[SessionRule, ...] = ()
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
@@ -49,6 +49,8 @@ class RulePolicy:
         save_to: Path | None = None,
     ) -> None:
         """`aliases`: another name of a tool → the name that rules use. `save_to`: folder for saved choices, if any."""
+        self.started: RulePolicy | None = None
+        """The rules that the run began with, where they have changed since: the stricter decision holds."""
         from_settings, self.problems = settings_rules(settings)
         self._workspace = workspace
         self._save_to = save_to
@@ -61,6 +63,12 @@ class RulePolicy:
         checking = RuleBook([r for r in mine if r.checker is not None], self._scope, self._aliases)
         self.safety = SafetyCheckers(checking, workspace)
 
+    def run_checkers_with(self, processes: Processes) -> None:
+        """Where safety checkers that are commands run."""
+        self.safety.processes = processes
+        if self.started is not None:
+            self.started.safety.processes = processes
+
     def check(
         self,
         call: CallView,
@@ -70,7 +78,10 @@ class RulePolicy:
         annotations: Mapping[str, JsonValue] | None = None,
     ) -> Verdict:
         """`annotations`: what an MCP server says of its tool."""
-        return self._decide(call, risk, mode, session, annotations or {}).verdict()
+        verdict = self._decide(call, risk, mode, session, annotations or {}).verdict()
+        if self.started is None or verdict.decision == "deny":
+            return verdict
+        return unless_widened(verdict, self.started.check(call, risk, mode, session, annotations))
 
     async def decide(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
@@ -83,10 +94,11 @@ class RulePolicy:
         self, call: CallView, risk: Risk, mode: str, verdict: Verdict, annotations: Mapping[str, JsonValue]
     ) -> list[Said]:
         """What safety checkers say of a call; they aren't asked about a denied one."""
+        before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
         if not self.safety.book.rules or verdict.decision == "deny":
-            return []
+            return before
         line = _line(call) if self._is_shell(call) else None
-        return await self.safety.said(call, risk, MODE_NAMES.get(mode, mode), line, annotations)
+        return before + await self.safety.said(call, risk, MODE_NAMES.get(mode, mode), line, annotations)
 
     def explain(
         self,
@@ -147,6 +159,7 @@ class RulePolicy:
         own._book = RuleBook(self._book.rules, scope, self._aliases)
         own.safety = SafetyCheckers(RuleBook(self.safety.book.rules, scope, self._aliases), self._workspace)
         own.safety.processes = self.safety.processes
+        own.started = self.started and self.started._scoped(scope)
         return own
 
     def _is_shell(self, call: CallView) -> bool:
@@ -169,9 +182,15 @@ class RulePolicy:
         about = target(call, risk, self._workspace) if told else None
         rule = first(rules, lambda r: meets(r, call.args, about))
         outcome = Outcome(rule.decision, "rule", rule) if rule else Outcome("ask", "none")
-        if outcome.decision == "ask" and liftable(rule):
+        protected = None if outcome.decision == "deny" else protection(call, risk, self._workspace)
+        named = protected is None or any(names_it(r, call, about, protected) for r in rules)
+        by_default = outcome.decision == "allow" or rule is None or rule.tier == SHIPPED
+        if protected and not named and by_default:
+            outcome = Outcome("ask", "protected", detail=f"changes {protected.part!r} ({protected.what})")
+        if outcome.decision == "ask" and liftable(outcome.rule):
             lifted = self._covering(call, risk, mode, session)
-            outcome = Outcome("allow", "session", session=lifted) if lifted else outcome
+            if lifted and (lifted.path or not protected):
+                outcome = Outcome("allow", "session", session=lifted)
         return Decided(call, risk, mode, rules, outcome, about=about)
 
     def _decide_line(
@@ -180,7 +199,8 @@ class RulePolicy:
         line = _line(call)
         own = [r for r in session if r.tool in self._book.names(call.name)]
         away = escape(call, line, self._workspace)
-        outcome, parts = decide_line(LineCheck(call, line, rules, mode, own, away))
+        protected = protected_target(call, line, self._workspace)
+        outcome, parts = decide_line(LineCheck(call, line, rules, mode, own, away, protected))
         return Decided(call, risk, mode, rules, outcome, line, parts)
 
     def _covering(

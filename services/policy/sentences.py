@@ -27,6 +27,8 @@ def named(outcome: Outcome) -> str:
         return f"dangerous form: {outcome.detail}"
     if outcome.cause in ("opaque", "redirection"):
         return outcome.cause
+    if outcome.cause == "protected":
+        return f"protected: {outcome.detail}"
     if outcome.session is not None:
         return f"session: {_session(outcome.session)}"
     return rule_name(outcome.rule) if outcome.rule else "no rule"
@@ -47,6 +49,8 @@ def _session(rule: SessionRule) -> str:
 def plain(tool: str, risk: Risk, mode: str, outcome: Outcome) -> str:
     """The reason of a decision on a call that is no shell line."""
     rule = outcome.rule
+    if outcome.cause == "protected":
+        return f"`{tool}` {outcome.detail}, which is asked about in every mode."
     if outcome.session is not None:
         return f"`{tool}` is allowed for the rest of this session: {_session(outcome.session)}."
     if rule is None:
@@ -97,6 +101,8 @@ def part(mode: str, part: PartOutcome) -> str:
 
 def line(mode: str, outcome: Outcome, parts: Sequence[PartOutcome]) -> str:
     """The reason of a decision on a shell line: that of the part which decided, or of the line as a whole."""
+    if outcome.cause == "protected":
+        return f"The line {outcome.detail}, which is asked about in every mode."
     if outcome.cause == "redirection":
         if outcome.detail:
             return f"Every command is allowed, but the line {outcome.detail}."

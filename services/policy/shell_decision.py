@@ -31,6 +31,8 @@ class LineCheck:
     """About the shell tool."""
     escape: str | None = None
     """Where a redirection would write outside of what tools may write; null: nowhere."""
+    protected: str | None = None
+    """What a redirection would change that the program goes by; null: nothing."""
 
 
 def decide_line(check: LineCheck) -> tuple[Outcome, list[PartOutcome]]:
@@ -123,6 +125,8 @@ def _lowered(check: LineCheck, outcome: Outcome, parts: Sequence[PartOutcome]) -
     """What holds for the line as a whole and makes an allow an ask."""
     if outcome.decision != "allow":
         return outcome
+    if check.protected is not None:
+        return replace(outcome, decision="ask", cause="protected", detail=check.protected)
     if check.line.opaque is not None:
         return _unseen(check, outcome)
     if check.mode == "yolo" or not check.line.redirects:

@@ -15,6 +15,18 @@ _MOVERS = frozenset({"env", "sudo", "doas", "git", "make", "find"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")
 
 
+def protected_target(call: CallView, line: ShellLine, workspace: Workspace) -> str | None:
+    """Which redirection changes what the program goes by, as a clause; null: none does."""
+    folder = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), "")
+    for redirect in line.redirects:
+        if redirect.kind != "write" or redirect.target is None:
+            continue
+        found = workspace.protected(posixpath.join(folder, redirect.target.text))
+        if found is not None:
+            return f"writes to {redirect.target.text!r} ({found.what})"
+    return None
+
+
 def escape(call: CallView, line: ShellLine, workspace: Workspace) -> str | None:
     """Which redirection writes where tools may not, or opens a connection, as a clause; null: none does."""
     net = next(

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from interlock.services.protected_paths import ProtectedPaths
 from interlock.services.sandbox.bubblewrap import find_bwrap, remedy, trouble
 from interlock.services.sandbox.sandbox import Sandbox
 from interlock.state.errors import ConfigError, SandboxError
@@ -15,7 +16,13 @@ _READ = ":ro"
 
 
 def open_sandbox(
-    settings: ToolSettings, *, roots: Sequence[Path], home: Path, state: Path, env: Mapping[str, str]
+    settings: ToolSettings,
+    *,
+    roots: Sequence[Path],
+    home: Path,
+    state: Path,
+    env: Mapping[str, str],
+    protected: ProtectedPaths | None = None,
 ) -> Sandbox | None:
     """None: settings ask for none. Raises `SandboxError` where there can be none, `ConfigError` for a bad path."""
     if not settings.sandbox:
@@ -35,6 +42,7 @@ def open_sandbox(
             network=settings.sandbox_network,
             writable=writable,
             readable=readable,
+            protected=protected or ProtectedPaths(),
         )
     )
 

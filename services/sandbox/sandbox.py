@@ -2,9 +2,10 @@
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from interlock.services.protected_paths import ProtectedPaths
 from interlock.services.sandbox.mounts import Mounts
 from interlock.services.sandbox.placeholders import held
 from interlock.services.sandbox.survey import survey
@@ -34,6 +35,7 @@ class Sandbox:
     network: bool = False
     writable: Sequence[Path] = ()
     readable: Sequence[Path] = ()
+    protected: ProtectedPaths = field(default_factory=ProtectedPaths)
 
     @contextmanager
     def entered(self, cwd: Path, *, alone: bool = True) -> Generator[list[str]]:
@@ -41,7 +43,7 @@ class Sandbox:
 
         Looks through the workspace: call it in a thread. Raises `OSError`, and `SandboxError`.
         """
-        found = survey(self.roots, self.env)
+        found = survey(self.roots, self.env, self.protected)
         mounts = self._base()
         mounts.update(found.mounts)
         for path in self.readable:

@@ -1,32 +1,27 @@
 """survey: what in the workspace a sandboxed command may not change, and what it may not even see.
 
 A command that may write to the workspace could otherwise give itself rights that outlast it and hold outside: in files
-that git executes (hooks, and programs that its configuration names), that Interlock believes (settings with their
-hooks, policies, agents, commands, MCP servers, modes, `.env`), and in folders of the PATH, where the next program of
-that name would be looked for. Those are read only; those that aren't there yet can't be made. Private files are
-hidden, as the path rules keep them from all tools.
+that git executes (hooks, and programs that its configuration names), that Interlock goes by (`protected_paths.py`), and
+in folders of the PATH, where the next program of that name would be looked for. Those are read only; those that aren't
+there yet can't be made. Private files are hidden, as the path rules keep them from all tools.
 
-Not held: files that somebody runs because they are the project's (scripts, tests, build files), memory files, what git
-keeps of a rebase under way, and repositories or settings folders that a command makes in a folder below.
+Not held: files that somebody runs because they are the project's (scripts, tests, build files), memory and CI files
+that are links, what git keeps of a rebase under way, and what a command makes in a folder below: repositories, settings
+folders, memory files.
 """
 
 import os
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from interlock.services.private_paths import is_private
+from interlock.services.protected_paths import ProtectedPaths, folded, is_private, program_folders
 from interlock.services.sandbox.mounts import Mounts
 from interlock.services.sandbox.placeholders import is_placeholder
 from interlock.services.sandbox.repository import Repository, linked_worktree, read_repository
 from interlock.state.errors import SandboxError
 
-_BELIEVED = frozenset(
-    {".gemini", ".interlock", ".roo", ".mcp.json", ".roomodes", ".geminiignore", ".rooignore", ".git"}
-)
-_NEVER_NEW = (".gemini", ".interlock", ".roo", ".mcp.json", ".roomodes", ".env", ".git")
-"""An ignore file that is new can only take rights away."""
+_PRIVATE = (".env", ".git")
 _NOT_SEARCHED = "node_modules"
 """Tens of thousands of folders of other people's packages."""
 
@@ -64,18 +59,23 @@ class Survey:
         )
 
 
-def survey(roots: Sequence[Path], env: Mapping[str, str]) -> Survey:
+def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
     """Look through the roots: a walk over their folders. Raises `SandboxError` for a link that a command could turn."""
     found = Survey(roots)
+    names = protected.names()
     for root in roots:
         found.mounts.writable(root)
     for root in roots:
-        _walk(root, found)
-        for name in _NEVER_NEW:
+        _walk(root, found, names)
+        for name in _PRIVATE:
             _top(root / name, found)
-    for folder in _programs(env):
-        if found.root_of(folder) and folder not in roots:
-            found.never_new(folder)
+        for name in protected.spelled():
+            kind = names[folded(name)]
+            if kind.new and (kind.trusted or not (root / name).is_symlink()):
+                _top(root / name, found)
+    for path in (*program_folders(env), *protected.places):
+        if found.root_of(path) and path not in roots:
+            found.never_new(path)
     return found
 
 
@@ -92,15 +92,15 @@ def _top(path: Path, found: Survey) -> None:
         _take(linked, found)
 
 
-def _walk(root: Path, found: Survey) -> None:
+def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
     pending = [str(root)]
     while pending:
         for entry in _entries(pending.pop()):
-            name = entry.name.casefold()
+            name = folded(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
             if name == ".git" and is_dir:
                 _take(read_repository(Path(entry.path)), found)
-            elif name in _BELIEVED and not entry.is_symlink():
+            elif name in (*names, ".git") and not entry.is_symlink():
                 found.keep(Path(entry.path))
             elif is_private(entry.name):
                 _hide(Path(os.path.realpath(entry.path)), found)
@@ -123,12 +123,6 @@ def _take(repository: Repository, found: Survey) -> None:
     for path, content in repository.never_new.items():
         if found.root_of(path) or path.is_relative_to(repository.common):
             found.never_new(path, content)
-
-
-def _programs(env: Mapping[str, str]) -> Iterable[Path]:
-    """Folders where programs are looked for, by hooks and MCP servers too; and the one that this program lies in."""
-    listed = [f for f in env.get("PATH", "").split(os.pathsep) if f]
-    return [Path(os.path.realpath(folder)) for folder in (*listed, sys.prefix)]
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:

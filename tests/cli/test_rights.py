@@ -1,0 +1,83 @@
+"""The model can't raise its own rights: not in this run, not in the next, not by waiting for a resume."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Run
+
+from interlock.services.trust import remember
+
+RULE = '[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = 900\n'
+
+
+def script(tmp_path: Path, *replies: Any) -> tuple[str, str]:
+    file = tmp_path / "script.json"
+    file.write_text(json.dumps(replies))
+    return "-m", f"script:{file}"
+
+
+def write(path: str, content: str = "x") -> dict[str, Any]:
+    return {"tool_calls": [{"name": "write_file", "args": {"file_path": path, "content": content}}]}
+
+
+@pytest.mark.parametrize("mode", [["-y"], ["--approval-mode", "auto_edit"]])
+def test_a_policy_that_the_model_writes_waits_for_a_person(
+    run: Run, tmp_path: Path, home: Path, mode: list[str]
+) -> None:
+    remember(tmp_path / "work", home, trusted=True)
+    policy = ".interlock/policies/p.toml"
+    asks = write(policy, RULE.format(tool="*", decision="allow"))
+    done = run(*script(tmp_path, asks, {"text": "Well."}), *mode, "-p", "do it", "-o", "json")
+    assert done.code == 75
+    (waiting,) = done.json["pending_approvals"]
+    assert "asked about in every mode" in waiting["reason"] and not Path(policy).exists()
+
+
+def test_the_state_directory_in_the_workspace_is_asked_about(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "work/state"))
+    done = run(*script(tmp_path, write("state/outputs/x.txt"), {"text": "Well."}), "-y", "-p", "do it")
+    assert done.code == 75
+
+
+def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: Path) -> None:
+    policies = home / ".interlock/policies"
+    policies.mkdir(parents=True)
+    one, two = write("one.txt"), write("two.txt")
+    given = script(tmp_path, one, two, two, write("three.txt"), {"text": "Done."})
+    assert run(*given, "-p", "do it").code == 75
+    (policies / "wide.toml").write_text(RULE.format(tool="write_file", decision="allow"))
+    told = run("resume", "latest", "--approve", "all", "-o", "json")
+    assert told.code == 75 and Path("one.txt").exists() and not Path("two.txt").exists()
+    (waiting,) = told.json["pending_approvals"]
+    assert "When this run began, it was asked about" in waiting["reason"]
+    (warning,) = [text for text in told.json["warnings"] if "rules have changed" in text]
+    assert "wide.toml" in warning and "--new-rules" in warning
+    assert run("resume", "latest", "--reject", "all", "-o", "json").code == 75, "the same call is asked again"
+    confirmed = run("resume", "latest", "--reject", "all", "--new-rules", "-o", "json")
+    assert not Path("two.txt").exists() and Path("three.txt").exists(), (
+        "what the new rules allow runs unasked"
+    )
+    assert "rules have changed" not in confirmed.out
+
+
+def test_what_is_forbidden_since_is_forbidden_at_once(run: Run, tmp_path: Path, home: Path) -> None:
+    policies = home / ".interlock/policies"
+    policies.mkdir(parents=True)
+    (policies / "wide.toml").write_text(RULE.format(tool="list_directory", decision="ask"))
+    look = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
+    given = script(tmp_path, look, look, {"text": "Done."})
+    assert run(*given, "-p", "do it").code == 75
+    (policies / "narrow.toml").write_text(RULE.format(tool="list_directory", decision="deny"))
+    done = run("resume", "latest", "--approve", "all", "-o", "json")
+    assert "rules have changed" in json.dumps(done.json) and done.code != 75
+
+
+def test_flags_of_a_resume_are_a_persons_word(run: Run, tmp_path: Path) -> None:
+    given = script(tmp_path, write("one.txt"), write("two.txt"), {"text": "Done."})
+    assert run(*given, "-p", "do it").code == 75
+    done = run("resume", "latest", "--approve", "all", "--allowed-tools", "write_file", "-o", "json")
+    assert done.code == 0 and Path("two.txt").exists() and "rules have changed" not in done.out

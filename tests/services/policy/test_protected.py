@@ -1,0 +1,116 @@
+"""What the program goes by is asked about in every mode, by every file tool, unless a rule of the user names it."""
+
+import pytest
+
+from interlock.services.policy import RulePolicy
+from interlock.services.protected_paths import PROTECTED, ProtectedPaths
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallView, SessionRule
+from interlock.state.settings import Settings
+
+MODES = ("default", "auto_edit", "yolo")
+ALLOW = '[[rule]]\ntoolName = "{tool}"\ndecision = "allow"\npriority = 999\n{more}\n'
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize(
+    "path",
+    [
+        *sorted(PROTECTED),
+        ".interlock/policies/p.toml",
+        "deep/er/.Gemini/settings.json",
+        ".github/workflows/ci.yml",
+        "src/agents.MD",
+        ".interlock\u200b/policies/p.toml",
+        "src/../.envrc",
+        "way/policies/p.toml",
+    ],
+)
+def test_what_the_program_goes_by_is_asked_about_in_every_mode(make, call, workspace, path, mode) -> None:
+    policy, _ = make()
+    (workspace.root / ".interlock").mkdir()
+    (workspace.root / "way").symlink_to(".interlock")
+    for tool in ("write_file", "replace"):
+        asked = policy.check(call(tool, file_path=path, content="x"), "write", mode)
+        assert asked.decision == "ask" and "asked about in every mode" in asked.reason
+    named = str(workspace.root / path)
+    assert policy.check(call("mcp_files_put", file_path=named), "execute", mode).decision == "ask"
+    assert policy.check(call("read_file", file_path=path), "read", mode).decision == "allow"
+
+
+@pytest.mark.parametrize(
+    "path", ["src/a.py", "interlock/x.toml", "src/gemini.mdx", "github/a.yml", ".env.local"]
+)
+def test_other_files_are_written_as_the_mode_says(make, call, path) -> None:
+    policy, _ = make()
+    got = [policy.check(call("write_file", file_path=path), "write", mode).decision for mode in MODES]
+    assert got == ["ask", "allow", "allow"]
+
+
+@pytest.mark.parametrize(
+    ("tier", "more", "decision"),
+    [
+        ("user", "", "ask"),
+        ("admin", "", "ask"),
+        ("user", 'argsPattern = ".*"', "ask"),
+        ("user", r"""argsPattern = '"file_path":"[^"]*\.md"'""", "ask"),
+        ("user", """argsPattern = '"file_path":"AGENTS.md"'""", "allow"),
+        ("user", 'path = "AGENTS.md"\nworkspace = "{root}"', "allow"),
+        ("user", 'path = "src/AGENTS.md"\nworkspace = "{root}"', "ask"),
+        ("admin", """argsPattern = '"file_path":"AGENTS.md"'""", "allow"),
+        ("workspace", """argsPattern = '"file_path":"AGENTS.md"'""", "ask"),
+    ],
+)
+def test_only_a_rule_of_the_user_that_names_it_lets_it_pass(
+    make, call, workspace, tier, more, decision
+) -> None:
+    policy, problems = make(
+        **{tier: ALLOW.format(tool="write_file", more=more.replace("{root}", str(workspace.root)))}
+    )
+    assert problems == []
+    for mode in MODES:
+        assert policy.check(
+            call("write_file", file_path="AGENTS.md", content="x"), "write", mode
+        ).decision == (decision)
+
+
+def test_always_for_that_file_is_a_rule_that_names_it(make, call) -> None:
+    policy, _ = make()
+    wanted = call("write_file", file_path="AGENTS.md", content="x")
+    verdict = policy.check(wanted, "write", "auto_edit")
+    assert "proceed_always" in policy.choices(wanted, "write", verdict)
+    rule = policy.narrow(wanted, "write", "proceed_always", "auto_edit")
+    assert rule is not None and policy.check(wanted, "write", "auto_edit", [rule]).decision == "allow"
+    other = call("write_file", file_path="GEMINI.md", content="x")
+    assert policy.check(other, "write", "auto_edit", [rule]).decision == "ask"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_redirection_into_it_is_asked_about(make, shell, mode) -> None:
+    policy, _ = make(user=ALLOW.format(tool="run_shell_command", more="allowRedirection = true"))
+    session = [SessionRule(tool="run_shell_command", command_prefixes=("echo",), redirection=True)]
+    for line in ("echo x > .interlock/policies/p.toml", "echo $(date) >> AGENTS.md", "> .envrc"):
+        asked = policy.check(shell(line), "execute", mode, session)
+        assert asked.decision == "ask", line
+    assert policy.check(shell("echo x > a.txt"), "execute", mode, session).decision == "allow"
+
+
+def test_places_of_the_run_and_of_the_user_are_protected(tmp_path) -> None:
+    protected = ProtectedPaths(
+        memory=["RULES.md"], places={tmp_path / "state": "where runs are kept"}, home=tmp_path / "home"
+    )
+    space = FolderWorkspace(tmp_path, protected=protected)
+    policy = RulePolicy([], Settings.model_validate({}), space)
+    got = {
+        path: policy.check(
+            CallView(id="1", name="write_file", args={"file_path": path}), "write", "yolo"
+        ).decision
+        for path in ("state/interlock.db", "docs/rules.md", "home/.bashrc", "home/notes", "other")
+    }
+    assert got == {
+        "state/interlock.db": "ask",
+        "docs/rules.md": "ask",
+        "home/.bashrc": "ask",
+        "home/notes": "allow",
+        "other": "allow",
+    }
