@@ -1,7 +1,6 @@
 """decisions: what a person typed after `resume`, checked against what really waits."""
 
 import argparse
-import json
 import os
 import shlex
 import subprocess
@@ -17,6 +16,7 @@ from interlock.cli.parsing import Parser
 from interlock.cli.render.pending import ALWAYS, option_label
 from interlock.engine.options import Decision
 from interlock.state.errors import UserError
+from interlock.state.text import visible_json
 
 Fields = Mapping[str, Any]
 
@@ -184,7 +184,7 @@ def _in_editor(args: Mapping[str, Any], what: str) -> dict[str, Any]:
         )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "arguments.json"
-        file.write_text(json.dumps(args, ensure_ascii=False, indent=2) + "\n", encoding="utf-8")
+        file.write_text(visible_json(args, 2) + "\n", encoding="utf-8")
         try:
             ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
         except OSError as error:

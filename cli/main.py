@@ -8,6 +8,7 @@ from importlib import import_module
 
 from interlock.cli.catalog import COMMANDS, LATER, did_you_mean, near
 from interlock.state.errors import InterlockError, UserError
+from interlock.state.text import visible
 
 _STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy"})
 """Commands that start processes on behalf of models and settings."""
@@ -42,7 +43,7 @@ def _report(given: list[str], error: Exception, line: str, exit_code: int) -> in
         text = "".join(traceback.format_exception(error)) + text
     from interlock.cli.render.secret import redacted
 
-    print(redacted(text), file=sys.stderr)
+    print(visible(redacted(text)), file=sys.stderr)
     return exit_code
 
 

@@ -1,5 +1,11 @@
-"""text: what must be true of a string before it enters state, the chain or the store."""
+"""text: what must be true of a string before it enters state, the chain or the store, and before people see it.
 
+Models and files choose names, commands and addresses. A terminal obeys some of their characters and doesn't show
+others, so that one command reads as another. `visible` writes those out, for everything that is named or decided on;
+`harmless` is for texts that are read: answers, thoughts, what programs print.
+"""
+
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -7,6 +13,62 @@ from typing import cast
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_INT = 2**63
 _INVISIBLE = re.compile(r"<!--.*?-->|[\s\u200b\u200c\u200d\u2060\ufeff]+", re.DOTALL)
+_HARMFUL = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"  # control, line ends, no characters
+    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # they turn the direction
+    "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
+    "\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # never shown, and fillers
+)
+_BLANKS = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
+"""They look like a blank, and a shell takes them for a letter."""
+_JOINING = "(?<![\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0e\ufe0f]|[\u200c\ufe00-\ufe0d]"
+"""Not inside and after a symbol: that is how emoji are made."""
+_ALIKE = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧνο\u0400-\u052f"
+"""Greek and Cyrillic letters that look like Latin ones; suspicious in the same word."""
+_DECEIVING = re.compile(f"[{_HARMFUL}{_BLANKS}]|{_JOINING}|(?<=[A-Za-z])[{_ALIKE}]+|[{_ALIKE}]+(?=[A-Za-z])")
+_HARMFUL_TO_READ = re.compile(f"[{_HARMFUL}]")
+_HOST_PART = r"[^\s/?#\\\"'<>(){},;\[\]]*"
+_HOST = re.compile(rf"(?<=://){_HOST_PART}[^\x00-\x7f\s]{_HOST_PART}")
+_ASCII_HOST = re.compile(r"[a-z0-9_.-]+", re.IGNORECASE)
+
+
+def visible(text: str) -> str:
+    """What a terminal would obey, hide or show like something else is written out (`\\x1b`); hosts in punycode."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _DECEIVING.sub(_written_out, _HOST.sub(_punycode, text.replace("\r\n", "\n")))
+
+
+def harmless(text: str) -> str:
+    """For reading: what a terminal would obey or never show is written out, the rest stays as it is."""
+    return _HARMFUL_TO_READ.sub(_written_out, text.replace("\r", ""))
+
+
+def visible_json(value: object, indent: int | None = None) -> str:
+    """JSON of exactly this value, in which all that `visible` would change is escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
+    return _DECEIVING.sub(_json_escaped, _HOST.sub(_json_escaped, text))
+
+
+def _punycode(host: re.Match[str]) -> str:
+    user, at, name = host[0].rpartition("@")
+    name, colon, port = name.partition(":")
+    try:
+        plain = name.encode("idna").decode()
+    except UnicodeError:
+        plain = ""
+    if not _ASCII_HOST.fullmatch(plain):
+        plain = name.encode("ascii", "backslashreplace").decode()
+    return f"{user}{at}{plain}{colon}{port}"
+
+
+def _written_out(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
+
+
+def _json_escaped(found: re.Match[str]) -> str:
+    units = ((c, c.encode("utf-16-be", "surrogatepass").hex("-", 2).split("-")) for c in found[0])
+    return "".join(c if " " <= c <= "~" else "".join(f"\\u{unit}" for unit in codes) for c, codes in units)
 
 
 def clean(text: str) -> str:

@@ -47,7 +47,7 @@ def execute(arguments: list[str]) -> int:
     else:
         lines = _overview({r.run: r for r in list_runs(home)}, requests, paint)
     for line in lines:
-        print(line)
+        paint.print(line)
     return 0
 
 

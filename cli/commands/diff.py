@@ -53,7 +53,7 @@ def execute(arguments: list[str]) -> int:
     lines = [*_changes(changes), *_said(before[shared:], after[shared:])]
     paint = Paint(sys.stdout)
     for line in lines:
-        print(paint(line, "green" if line.startswith("+") else "red"))
+        paint.print(paint(line, "green" if line.startswith("+") else "red"))
     if not lines:
         print("Nothing changed.", file=sys.stderr)
     return 0

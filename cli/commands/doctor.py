@@ -1,6 +1,7 @@
 """doctor: checks this machine, the settings and, with --store, every record of every run."""
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from interlock.cli import tables
 from interlock.cli.parsing import Parser
 from interlock.cli.render.figures import amount, place
-from interlock.cli.render.paint import Paint, visible
+from interlock.cli.render.paint import Paint
 from interlock.engine.listing import list_runs
 from interlock.engine.store_file import reading, state_home
 from interlock.state.errors import InterlockError
@@ -55,7 +56,7 @@ def execute(arguments: list[str]) -> int:
     else:
         paint = Paint(sys.stdout)
         for level, what, text in findings:
-            print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{visible(text)}")
+            paint.print(f"{paint(f'{level:<8}', _STYLES[level])}{what:<12}{text}")
     return 1 if any(finding.level == "problem" for finding in findings) else 0
 
 
@@ -163,7 +164,11 @@ def _state(home: Path) -> Iterator[Finding]:
         yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
         return
     if home.stat().st_mode & 0o077:
-        yield Finding("problem", "state", f"{home} can be read by others. Close it with: chmod 700 {home}")
+        yield Finding(
+            "problem",
+            "state",
+            f"{home} can be read by others. Close it with: chmod 700 {shlex.quote(str(home))}",
+        )
     try:
         runs = list_runs(home)
         with reading(home) as conn:

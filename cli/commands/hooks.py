@@ -108,7 +108,9 @@ def _tested(check: "HookCheck", event: Any, given: dict[str, Any], args: argpars
         tables.show_json({**shown, "warnings": list(check.warnings)})
         return 0
     _warn(check)
-    print("\n".join(test_lines(shown, Paint(sys.stdout))))
+    paint = Paint(sys.stdout)
+    for line in test_lines(shown, paint):
+        paint.print(line)
     return 0
 
 

@@ -85,7 +85,9 @@ def execute(arguments: list[str]) -> int:
         tables.show_json({**shown, "warnings": list(check.warnings)})
         return 0
     _warn(check)
-    print("\n".join(decision_lines(shown, Paint(sys.stdout))))
+    paint = Paint(sys.stdout)
+    for line in decision_lines(shown, paint):
+        paint.print(line)
     return 0
 
 

@@ -69,7 +69,7 @@ def execute(arguments: list[str]) -> int:
         return 0
     paint = Paint(sys.stdout)
     for line in calls_in_full(home, run.run, paint) if args.calls else _lines(home, run, paint):
-        print(line)
+        paint.print(line)
     return 0
 
 

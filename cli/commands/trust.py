@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli import tables
 from interlock.cli.parsing import Parser
 from interlock.cli.render.figures import place
-from interlock.cli.render.paint import Paint, one_line
+from interlock.cli.render.paint import Paint, one_line, visible
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _agreed(root: Path) -> bool:
     """Raises `UserError` where nobody can be asked."""
     if not sys.stdin.isatty():
         raise UserError(f"Trusting {str(root)!r} is a person's word: say it with interlock trust --yes")
-    sys.stderr.write(f"Trust {place(str(root))} and everything below it? [y/N] ")
+    sys.stderr.write(f"Trust {visible(place(str(root)))} and everything below it? [y/N] ")
     sys.stderr.flush()
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -84,13 +84,13 @@ def _show(root: Path, files: "list[ProjectFile]") -> None:
 
     paint = Paint(sys.stdout)
     if not files:
-        print(f"{place(str(root))} brings nothing along that needs trust.")
+        paint.print(f"{place(str(root))} brings nothing along that needs trust.")
         return
-    print(f"{place(str(root))} brings along:")
+    paint.print(f"{place(str(root))} brings along:")
     for file in files:
-        print(f"  {paint(one_line(shown_path(file.path, root)), 'bold')}")
+        paint.print(f"  {paint(one_line(shown_path(file.path, root)), 'bold')}")
         for line in file.runs:
-            print(f"    {one_line(line)}")
+            paint.print(f"    {one_line(line)}")
 
 
 def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
@@ -104,7 +104,7 @@ def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
     hint = ""
     if trusted != wanted:
         hint = " Nothing was changed." if wanted else f" Take that back there, or see ~/{TRUST_FILE}."
-    print(f"{place(str(root))} is {state}{where}{said}.{hint}", file=sys.stderr)
+    Paint(sys.stderr).print(f"{place(str(root))} is {state}{where}{said}.{hint}")
 
 
 def _object(root: Path, known: "Answer | None", files: "list[ProjectFile]") -> dict[str, Any]:

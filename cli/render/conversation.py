@@ -1,10 +1,11 @@
 """conversation: what `show` prints of a run's state and records."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli import tables
-from interlock.cli.render.paint import harmless, one_line
+from interlock.cli.render.paint import Paint, one_line
 
 if TYPE_CHECKING:
     from interlock.state.messages import Message
@@ -44,11 +45,12 @@ def show_dropped(home: Path, run: str, as_json: bool) -> None:
 
 
 def _show_message(message: "Message", limit: int | None) -> None:
-    text = harmless(message.text.strip())
+    text = message.text.strip()
     cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
-    print(f"{message.role}: {text[:limit]}{cut_off}")
+    paint = Paint(sys.stdout)
+    paint.print(f"{message.role}: {text[:limit]}{cut_off}", reading=True)
     for call in message.tool_calls:
-        print(f"  calls {call.name} {one_line(str(call.args), 100)}")
+        paint.print(f"  calls {call.name} {one_line(str(call.args), 100)}")
 
 
 def verify(home: Path, run: str) -> int:
@@ -57,7 +59,7 @@ def verify(home: Path, run: str) -> int:
 
     problems = list(damage(home, run))
     for problem in problems:
-        print(problem)
+        Paint(sys.stdout).print(problem)
     if not problems:
         print(f"Run {run}: every record is there and unchanged.")
     return 1 if problems else 0

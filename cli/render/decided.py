@@ -1,13 +1,13 @@
 """decided: who decided what of a call, in one line and in full."""
 
-import json
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from interlock.cli.render.figures import elapsed
-from interlock.cli.render.paint import Paint, one_line, visible
+from interlock.cli.render.paint import Paint, one_line
 from interlock.engine.listing_calls import Call
+from interlock.state.text import visible_json
 
 _CHOICES = {
     "proceed_once": "once",
@@ -128,4 +128,4 @@ def clock(at: float) -> str:
 
 
 def _json(value: Any) -> str:
-    return visible(json.dumps(value, ensure_ascii=False))
+    return visible_json(value)

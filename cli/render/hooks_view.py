@@ -1,11 +1,11 @@
 """hooks_view: hooks for a person: which run, in which order, with what, and what they say."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from interlock.cli.render.figures import place
 from interlock.cli.render.paint import Paint, one_line
+from interlock.state.text import visible_json
 
 _STYLES = {"none": "dim", "allow": "green", "ask": "yellow", "block": "red"}
 _LABEL = 10
@@ -44,7 +44,7 @@ def _details(hook: Shown, paint: Paint) -> Iterator[str]:
     yield _line("from", f"{place(hook['source'])}, {hook['place']}")
     yield _line("matcher", hook["matcher"] or "* (everything)")
     yield _line("manner", _manner(hook))
-    yield _line("input", json.dumps(hook["input"], ensure_ascii=False))
+    yield _line("input", visible_json(hook["input"]))
     if verdict := hook.get("verdict"):
         ended = "ended" if verdict["exit_code"] is None else f"exit {verdict['exit_code']}"
         said = paint(verdict["decision"], _STYLES[verdict["decision"]])
@@ -62,7 +62,7 @@ def _outcome(outcome: Shown, paint: Paint) -> Iterator[str]:
     for message in outcome["messages"]:
         yield _line("message", message)
     if outcome["output"]:
-        yield _line("output", json.dumps(outcome["output"], ensure_ascii=False))
+        yield _line("output", visible_json(outcome["output"]))
 
 
 def _title(hook: Shown) -> str:

@@ -7,11 +7,12 @@ from typing import Any
 
 from interlock.cli.render.figures import diff_stat
 from interlock.cli.render.paint import Paint, cut, one_line, visible
+from interlock.state.text import visible_json
 
 _EDITABLE = 160
 """Arguments up to this many characters are printed inside the edit command; longer ones open in an editor."""
 PREVIEW_LINES = 120
-_HEADLINE = 80
+_NAME, _HEADLINE = 60, 80
 """Characters; what is cut here stands whole in the preview below."""
 _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt")
 """Arguments that say what a call is about."""
@@ -48,7 +49,7 @@ def screen(
 
 def headline(request: Request) -> str:
     """`replace calc.py (+1 −1)`, `run_shell_command: git push`, `question: Which one?`."""
-    name = request["tool_name"]
+    name = one_line(request["tool_name"], _NAME)
     if request["kind"] == "question":
         return f"question: {one_line(_asked(request))}"
     stat = diff_stat(request["preview"])
@@ -124,7 +125,7 @@ def _why(part: Mapping[str, str]) -> str:
 def _questions(request: Request, paint: Paint) -> Iterator[str]:
     questions: Sequence[Mapping[str, Any]] = request.get("questions") or ()
     for question in questions:
-        yield visible(str(question.get("question", "")))
+        yield from visible(str(question.get("question", ""))).splitlines()
         options: Sequence[Any] = question.get("options") or ()
         for number, option in enumerate(options, 1):
             about = option.get("description", "") if isinstance(option, dict) else ""  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
@@ -160,7 +161,7 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
 
 
 def _editable(args: Mapping[str, Any]) -> str:
-    text = json.dumps(args, ensure_ascii=False)
+    text = visible_json(args)
     return "=" + shlex.quote(text) if len(text) <= _EDITABLE else "   (opens your editor)"
 
 

@@ -1,14 +1,15 @@
 """stdout: writes to it whole, and leaves it well when its reader is gone. Light: the lists import it."""
 
-import json
 import os
 import sys
 from typing import Any
 
+from interlock.state.text import visible_json
+
 
 def write_json(value: Any, indent: int | None = None) -> None:
     """One JSON value and a line end, in one write."""
-    sys.stdout.write(json.dumps(value, ensure_ascii=False, indent=indent) + "\n")
+    sys.stdout.write(visible_json(value, indent) + "\n")
     sys.stdout.flush()
 
 

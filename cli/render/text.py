@@ -117,7 +117,7 @@ class TextView:
         """What only moves the spinner, or is for --verbose."""
         if isinstance(event, Finished):
             if self._verbose and self._thought:
-                self._line(self._paint(harmless(self._thought.strip()), "dim"))
+                self._line(self._paint(self._thought.strip(), "dim"), reading=True)
             self._thought = ""
             if self._progress:
                 self._progress.tokens += event.usage.get("input", 0) + event.usage.get("output", 0)
@@ -146,7 +146,7 @@ class TextView:
             if self._printed:
                 self._break_line()
             else:
-                self._line(harmless(self._text.strip()))
+                self._line(self._text.strip(), reading=True)
         self._text, self._printed = "", False
 
     def _answer(self, outcome: Outcome) -> None:
@@ -181,9 +181,9 @@ class TextView:
         for line in screen(outcome.run, redacted(self._known.title), outcome.pending, self._paint):
             self._line(line)
 
-    def _line(self, text: str) -> None:
+    def _line(self, text: str, reading: bool = False) -> None:
         self._hide()
-        sys.stderr.write(text + "\n")
+        self._paint.print(text, reading=reading)
         sys.stderr.flush()
 
     def _spin(self) -> None:

@@ -15,8 +15,8 @@ _MARKS = {"success": ("✓", "green"), "error": ("✗", "red"), "cancelled": ("�
 
 def _summary(event: ToolUse | ToolStart | ToolResultEvent) -> str:
     """A sub-agent's call says whose it is."""
-    summary = one_line(event.summary or event.tool_name)
-    return f"{event.agent} › {summary}" if event.agent else summary
+    summary = event.summary or event.tool_name
+    return one_line(f"{event.agent} › {summary}" if event.agent else summary)
 
 
 @dataclass
@@ -30,7 +30,7 @@ class _Running:
 class ToolLines:
     """Keeps what the running calls have said so far."""
 
-    def __init__(self, paint: Paint, line: Callable[[str], None]) -> None:
+    def __init__(self, paint: Paint, line: Callable[..., None]) -> None:
         self._paint, self._line = paint, line
         self._calls: dict[tuple[str, str], _Running] = {}
         """By agent and id, which is an agent's own."""
@@ -53,7 +53,7 @@ class ToolLines:
         self._calls[event.agent, event.tool_id] = _Running(_summary(event))
 
     def output(self, event: ToolOutput) -> None:
-        call = self._calls.setdefault((event.agent, event.tool_id), _Running(event.tool_id))
+        call = self._calls.setdefault((event.agent, event.tool_id), _Running(one_line(event.tool_id)))
         if not call.lines and not call.partial:
             self._line(self._paint("● ", "cyan") + self._cut(call.summary))
         *lines, call.partial = (call.partial + event.text).split("\n")
@@ -70,7 +70,7 @@ class ToolLines:
         if left_out > 0:
             self._line(self._paint(f"  │ … {left_out} lines", "dim"))
         for line in call.tail:
-            self._line(line)
+            self._line(line, reading=True)
         mark, style = _MARKS["error" if event.exit else event.status]
         facts = [diff_stat(event.diff), event.exit or self._why(event)]
         if event.duration_ms >= 100:
@@ -87,7 +87,7 @@ class ToolLines:
         call.lines += 1
         text = self._paint(f"  │ {self._cut(plain(line), 4)}", "dim")
         if call.lines <= _HEAD:
-            self._line(text)
+            self._line(text, reading=True)
         else:
             call.tail.append(text)
 
