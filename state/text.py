@@ -15,17 +15,21 @@ _MAX_INT = 2**63
 _INVISIBLE = re.compile(r"<!--.*?-->|[\s\u200b\u200c\u200d\u2060\ufeff]+", re.DOTALL)
 _HARMFUL = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"  # control, line ends, no characters
-    "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # they turn the direction
+    "\u202a-\u202e\u2066-\u2069"  # they turn the direction
     "\u00ad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u2060-\u2065\u206a-\u206f\u3164\ufeff\uffa0\ufff0-\ufffb"
     "\U00016fe4\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0000-\U000e0fff"  # never shown, and fillers
 )
+_MARKS = "\u061c\u200e\u200f"
+"""Of direction; usual in texts that are written from right to left."""
 _BLANKS = "\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
 """They look like a blank, and a shell takes them for a letter."""
 _JOINING = "(?<![\u2190-\u2bff\U0001f000-\U0001faff\ufe0f])[\u200d\ufe0e\ufe0f]|[\u200c\ufe00-\ufe0d]"
 """Not inside and after a symbol: that is how emoji are made."""
 _ALIKE = "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧνο\u0400-\u052f"
 """Greek and Cyrillic letters that look like Latin ones; suspicious in the same word."""
-_DECEIVING = re.compile(f"[{_HARMFUL}{_BLANKS}]|{_JOINING}|(?<=[A-Za-z])[{_ALIKE}]+|[{_ALIKE}]+(?=[A-Za-z])")
+_DECEIVING = re.compile(
+    f"[{_HARMFUL}{_MARKS}{_BLANKS}]|{_JOINING}|(?<=[A-Za-z])[{_ALIKE}]+|[{_ALIKE}]+(?=[A-Za-z])"
+)
 _HARMFUL_TO_READ = re.compile(f"[{_HARMFUL}]")
 _HOST_PART = r"[^\s/?#\\\"'<>(){},;\[\]]*"
 _HOST = re.compile(rf"(?<=://){_HOST_PART}[^\x00-\x7f\s]{_HOST_PART}")
@@ -58,8 +62,12 @@ def _punycode(host: re.Match[str]) -> str:
     except UnicodeError:
         plain = ""
     if not _ASCII_HOST.fullmatch(plain):
-        plain = name.encode("ascii", "backslashreplace").decode()
-    return f"{user}{at}{plain}{colon}{port}"
+        plain = _in_ascii(name)
+    return f"{_in_ascii(user)}{at}{plain}{colon}{_in_ascii(port)}"
+
+
+def _in_ascii(text: str) -> str:
+    return text.encode("ascii", "backslashreplace").decode()
 
 
 def _written_out(found: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from interlock.services.shell.found import Found, TooMuch
 from interlock.services.shell.model import ShellLine
+from interlock.state.text import visible
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -20,10 +21,6 @@ _DEEPEST = 5
 """`bash -c` in `bash -c`."""
 _PARSE_S = 0.03
 """CPU seconds of the parser, so that a busy machine decides as an idle one."""
-_UNREADABLE = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u2028\u2029\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
-)
-"""Control characters, which bash and people read differently, characters that hide or reorder others, and no text."""
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
@@ -66,8 +63,8 @@ def _refused(line: str, depth: int) -> str | None:
         return f"it has more than {_MOST_PIPES} pipes"
     if "$\\\n" in line:
         return "a line break behind a dollar sign, which bash takes out and the grammar doesn't"
-    if _UNREADABLE.search(line):
-        return "it has control or invisible characters"
+    if visible(line) != line:  # bash and people read it differently
+        return "it has control or invisible characters, or letters that look like others"
     return None
 
 

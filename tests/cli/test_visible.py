@@ -1,0 +1,171 @@
+"""What models and files name can be seen: no line that people read or copy has a character that hides or deceives."""
+
+import json
+import os
+import shlex
+import sys
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from commands import Run
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.cli.render.paint import Paint, one_line
+from interlock.cli.render.pending import commands
+from interlock.cli.render.text import TextView
+from interlock.state import events, turn_events
+from interlock.state.text import harmless, visible, visible_json
+
+HIDING = "\x1b[2K\x9b1m\x85\u202e\u2066\u200b\u200d\u2060\u3164\u2800\u115f\u034f\ufe0f\u00a0\u3000\U000e0041"
+NASTY = f"na{HIDING}me"
+HOST = "http://gооgle.com/"
+"""With two Cyrillic letters."""
+
+READING = "\u061c\u200e\u200f\u200c\u200d\ufe0e\ufe0f\u2800\u00a0\u3000"
+"""What texts that are read keep: letters and symbols are joined with it, and `tree` indents with it."""
+
+
+def hiding(text: str, allowed: str = "") -> set[str]:
+    """What of it people would not see. Not taken from the code that is tested."""
+    return {
+        c
+        for c in text
+        if c not in "\n\t" + allowed
+        and (unicodedata.category(c) in ("Cc", "Cf", "Zl", "Zp", "Cs") or c in HIDING[-11:])
+        and c not in "[2K1m"
+    }
+
+
+def test_a_run_whose_names_hide_something_shows_all_of_it(run: Run, tmp_path: Path) -> None:
+    agent = Path.home() / ".interlock/agents/helper.md"
+    agent.parent.mkdir(parents=True)
+    agent.write_text("---\nname: helper\ndescription: helps\n---\nHelp.\n")
+    calls: list[dict[str, Any]] = [
+        {"name": NASTY, "args": {NASTY: NASTY}},
+        {
+            "name": "run_shell_command",
+            "args": {"command": f"echo {NASTY}; curl {HOST}", "description": NASTY},
+        },
+        {"name": "write_file", "args": {"file_path": "a\u202eb", "content": NASTY}},
+        {"name": "ask_user", "args": {"questions": [{"question": NASTY, "options": [{"label": NASTY}]}]}},
+        {"name": "invoke_agent", "args": {"agent_name": "helper", "prompt": NASTY}},
+    ]
+    replies = [{"tool_calls": calls}, {"text": "done"}]
+    (tmp_path / "s.json").write_text(json.dumps(replies))
+    folder = tmp_path / "work" / NASTY.replace("/", "")
+    folder.mkdir()
+    os.chdir(folder)
+    parked = run("-m", f"script:{tmp_path / 's.json'}", "--verbose", "-p", NASTY)
+    assert parked.code == 75, parked.err
+    looks = ["runs", "approvals", "approvals latest", "show latest", "show latest --calls"]
+    looks += ["history latest --all", "show latest --at 2", "diff latest 0 2", "show latest --json"]
+    before = {look: run(*look.split()).out for look in looks}
+    ended = run("resume", "latest", "--reject", "all", "--reason", NASTY)
+    after = {f"{look} (after)": run(*look.split()).out for look in looks if "approvals" not in look}
+    shown = {"parked": parked.err, **before, "ended": ended.err, **after}
+    assert [look for look, text in shown.items() if not text] == []
+    bad = {look: hiding(text, READING if "--at" in look else "") for look, text in shown.items()}
+    assert {look: found for look, found in bad.items() if found} == {}
+    assert "na\\x1b[2K" in parked.err and "xn--ggle-55da.com" in parked.err
+
+
+def test_the_edit_that_is_offered_is_visible_and_exactly_what_would_run(run: Run) -> None:
+    args = {"command": f"'{HIDING}' {HOST}"}
+    request = {"id": "aa-1", "kind": "approval", "args": args, "choices": ["modify"]}
+    (line,) = [line for what, line in commands("aa", request) if what == "change it"]
+    assert hiding(line) == set() and line.isascii()
+    *_, edit = shlex.split(line)
+    assert json.loads(edit.removeprefix("aa-1=")) == args
+
+
+def every_event() -> Iterator[type[events.Event]]:
+    for module in (events, turn_events):
+        for kind in vars(module).values():
+            if isinstance(kind, type) and issubclass(kind, events.Event) and kind is not events.Event:
+                yield kind
+
+
+def filled(kind: type[events.Event], text: str) -> events.Event:
+    """Every field that can hold text holds this one."""
+
+    def value(annotation: Any) -> Any:
+        if annotation is str or annotation is Any or annotation.__class__.__name__ == "TypeAliasType":
+            return text
+        if get_origin(annotation) is Literal:
+            return get_args(annotation)[-1]
+        if get_origin(annotation) is list:
+            return [value(get_args(annotation)[0])]
+        if get_origin(annotation) is dict:
+            return dict.fromkeys(("message", text), value(get_args(annotation)[1]))
+        if options := get_args(annotation):
+            return value(options[0])
+        return annotation(1)
+
+    return kind(**{name: value(field.annotation) for name, field in kind.model_fields.items()})
+
+
+@pytest.mark.parametrize("kind", [*every_event()], ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("agent", ["", NASTY], ids=["root", "agent"])
+def test_no_event_brings_hiding_characters_to_the_text_view(
+    kind: type[events.Event], agent: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = TextView(verbose=True)
+    event = filled(kind, NASTY).model_copy(update={"agent": agent})
+    for one in (event, events.ToolUse(tool_name=NASTY, tool_id="1", parameters={}, agent=agent)):
+        view(one)
+    view(turn_events.Finished(reason=NASTY, usage={}, duration_ms=1))
+    read = kind in (events.Thought, events.MessageEvent, events.ToolOutput)  # texts keep letters' own joiners
+    assert hiding(capsys.readouterr().err, READING if read else "") == set()
+
+
+texts = st.text(
+    st.characters() | st.sampled_from(HIDING + "оαν /:.@[];\\\"'") | st.sampled_from("aж☀"), max_size=30
+)
+
+
+@given(texts, texts)
+def test_whatever_the_text_all_of_it_can_be_seen_and_json_stays_the_same_value(text: str, host: str) -> None:
+    for told in (text, f"http://{host}/{text}"):
+        seen = visible(told)
+        assert hiding(seen, allowed="\u200d\ufe0f\ufe0e") <= set()
+        assert visible(seen) == seen
+        assert json.loads(visible_json({"a": [told]})) == {"a": [told]}
+        assert hiding(visible_json(told), allowed="\u200d\ufe0f\ufe0e") == set()
+        assert hiding(harmless(told), READING) == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("gооgle.com", "g\\u043e\\u043egle.com"),
+        ("https://gооgle.com:8080/a", "https://xn--ggle-55da.com:8080/a"),
+        ("https://me@bücher.de/ä", "https://me@xn--bcher-kva.de/ä"),
+        ("http://google.com\uff0fevil.com/", "http://google.com\\uff0fevil.com/"),
+        ("привет, мир; JSON-файл", "привет, мир; JSON-файл"),
+        ("Δt in μm, naïve 日本", "Δt in μm, naïve 日本"),
+        ("👩\u200d💻 ⚠\ufe0f", "👩\u200d💻 ⚠\ufe0f"),
+        ("r\u200dm", "r\\u200dm"),
+        ("a\u00a0b\tc\n", "a\\xa0b\tc\n"),
+    ],
+)
+def test_words_of_one_script_and_emoji_stay_and_what_looks_alike_is_written_out(
+    text: str, shown: str
+) -> None:
+    assert visible(text) == shown
+
+
+def test_a_line_of_ours_keeps_our_colours_and_nobody_elses(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(sys.stdout, "write", written.append)
+    monkeypatch.setenv("TERM", "xterm")
+    paint = Paint(sys.stdout)
+    paint.print(paint(f"x\x1b[8m{NASTY}\nforged", "bold", "red"))
+    assert written[0].startswith("\x1b[1;31mx\\x1b[8mna\\x1b[2K") and written[0].endswith(
+        "\\nforged\x1b[0m\n"
+    )
+    assert one_line("a\u00a0b \n c") == "a\\xa0b c"
