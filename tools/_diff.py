@@ -1,14 +1,83 @@
-"""_diff: what a change would look like, for people."""
+"""_diff: how two texts differ, and what a change would look like, for people."""
 
-import difflib
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import Match, SequenceMatcher
+
+from rapidfuzz.distance import LCSseq
 
 from interlock.tools._text import decode, lines_of
 
-_MOST_LINES = 20_000
-"""Above this many lines in both files together difflib takes seconds: what both begin and end with is cut off, and the
-rest shown as one block."""
 _MOST_CHARS = 100_000
 _CONTEXT = 3
+_SMALL = 250_000
+"""Pieces of one text times pieces of the other that difflib compares; it can take the cube of their number."""
+_MOST_COMPARED = 200_000_000
+"""The same for the longest common subsequence: 25 MB and some milliseconds. Beyond it a gap is one replacement."""
+
+
+class Comparison(SequenceMatcher[str]):
+    """What two lists of lines or words have in common, in bounded time also where they are long and much alike."""
+
+    def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
+        super().__init__(None, old, new, autojunk=False)
+        self._old, self._new = old, new
+
+    def get_matching_blocks(self) -> list[Match]:
+        """Of long lists: what both begin and end with, the lines that each has once, and what is common between."""
+        if len(self._old) * len(self._new) <= _SMALL:
+            return super().get_matching_blocks()
+        blocks: list[Match] = []
+        for i, j, size in [*_common(self._old, self._new), (len(self._old), len(self._new), 0)]:
+            last = blocks[-1] if blocks else Match(0, 0, 0)
+            if size and blocks and (last.a + last.size, last.b + last.size) == (i, j):
+                blocks[-1] = Match(last.a, last.b, last.size + size)
+            else:
+                blocks.append(Match(i, j, size))
+        return blocks
+
+
+def _common(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int, int]]:
+    start = _alike(old, new)
+    end = min(_alike(old[::-1], new[::-1]), min(len(old), len(new)) - start)
+    yield 0, 0, start
+    numbers: dict[str, int] = {}
+    one, other = ([numbers.setdefault(piece, len(numbers)) for piece in pieces] for pieces in (old, new))
+    i = j = start
+    last = (len(old) - end, len(new) - end)
+    for a, b in [*_anchors(one, other, start, end), last]:
+        if (a - i) * (b - j) <= _MOST_COMPARED:
+            for op in LCSseq.opcodes(one[i:a], other[j:b]):
+                if op.tag == "equal":
+                    yield i + op.src_start, j + op.dest_start, op.src_end - op.src_start
+        if (a, b) != last:
+            yield a, b, 1
+        i, j = a + 1, b + 1
+    yield *last, end
+
+
+def _anchors(old: list[int], new: list[int], start: int, end: int) -> list[tuple[int, int]]:
+    """Where pieces stand that each side has once between its beginning and end: the longest row in both orders."""
+    places: list[dict[int, int]] = []
+    for pieces in (old, new):
+        part = pieces[start : len(pieces) - end]
+        counts = Counter(part)
+        places.append({piece: start + at for at, piece in enumerate(part) if counts[piece] == 1})
+    pairs = [(at, places[1][piece]) for piece, at in places[0].items() if piece in places[1]]
+    tails: list[int] = []
+    rows: list[int] = []
+    before: list[int] = []
+    for number, (_, b) in enumerate(pairs):
+        at = bisect_left(tails, b)
+        before.append(rows[at - 1] if at else -1)
+        tails[at : at + 1], rows[at : at + 1] = [b], [number]
+    row: list[tuple[int, int]] = []
+    number = rows[-1] if rows else -1
+    while number >= 0:
+        row.append(pairs[number])
+        number = before[number]
+    return row[::-1]
 
 
 def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
@@ -17,10 +86,7 @@ def unified_diff(path: str, before: bytes | None, after: bytes) -> str:
     if old is None or new is None:
         return f"Binary file {path} differs.\n"
     header = ["/dev/null" if before is None else f"a/{path}", f"b/{path}"]
-    if len(old) + len(new) > _MOST_LINES:
-        text = _block_diff(header, old, new)
-    else:
-        text = "".join(difflib.unified_diff(old, new, *header, n=_CONTEXT))
+    text = "".join(_hunks(header, Comparison(old, new), old, new))
     if before is None and not text:
         text = f"--- /dev/null\n+++ b/{path}\n"
     return _capped(text)
@@ -44,24 +110,28 @@ def _visible_endings(raw: str) -> str:
     return plain if raw.count("\r\n") == raw.count("\n") else raw.replace("\r\n", "␍\n")
 
 
-def _block_diff(header: list[str], old: list[str], new: list[str]) -> str:
-    start = _common(old, new)
-    end = min(_common(old[::-1], new[::-1]), min(len(old), len(new)) - start)
-    if start == len(old) == len(new):
-        return ""
-    lead = old[max(0, start - _CONTEXT) : start]
-    trail = old[len(old) - end : len(old) - end + _CONTEXT]
-    gone, come = old[start : len(old) - end], new[start : len(new) - end]
-    around = len(lead) + len(trail)
-    first = start - len(lead) + 1
-    parts = [f"--- {header[0]}\n+++ {header[1]}\n"]
-    parts.append(f"@@ -{first},{len(gone) + around} +{first},{len(come) + around} @@\n")
-    parts += [" " + line for line in lead] + ["-" + line for line in gone]
-    parts += ["+" + line for line in come] + [" " + line for line in trail]
-    return "".join(parts)
+def _hunks(header: list[str], compared: Comparison, old: list[str], new: list[str]) -> Iterator[str]:
+    groups = compared.get_grouped_opcodes(_CONTEXT)
+    for number, group in enumerate(groups):
+        if number == 0:
+            yield f"--- {header[0]}\n+++ {header[1]}\n"
+        first, last = group[0], group[-1]
+        yield f"@@ -{_range(first[1], last[2])} +{_range(first[3], last[4])} @@\n"
+        for tag, i1, i2, j1, j2 in group:
+            if tag == "equal":
+                yield from (" " + line for line in old[i1:i2])
+            else:
+                yield from ("-" + line for line in old[i1:i2])
+                yield from ("+" + line for line in new[j1:j2])
 
 
-def _common(one: list[str], other: list[str]) -> int:
+def _range(start: int, stop: int) -> str:
+    """As unified diffs write it: lines from 1; of no line the one before it."""
+    count = stop - start
+    return str(start + 1) if count == 1 else f"{start + bool(count)},{count}"
+
+
+def _alike(one: Sequence[str], other: Sequence[str]) -> int:
     for index, (a, b) in enumerate(zip(one, other, strict=False)):
         if a != b:
             return index

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 # Longest first: the UTF-32 mark begins with the UTF-16 one.
 _MARKS = (
@@ -26,12 +27,12 @@ class TextFile:
     encoding: str = "utf-8"
     mark: bytes = b""
 
-    @property
+    @cached_property
     def text(self) -> str:
         """With LF line endings: what models read and match against."""
         return self.raw.replace("\r\n", "\n")
 
-    @property
+    @cached_property
     def newline(self) -> str:
         """The line ending that most lines have."""
         crlf = self.raw.count("\r\n")

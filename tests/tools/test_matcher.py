@@ -1,10 +1,15 @@
 """The edit matcher: each strategy, what it refuses, and that it never chooses."""
 
+import sys
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from interlock.tools._text import decode
+from interlock.tools._diff import Comparison, unified_diff
+from interlock.tools._text import TextFile, decode
 from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
 from interlock.tools.matcher.find import Match, Miscount, find, replaced
 
@@ -198,3 +203,68 @@ def test_an_exact_match_is_what_python_replaces(text: str, new: str, data: st.Da
     old = text[start : data.draw(st.integers(start, len(text)))]
     assume(old and text.count(old) == 1 and text.find(old) == text.rfind(old))
     assert made(text, old, new) == ("exact", text.replace(old, new))
+
+
+LINE_4 = "    value = compute(1)\n"
+REPETITIVE: dict[str, Callable[[int], tuple[str, str, str, int | None]]] = {
+    "exact": lambda n: (LINE_4 * n, LINE_4 * (n // 2), "x\n", 1),
+    "every one": lambda n: (LINE_4 * n, LINE_4, "  other = 2\n", None),
+    "indentation": lambda n: (LINE_4 * n, LINE_4[2:] * (n // 2), "  z\n", 1),
+    "indentation, all of it": lambda n: (LINE_4 * n, LINE_4[2:] * n, LINE_4[2:] * n + "  z\n", 1),
+    "two lines": lambda n: ("a = 1\nb = 2\n" * n, " a = 1\n b = 2\n" * n, " a = 1\n c = 2\n" * n, 1),
+    "blank lines": lambda n: ("a = 1\n\n" * n, "a = 1\n" * n, "a = 1\nb = 2\n" * n, 1),
+    "words": lambda n: (LINE_4 * n + "zz\n", "value=compute(1)\n" * (n // 2) + "zz zz\n", "z\n", 1),
+    "nearly": lambda n: (LINE_4 * n, "  valeu = compute(1)\n" * (n // 2), "z\n", 1),
+    "nothing": lambda n: (LINE_4 * n, "unlike any of it at all\n" * (n // 2), "z\n", 1),
+}
+
+
+@pytest.mark.parametrize("make", REPETITIVE.values(), ids=REPETITIVE)
+def test_an_edit_of_repeated_lines_takes_time_by_their_number_not_by_its_square(
+    make: Callable[[int], tuple[str, str, str, int | None]],
+) -> None:
+    """Counted in lines of Python that are run; difflib alone took 40 times as many for 4,000 lines."""
+    few, many = (_lines_run(*make(count)) for count in (1_000, 4_000))
+    assert many < 8 * few + 100_000
+
+
+def _lines_run(text: str, old: str, new: str, expected: int | None) -> int:
+    count = 0
+
+    def note(*_: object) -> Any:
+        nonlocal count
+        count += 1
+        return note
+
+    sys.settrace(note)
+    try:
+        found = placed_or_repaired("a", text, old, new, expected)
+        if not isinstance(found, Problem):
+            after = raw_after(TextFile(text), found.spans)
+            unified_diff("a", text.encode(), after.encode())
+    finally:
+        sys.settrace(None)
+    return count
+
+
+def test_too_many_places_to_compare_are_refused_not_searched_for_ever() -> None:
+    text = "a b c d e f g h i\n" * 50_000 + "zz\n"
+    old = "a  b c d e f g h i\n" * 400 + "zz zz\n"
+    found = placed_or_repaired("a", text, old, "x", 1)
+    assert isinstance(found, Problem)
+    assert "too many places" in found.message
+
+
+LINES = st.lists(st.sampled_from(["a", "b", "c", "}", ""]), max_size=40)
+
+
+@given(LINES, LINES, st.integers(0, 3))
+def test_what_two_long_texts_have_in_common_makes_the_one_from_the_other(
+    old: list[str], new: list[str], long: int
+) -> None:
+    once = [f"only {n}" for n in range(600 * long)]
+    one, other = [*old, *once, *new], [*new, *once[::-1][: 20 * long], *once, *old]
+    made: list[str] = []
+    for tag, i1, i2, j1, j2 in Comparison(one, other).get_opcodes():
+        made += one[i1:i2] if tag == "equal" else other[j1:j2]
+    assert made == other

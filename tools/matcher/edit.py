@@ -1,13 +1,15 @@
 """edit: an edit of a text: where it goes, what comes out, or why not, in words that help to do better."""
 
-import difflib
 import json
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from typing import NamedTuple
 
+from rapidfuzz import process
+from rapidfuzz.distance import Indel
+
+from interlock.tools._diff import Comparison
 from interlock.tools._text import TextFile, line_at, lines_of
 from interlock.tools.matcher.find import Match, Miscount, Span, Strategy, find, find_exact
 from interlock.tools.matcher.omissions import omission, omission_message
@@ -104,11 +106,16 @@ def _smallest(text: str, span: Span) -> list[Span]:
     at = [span.start]
     for line in old:
         at.append(at[-1] + len(line))
-    ops = SequenceMatcher(None, old, new, autojunk=False).get_opcodes()
+    ops = Comparison(old, new).get_opcodes()
     return [Span(at[i1], at[i2], "".join(new[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
 
 
 def _mismatch(shown: str, text: str, found: Miscount, expected: int | None) -> str:
+    if not found.count:
+        return (
+            f"old_string is like too many places of {shown!r} to be compared with them all. Copy it exactly, or take"
+            " lines that stand there only once."
+        )
     named = [str(line_at(text, place)) for place in found.places[:_MOST_NAMED]]
     lines = ", ".join([*named, "…"] if found.count > len(named) else named)
     how = f" ({_HOW[found.strategy]})" if found.strategy in _HOW else ""
@@ -230,11 +237,11 @@ def _same_but_blanks(lines: list[str], wanted: list[str]) -> tuple[int, str] | N
     bare = [line.strip() for line in wanted]
     if not any(bare):
         return None
-    stripped = [line.strip() for line in lines]
-    for start in range(len(lines) - len(bare) + 1):
-        if stripped[start : start + len(bare)] == bare:
-            return start, "The same text with other whitespace stands"
-    return None
+    stripped = "\n".join(["", *(line.strip() for line in lines), ""])
+    place = stripped.find("\n".join(["", *bare, ""]))
+    if place < 0:
+        return None
+    return stripped.count("\n", 0, place), "The same text with other whitespace stands"
 
 
 def _similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
@@ -243,9 +250,10 @@ def _similar(lines: list[str], wanted: list[str]) -> tuple[int, str] | None:
     needle = wanted[anchor].strip()[:_MOST_COLUMNS]
     if not needle:
         return None
-    candidates = dict.fromkeys(line.strip()[:_MOST_COLUMNS] for line in lines[:_MOST_LINES])
-    near = difflib.get_close_matches(needle, candidates, n=1, cutoff=_SIMILAR)
-    if not near:
+    candidates = [line.strip()[:_MOST_COLUMNS] for line in lines[:_MOST_LINES]]
+    near = process.extractOne(
+        needle, candidates, scorer=Indel.normalized_similarity, processor=None, score_cutoff=_SIMILAR
+    )
+    if near is None:
         return None
-    place = next(i for i, line in enumerate(lines) if line.strip()[:_MOST_COLUMNS] == near[0])
-    return max(0, place - anchor), "The most similar text stands"
+    return max(0, near[2] - anchor), "The most similar text stands"

@@ -4,34 +4,38 @@ exact → the same but for typography → but for whitespace → but for whitesp
 It never chooses: too many windows, or windows that overlap, are a `Miscount`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import replace
 
 from interlock.tools.matcher.fuzzy import fuzzy_windows
 from interlock.tools.matcher.lines import TOKEN, line_windows, old_lines, token_windows
 from interlock.tools.matcher.merge import merged
 from interlock.tools.matcher.typography import fold, in_form_of
-from interlock.tools.matcher.windows import Match, Miscount, Span, Strategy, Window, packed, replaced
+from interlock.tools.matcher.windows import (
+    MOST_NAMED,
+    Match,
+    Miscount,
+    Span,
+    Strategy,
+    TooMuchWork,
+    Window,
+    Windows,
+    places,
+    replaced,
+)
 
 __all__ = ["Match", "Miscount", "Span", "Strategy", "find", "find_exact", "replaced"]
 
-_STRATEGIES: tuple[tuple[Strategy, Callable[[str, str], list[Window]]], ...] = (
+_STRATEGIES: tuple[tuple[Strategy, Callable[[str, str], Windows]], ...] = (
     ("whitespace", line_windows),
     ("tokens", token_windows),
     ("fuzzy", fuzzy_windows),
 )
-_MOST_NAMED = 100
-"""Places that a miscount names."""
 
 
 def find_exact(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
     """The first strategy: every place where `old` stands as it is."""
-    count = text.count(old) if old else 0
-    if expected is not None and count not in (0, expected):
-        return Miscount(
-            "exact", count, tuple(w.start for w in packed(list(islice(_occurrences(text, old), _MOST_NAMED))))
-        )
-    return _settled("exact", text, list(_occurrences(text, old)), lambda _: new, expected)
+    return _settled("exact", text, _standing(text, old), lambda _: new, expected)
 
 
 def find(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
@@ -41,53 +45,74 @@ def find(text: str, old: str, new: str, expected: int | None) -> Match | Miscoun
         return found
     given, old, new = old, in_form_of(text, old), in_form_of(text, new)
     folded, plain_old = fold(text), fold(old)
-
-    def merge(window: Window) -> str:
-        return merged(text, window, old, new)
-
+    merge = _merge(text, old, new)
     if plain_old != given or folded is not text:
-        windows = [_by_line(w, old) for w in _occurrences(folded, plain_old)]
-        found = _settled("typography", text, windows, merge, expected)
+        pairs = tuple(
+            range(len(old_lines(old)))
+        )  # what agrees character by character agrees line by line, too
+        found = _settled(
+            "typography",
+            text,
+            _standing(folded, plain_old),
+            lambda w: merge(replace(w, pairs=pairs)),
+            expected,
+        )
     for strategy, look in _STRATEGIES:
         if found is None and (strategy != "fuzzy" or expected in (None, 1)):
-            windows = [_aligned(folded, w, plain_old) for w in look(folded, plain_old)]
-            found = _settled(strategy, text, windows, merge, expected)
+            try:
+                windows = look(folded, plain_old)
+            except TooMuchWork:
+                return Miscount(strategy, 0, ())
+            found = _settled(
+                strategy, text, windows, merge, expected, lambda w: _aligned(folded, w, plain_old)
+            )
     return found
 
 
-def _occurrences(text: str, old: str) -> Iterator[Window]:
-    """Overlapping ones too."""
-    place = text.find(old) if old else -1
-    while place >= 0:
-        yield Window(place, place + len(old))
-        place = text.find(old, place + 1)
+def _standing(text: str, old: str) -> Windows:
+    at = places(text, old)
+    top, end = (
+        [Window(place, place + len(old)) for place in chosen] for chosen in (at.from_top, at.from_end)
+    )
+    return Windows(top, end, at.near)
+
+
+def _merge(text: str, old: str, new: str) -> Callable[[Window], str]:
+    """Merges windows; of those that are the same text only the first."""
+    known: dict[tuple[str, str, tuple[int | None, ...] | None], str] = {}
+
+    def merge(window: Window) -> str:
+        before = text[text.rfind("\n", 0, window.start) + 1 : window.start]
+        key = (before, text[window.start : window.end], window.pairs)
+        if key not in known:
+            known[key] = merged(text, window, old, new)
+        return known[key]
+
+    return merge
 
 
 def _settled(
     strategy: Strategy,
     text: str,
-    windows: Sequence[Window],
+    windows: Windows,
     merge: Callable[[Window], str],
     expected: int | None,
+    aligned: Callable[[Window], Window] = lambda window: window,
 ) -> Match | Miscount | None:
-    if not windows:
+    chosen = windows.from_top
+    if not chosen:
         return None
-    chosen = packed(windows)
-    places = tuple(window.start for window in chosen)
     if expected is not None and len(chosen) != expected:
-        return Miscount(strategy, len(chosen), places[:_MOST_NAMED])
-    spans = tuple(Span(w.start, w.end, merge(w)) for w in chosen)
-    if len(chosen) < len(windows) and (other := packed(windows, from_end=True)) != chosen:
-        from_end = [Span(w.start, w.end, merge(w)) for w in other]
-        if replaced(text, spans) != replaced(text, from_end):
-            near = tuple(window.start for window in windows[:_MOST_NAMED])
-            return Miscount(strategy, len(chosen), near, overlapping=True)
-    return Match(strategy, spans)
+        return Miscount(strategy, len(chosen), tuple(window.start for window in chosen[:MOST_NAMED]))
 
+    def spans(of: Windows, from_end: bool) -> tuple[Span, ...]:
+        exact = (aligned(window) for window in (of.from_end if from_end else of.from_top))
+        return tuple(Span(w.start, w.end, merge(w)) for w in exact)
 
-def _by_line(window: Window, old: str) -> Window:
-    """A window that agrees with `old` character by character agrees line by line, too."""
-    return Window(window.start, window.end, tuple(range(len(old_lines(old)))))
+    made = spans(windows, from_end=False)
+    if windows.from_end != chosen and replaced(text, made) != replaced(text, spans(windows, from_end=True)):
+        return Miscount(strategy, len(chosen), tuple(windows.near), overlapping=True)
+    return Match(strategy, made)
 
 
 def _aligned(text: str, window: Window, old: str) -> Window:

@@ -7,18 +7,17 @@ Measured on 3,000 windows that were taken out of their files: without this 44 ed
 """
 
 import re
-from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
-from interlock.tools.matcher.lines import TOKEN, blank_tolerant, old_lines
-from interlock.tools.matcher.windows import Window
+from interlock.tools._diff import Comparison
+from interlock.tools.matcher.lines import TOKEN, Lines, blank_tolerant, old_lines
+from interlock.tools.matcher.windows import Window, Windows, windows_of
 
 _SHORTEST = 10
 """Characters of `old` (gemini-cli: 10)."""
@@ -29,9 +28,14 @@ _RIVALS = 0.3
 _PROBED = 1 / 3 + 0.01
 """Share of `old` in its longest lines that are looked for. A window within 0.1 in all has one of them within 0.3."""
 _MOST_COMPARED = 1_000_000
-"""Lines of `old` times lines of the file that are compared: 0.3 s. Beyond it fewer of `old`'s lines are looked for."""
+"""Pairs of lines that are compared: 0.3 s. Beyond it fewer of `old`'s lines are looked for, and a text with more places
+that are about right is too much alike everywhere."""
+_PAIR_CHARS = 64_000
+"""Characters of a line times characters of another that take as long as one more pair."""
 _MOST_CANDIDATES = 20_000
-"""A text with more places that are about right is too much alike everywhere."""
+_MOST_HITS = 10_000
+"""Places of a part of a name that are looked at; one with more is a common word."""
+_LONGEST_NAME = 200
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 """Words of a name: `parseHTML_now` has three."""
 _SEPARATORS = frozenset({",", ";"})
@@ -54,35 +58,16 @@ class _Found:
     """Words and signs that differ."""
 
 
-class _Lines:
-    """The lines of a text that aren't blank, by their starts: a large text isn't held twice."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.starts = array("Q")
-        place = 0
-        while place >= 0 and place < len(text):
-            stop = text.find("\n", place)
-            end = len(text) if stop < 0 else stop
-            if text[place:end].strip():
-                self.starts.append(place)
-            place = end + 1
-
-    def __len__(self) -> int:
-        return len(self.starts)
-
-    def __getitem__(self, index: int) -> str:
-        start = self.starts[index]
-        stop = self.text.find("\n", start)
-        return self.text[start : len(self.text) if stop < 0 else stop]
+def fuzzy_windows(text: str, old: str) -> Windows:
+    return windows_of(_nearest(text, old))
 
 
-def fuzzy_windows(text: str, old: str) -> list[Window]:
+def _nearest(text: str, old: str) -> list[Window]:
     """None, the one that is nearest, or those between which can't be chosen."""
     wanted = [line.strip() for line in old_lines(old) if line.strip()]
     if sum(map(len, wanted)) < _SHORTEST or max(map(len, wanted)) > _LONGEST_LINE:
         return []
-    lines = _Lines(text)
+    lines = Lines(text, blank=False)
     found = sorted(_measured(lines, wanted), key=lambda f: (f.distance, f.words))
     size = sum(map(len, wanted))
     if not found or found[0].distance > _LIMIT * size:
@@ -100,12 +85,12 @@ def fuzzy_windows(text: str, old: str) -> list[Window]:
     return windows
 
 
-def _window(text: str, old: str, lines: _Lines, start: int, count: int) -> Window:
+def _window(text: str, old: str, lines: Lines, start: int, count: int) -> Window:
     first = bisect_left(lines.starts, start)
     return blank_tolerant(text, old_lines(old), list(lines.starts[first : first + count]), old.endswith("\n"))
 
 
-def _measured(lines: _Lines, wanted: list[str]) -> Iterator[_Found]:
+def _measured(lines: Lines, wanted: list[str]) -> Iterator[_Found]:
     size = sum(map(len, wanted))
     bare = [_bare(line) for line in wanted]
     for first in sorted(_candidates(lines, bare)):
@@ -114,9 +99,11 @@ def _measured(lines: _Lines, wanted: list[str]) -> Iterator[_Found]:
             yield measured
 
 
-def _candidates(lines: _Lines, bare: list[str]) -> set[int]:
+def _candidates(lines: Lines, bare: list[str]) -> set[int]:
     """Places where a window may begin: one of the longest lines is about right there."""
-    probes = _probes(bare, len(lines))
+    probes = _probes(bare, lines)
+    cost = len(bare) + sum(map(len, bare)) * max(map(len, bare)) // _PAIR_CHARS
+    most = min(_MOST_CANDIDATES, _MOST_COMPARED // cost)
     found: set[int] = set()
     for begin in range(0, len(lines), _BLOCK):
         block = [_bare(lines[i]) for i in range(begin, min(begin + _BLOCK, len(lines)))]
@@ -126,23 +113,27 @@ def _candidates(lines: _Lines, bare: list[str]) -> set[int]:
                 bare[at], block, scorer=Levenshtein.distance, processor=None, score_cutoff=cutoff, limit=None
             )
             found.update(begin + index - at for _, _, index in near)
-        if len(found) > _MOST_CANDIDATES:
+        if len(found) > most:
             return set()
     return {first for first in found if 0 <= first <= len(lines) - len(bare)}
 
 
-def _probes(bare: list[str], lines: int) -> list[int]:
+def _probes(bare: list[str], lines: Lines) -> list[int]:
     order = sorted(range(len(bare)), key=lambda index: -len(bare[index]))
     wanted = _PROBED * sum(map(len, bare))
+    room = _MOST_COMPARED
     chosen: list[int] = []
-    while order and wanted > 0 and (len(chosen) + 1) * lines <= _MOST_COMPARED:
-        wanted -= len(bare[order[0]])
-        chosen.append(order.pop(0))
+    for index in order:
+        room -= len(lines) + len(lines.text) * len(bare[index]) // _PAIR_CHARS
+        if room < 0 or wanted <= 0:
+            break
+        wanted -= len(bare[index])
+        chosen.append(index)
     return chosen
 
 
 def _distance(
-    lines: _Lines, first: int, wanted: Sequence[str], bare: Sequence[str], most: float
+    lines: Lines, first: int, wanted: Sequence[str], bare: Sequence[str], most: float
 ) -> _Found | None:
     total = 0.0
     words = 0
@@ -181,7 +172,7 @@ def slips(text: str, start: int, end: int, wanted: Sequence[str], there: Sequenc
 
 def _differences(wanted: list[str], there: list[str]) -> Iterator[tuple[str, str]]:
     """Pairs of words; two empty strings where more differs than one word for another."""
-    for tag, i1, i2, j1, j2 in SequenceMatcher(None, wanted, there, autojunk=False).get_opcodes():
+    for tag, i1, i2, j1, j2 in Comparison(wanted, there).get_opcodes():
         if tag == "equal" or set(wanted[i1:i2] + there[j1:j2]) <= _SEPARATORS:
             continue
         if i2 - i1 != j2 - j1:
@@ -192,7 +183,7 @@ def _differences(wanted: list[str], there: list[str]) -> Iterator[tuple[str, str
 def _slip(text: str, start: int, end: int, mine: str, other: str, short: bool) -> bool:
     if mine.casefold() == other.casefold():
         return True
-    changed = SequenceMatcher(None, mine, other, autojunk=False).get_opcodes()
+    changed = Comparison(mine, other).get_opcodes()
     differing = "".join(mine[i1:i2] + other[j1:j2] for tag, i1, i2, j1, j2 in changed if tag != "equal")
     if any(char.isdigit() for char in differing) or _unlike(mine.lower(), other.lower(), _ALIKE):
         return False
@@ -218,19 +209,24 @@ def _parts(name: str) -> list[str]:
 
 def _elsewhere(text: str, start: int, end: int, part: str) -> bool:
     """Whether a word of a name stands in the text outside the window, too."""
+    hits = 0
     for written in (part, part.capitalize(), part.upper()):
         place = text.find(written)
         while place >= 0:
             if not start <= place < end and part in _parts(_name_at(text, place, place + len(written))):
                 return True
             place = text.find(written, place + 1)
+            hits += 1
+            if hits > _MOST_HITS:
+                return True
     return False
 
 
 def _name_at(text: str, first: int, last: int) -> str:
     """The whole name around a piece of it."""
-    while first > 0 and (text[first - 1].isalnum() or text[first - 1] == "_"):
+    least, most = max(0, first - _LONGEST_NAME), min(len(text), last + _LONGEST_NAME)
+    while first > least and (text[first - 1].isalnum() or text[first - 1] == "_"):
         first -= 1
-    while last < len(text) and (text[last].isalnum() or text[last] == "_"):
+    while last < most and (text[last].isalnum() or text[last] == "_"):
         last += 1
     return text[first:last]

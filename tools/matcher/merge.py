@@ -5,10 +5,14 @@ others are `new`'s, with the file's indentation and typography (a three-way merg
 """
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
+from functools import cached_property
+from typing import Literal
 
+from interlock.tools._diff import Comparison
+from interlock.tools.matcher.lines import following
 from interlock.tools.matcher.typography import fold, plainer
 from interlock.tools.matcher.windows import Window
 
@@ -16,7 +20,7 @@ _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
 _MOST_PIECES = 2_000
 """Pieces of lines that are merged word by word; the comparison takes the square of it."""
 
-Op = tuple[str, int, int, int, int]
+Op = tuple[Literal["replace", "delete", "insert", "equal"], int, int, int, int]
 _TAB = 4
 """Columns of a tab where nothing tells."""
 
@@ -48,23 +52,50 @@ class Indenter:
         if self.as_in_file or not bare or not self.pairs:
             return line
         mine = indent(line)
-        best = max(self.pairs, key=lambda pair: (_rank(pair.model, mine), -abs(pair.at - at)))
-        if mine.startswith(best.model):
-            return best.file + self._in_style(mine[len(best.model) :]) + bare
-        if best.model.startswith(mine):
-            return _shortened(best.file, self._in_style(best.model[len(mine) :])) + bare
+        model, file = self._nearest(mine, at)
+        if mine.startswith(model):
+            return file + self._in_style(mine[len(model) :]) + bare
+        if model.startswith(mine):
+            return _shortened(file, self._in_style(model[len(mine) :])) + bare
         return line
+
+    def _nearest(self, mine: str, at: int) -> tuple[str, str]:
+        """Of the pairs that are most like an indentation, the one nearest to a line."""
+        if mine not in self._likest:
+            best = max(_rank(model, mine) for model in self._by_model)
+            likest = [m for m in self._by_model if _rank(m, mine) == best]
+            self._likest[mine] = sorted((p for m in likest for p in self._by_model[m]), key=lambda p: p.at)
+        pairs = self._likest[mine]
+        number = bisect_left(pairs, at, key=lambda pair: pair.at)
+        pair = min(pairs[max(0, number - 1) : number + 1], key=lambda pair: abs(pair.at - at))
+        return pair.model, pair.file
+
+    @cached_property
+    def _by_model(self) -> dict[str, list[Pair]]:
+        found: dict[str, list[Pair]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair.model, []).append(pair)
+        return found
+
+    @cached_property
+    def _likest(self) -> dict[str, list[Pair]]:
+        return {}
+
+    @cached_property
+    def _style(self) -> set[str]:
+        return set("".join(pair.file for pair in self.pairs))
 
     def _in_style(self, extra: str) -> str:
         """Further indentation in the file's characters."""
-        if not extra or not (style := "".join(pair.file for pair in self.pairs)):
+        if not extra or not self._style:
             return extra
-        if set(style) == {"\t"} and set(extra) == {" "}:
-            return "\t" * max(1, round(len(extra) / self._width()))
-        if set(style) == {" "} and set(extra) == {"\t"}:
-            return " " * round(len(extra) * self._width())
+        if self._style == {"\t"} and set(extra) == {" "}:
+            return "\t" * max(1, round(len(extra) / self._width))
+        if self._style == {" "} and set(extra) == {"\t"}:
+            return " " * round(len(extra) * self._width)
         return extra
 
+    @cached_property
     def _width(self) -> float:
         """Spaces that stand for a tab, by the deepest pair in which they do."""
         seen = [
@@ -106,7 +137,7 @@ def _by_shared_lines(known: tuple[Pair, ...], base: Sequence[str], new: Sequence
     """Lines that stand in `old` and in `new` tell whether both are indented alike, or `new` as the file is."""
     by_line = {pair.at: pair for pair in known}
     as_model = as_file = 0
-    shared = SequenceMatcher(None, [b.strip() for b in base], [n.strip() for n in new], autojunk=False)
+    shared = Comparison([b.strip() for b in base], [n.strip() for n in new])
     for i, j, size in shared.get_matching_blocks():
         for step in range(size):
             pair = by_line.get(i + step)
@@ -201,7 +232,7 @@ class _Merge:
         if move.as_in_file:
             base = [self._depth(at) + line.lstrip(" \t") if line else "" for at, line in enumerate(base)]
         theirs = [line.rstrip() for line in self.theirs]
-        return list(SequenceMatcher(None, base, theirs, autojunk=False).get_opcodes())
+        return Comparison(base, theirs).get_opcodes()
 
     def _depth(self, at: int) -> str:
         number = self.pairs[at]
@@ -212,8 +243,12 @@ class _Merge:
         numbers = [n for n in self.pairs[i1:i2] if n is not None]
         if numbers:
             return numbers[0], numbers[-1] + 1
-        following = next((n for n in self.pairs[i2:] if n is not None), len(self.ours))
-        return (following, following) if i1 == i2 else (done, done)
+        after = self._following[i2]
+        return (after, after) if i1 == i2 else (done, done)
+
+    @cached_property
+    def _following(self) -> list[int]:
+        return following(self.pairs, len(self.ours))
 
     def _inserted(self, gap: list[str], new: list[str], following: int) -> list[str]:
         """Among blank lines that the file has and `old` lacks: with the line before, or with the one after
@@ -274,5 +309,5 @@ def _words(ours: str, base: str, theirs: str) -> str:
 
 
 def _replacements(base: list[str], other: list[str]) -> list[tuple[int, int, tuple[str, ...]]]:
-    ops = SequenceMatcher(None, base, other, autojunk=False).get_opcodes()
+    ops = Comparison(base, other).get_opcodes()
     return [(i1, i2, tuple(other[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
