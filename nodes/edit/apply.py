@@ -1,5 +1,7 @@
 """apply: make the new text and its diff."""
 
+import asyncio
+
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -32,17 +34,20 @@ async def apply(state: ApplyIn, runtime: Runtime[Deps]) -> ApplyOut:
     if isinstance(found, ToolResult) or found.file is None:
         return _refused(state, "external_change", "The file is gone since it was read. Look where it went.")
     tried = strings(deps, state)
-    at = placed_or_repaired(found.shown, found.text, tried.old, tried.new, tried.expected)
+    at = await asyncio.to_thread(
+        placed_or_repaired, found.shown, found.text, tried.old, tried.new, tried.expected
+    )
     if isinstance(at, Problem):
         return _refused(state, at.code, at.message)
-    made = _made(found, at)
+    made = await asyncio.to_thread(_made, found, at)
     if isinstance(made, Problem):
         return _refused(state, made.code, made.message)
+    kept = await asyncio.to_thread(_kept, found, tried, at, made) if state.get("source") else None
     return {
         "label": "write" if state.get("source") == "file" else "keep",
         "strategy": at.strategy,
         "occurrences": len(at.spans),
-        "result": _kept(deps, found, tried, at, made) if state.get("source") else "",
+        "result": deps.transcript.append("", [kept]) if kept else "",
         "error": {},
         "edit_status": "" if state.get("source") == "file" else "applied",
     }
@@ -62,7 +67,7 @@ def _made(found: Subject, at: Placed) -> bytes | Problem:
     return after
 
 
-def _kept(deps: Deps, found: Subject, tried: Strings, at: Placed, after: bytes) -> str:
+def _kept(found: Subject, tried: Strings, at: Placed, after: bytes) -> Message:
     """The result as a record of a chain of its own; as arguments, for those are kept word for word."""
     assert found.file is not None
     first = at.spans[0]
@@ -74,7 +79,7 @@ def _kept(deps: Deps, found: Subject, tried: Strings, at: Placed, after: bytes) 
         "new_string": tried.new if exact else first.new,
     }
     call = ToolCall.model_validate({"id": "0.0", "name": "replace", "args": kept})
-    return deps.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
+    return Message(role="assistant", tool_calls=(call,))
 
 
 def _refused(state: ApplyIn, code: str, message: str) -> ApplyOut:

@@ -1,5 +1,7 @@
 """correct_target: ask a helper model which text of the file was meant."""
 
+import asyncio
+
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -27,7 +29,7 @@ async def correct_target(state: SubjectIn, runtime: Runtime[Deps]) -> CorrectTar
     tried = strings(deps, state)
     prompt = load("edit/correct_target").parts(
         file=found.shown,
-        content=shown_text(found.text, tried.old),
+        content=await asyncio.to_thread(shown_text, found.text, tried.old),
         old_string=tried.old,
         new_string=tried.new,
     )
@@ -36,7 +38,9 @@ async def correct_target(state: SubjectIn, runtime: Runtime[Deps]) -> CorrectTar
         return {"label": "not found"}
     record, answer = asked
     snippet = answer.corrected_target_snippet.replace("\r\n", "\n")
-    at = placed(found.shown, found.text, snippet, tried.new, tried.expected, only_exact=True)
+    at = await asyncio.to_thread(
+        placed, found.shown, found.text, snippet, tried.new, tried.expected, only_exact=True
+    )
     if isinstance(at, Problem) or snippet == tried.new:
         return {"label": "not found"}
     return {"label": "found", "helper": record, "helper_role": "edit_target"}

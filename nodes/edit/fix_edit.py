@@ -1,5 +1,7 @@
 """fix_edit: ask a helper model for strings that do what was meant."""
 
+import asyncio
+
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -35,7 +37,7 @@ async def fix_edit(state: FixEditIn, runtime: Runtime[Deps]) -> FixEditOut:
     prompt = load("edit/fix_edit").parts(
         file=found.shown,
         instruction=str(deps.journal.call(key_of(state)).args.get("instruction") or "not given"),
-        content=shown_text(found.text, tried.old),
+        content=await asyncio.to_thread(shown_text, found.text, tried.old),
         old_string=tried.old,
         new_string=tried.new,
         error=state["error"]["message"],

@@ -1,5 +1,7 @@
 """match: find where the old string stands, from exactly to nearly."""
 
+import asyncio
+
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -21,7 +23,7 @@ async def match(state: SubjectIn, runtime: Runtime[Deps]) -> MatchOut:
     if isinstance(found, ToolResult):
         return {"label": "wrong count", "error": problem("external_change", found.content)}
     tried = strings(deps, state)
-    at = placed(found.shown, found.text, tried.old, tried.new, tried.expected)
+    at = await asyncio.to_thread(placed, found.shown, found.text, tried.old, tried.new, tried.expected)
     if not isinstance(at, Problem):
         return {"label": "right count"}
     label = "none" if at.code == "no_occurrence" else "wrong count"

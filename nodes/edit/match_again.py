@@ -1,5 +1,7 @@
 """match_again: find the fixer's strings."""
 
+import asyncio
+
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
@@ -22,5 +24,5 @@ async def match_again(state: SubjectIn, runtime: Runtime[Deps]) -> MatchAgainOut
     tried = strings(deps, state)
     if not tried.old or unusable(tried.old, tried.new):
         return {"label": "not found"}
-    at = placed(found.shown, found.text, tried.old, tried.new, tried.expected)
+    at = await asyncio.to_thread(placed, found.shown, found.text, tried.old, tried.new, tried.expected)
     return {"label": "not found" if isinstance(at, Problem) else "found"}

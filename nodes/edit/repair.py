@@ -1,5 +1,6 @@
 """repair: mend both strings alike, without a model."""
 
+import asyncio
 from pathlib import PurePath
 
 from langgraph.runtime import Runtime
@@ -25,7 +26,7 @@ async def repair(state: SubjectIn, runtime: Runtime[Deps]) -> RepairOut:
     if isinstance(found, ToolResult):
         return {"label": "not for a model"}
     tried = strings(deps, state)
-    if repaired(found.text, tried.old, tried.new, tried.expected):
+    if await asyncio.to_thread(repaired, found.text, tried.old, tried.new, tried.expected):
         return {"label": "found"}
     structured = PurePath(found.path).suffix.lower() in _EXACT_ONLY
     return {"label": "not for a model" if structured else "not found"}
