@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.render.known import Known
 from interlock.cli.render.stdout import close_stdout
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.state.errors import InterlockError
+from interlock.state.errors import BugError, InterlockError
 
 if TYPE_CHECKING:
     from interlock.cli.render.view import View  # needs pydantic; a wrong id is told without it
@@ -46,20 +46,30 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
 
 
 def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View", options: Options) -> int:
+    from interlock.engine.damage import diagnosed
+
     try:
-        outcome = drive([view])
-    except InterlockError as error:
-        failure = error
+        with diagnosed(options.home / "interlock.db"):
+            outcome = drive([view])
+            if not _is_handed_over(outcome):
+                if not outcome.drained:
+                    os._exit(
+                        outcome.exit_code
+                    )  # its thread holds a lock that an ordinary exit would wait for
+                _quietly(lambda: view.finish(outcome))
+                return outcome.exit_code
+    except Exception as error:
+        failure = error if isinstance(error, InterlockError) else BugError(f"{type(error).__name__}: {error}")
         _quietly(lambda: view.failed(failure))
         raise
-    if outcome.status == "approved" and (following := outcome.output.get("main_run")):
-        sys.stderr.write(f"The plan is approved; run {following} carries it out.\n")
-        # What was asked of the plan is kept by the run that carries it out; its mode is the approved one.
-        return go_on(following, [], None, replace(options, approval_mode=None), view)
-    if not outcome.drained:
-        os._exit(outcome.exit_code)  # its thread holds a lock that an ordinary exit would wait for
-    _quietly(lambda: view.finish(outcome))
-    return outcome.exit_code
+    following = outcome.output["main_run"]
+    sys.stderr.write(f"The plan is approved; run {following} carries it out.\n")
+    # What was asked of the plan is kept by the run that carries it out; its mode is the approved one.
+    return go_on(following, [], None, replace(options, approval_mode=None), view)
+
+
+def _is_handed_over(outcome: Outcome) -> bool:
+    return outcome.status == "approved" and bool(outcome.output.get("main_run"))
 
 
 def _quietly(show: Callable[[], None]) -> None:

@@ -32,7 +32,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
+        if found := _explained(error):
+            return _report(given, error, str(found), found.exit_code)
         return _report(given, error, f"a bug: {type(error).__name__}: {error}. See where with -d", 1)
+
+
+def _explained(error: Exception) -> InterlockError | None:
+    """What stands behind an exception that is none of ours: a store or a disk that is full or damaged; None: a bug."""
+    import os
+
+    from interlock.engine.damage import diagnosed
+    from interlock.engine.store_file import state_home
+
+    store = state_home(os.environ) / "interlock.db"
+    try:
+        with diagnosed(store):
+            raise error
+    except InterlockError as found:
+        return found
+    except Exception:
+        return None
 
 
 def _report(given: list[str], error: Exception, line: str, exit_code: int) -> int:

@@ -12,6 +12,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 
 from interlock.engine.approvals import ready_answers
 from interlock.engine.compose import Composed, Wires, compose
+from interlock.engine.damage import diagnosed
 from interlock.engine.fence import fence, fenced
 from interlock.engine.hub import Hub
 from interlock.engine.lease import Lease
@@ -22,7 +23,6 @@ from interlock.engine.steps import StepLog
 from interlock.engine.store import Store
 from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.services.models import turn_tracing_off
-from interlock.services.sqlite import explained
 from interlock.state.deps import RunInfo, Token
 
 RECURSION_LIMIT = 1_000_000
@@ -129,7 +129,7 @@ class Drive:
 
     @contextmanager
     def _errors(self) -> Generator[None]:
-        with explained(self.store.path), fenced(self.conn, self.lease):
+        with diagnosed(self.store.path), fenced(self.conn, self.lease):
             yield
 
     async def close(self) -> None:

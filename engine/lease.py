@@ -12,7 +12,7 @@ from interlock.engine.process_identity import Owner, is_alive, this_process
 from interlock.engine.store import Store
 from interlock.engine.takeover import end_process, writer_of
 from interlock.services.sqlite import explained, transaction
-from interlock.state.errors import BusyError
+from interlock.state.errors import BusyError, StoreError
 
 STALE_AFTER_S = 30.0
 """Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced.
@@ -76,13 +76,15 @@ class Lease:
             self._conn.close()
 
     def _update(self, change: str) -> bool:
-        """False: the row is no longer ours."""
+        """False: the row is no longer ours, or the store is gone from its path."""
         try:
             with transaction(self._conn):
                 rows = self._conn.execute(
                     f"update lease set {change} where run = ? and epoch = ?", (self.run, self.epoch)
                 )
                 return rows.rowcount == 1
+        except StoreError:
+            return False
         except sqlite3.Error:
             # A busy store costs a beat, not the run; what lasts (a full disk) the driver meets at its next
             # write. Where `held` stays set, the end of this process or its silence frees the run as well.

@@ -112,10 +112,10 @@ def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
         Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], json.loads(r["request"]))) for r in rows
     ]
     first = {r.run: r.asked_at for r in reversed(found)}
-    return sorted(found, key=lambda r: (first[r.run], r.run, *_place(r.id)))
+    return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
 
 
-def _place(name: str) -> tuple[int, int]:
+def place_of(name: str) -> tuple[int, int]:
     """Batch and call, out of an id like `k3m9x2pa-2.1`: the calls' order, not the order of asking.
 
     Requests about hooks, like `k3m9x2pa-h1`, come first.

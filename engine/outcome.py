@@ -11,9 +11,10 @@ from interlock.engine.drive import Drive
 from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Outcome
 from interlock.engine.outside import Outside
+from interlock.engine.prepare import Prepared
 from interlock.engine.runs import note_error
 from interlock.graphs._pipeline import Pipeline
-from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError
+from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError, StoreError
 from interlock.state.events import Result
 from interlock.state.refused import refusals_in, warnings_of
 from interlock.state.run import WorkflowOutput
@@ -60,6 +61,20 @@ def conclude(
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
         warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
+    )
+
+
+def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: Prepared) -> Outcome:
+    """The end of a drive whose store can't be used any more: told here, and nowhere else."""
+    redact = prepared.redact
+    return Outcome(
+        run=run,
+        workflow=pipeline.name,
+        status="failed",
+        exit_code=error.exit_code,
+        error=redact.json({"type": error.kind, "message": str(error)}),
+        resume_command=f"interlock resume {run}",
+        warnings=redact.json(prepared.warnings),
     )
 
 

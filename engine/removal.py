@@ -13,6 +13,8 @@ from interlock.state.errors import BusyError
 
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
 """As `services/outputs.py` names them."""
+_RECORD = re.compile(r"[0-9a-f]{64}\.json")
+"""A row that was damaged may name anything."""
 _TABLES = (
     "steps",
     "journal",
@@ -70,10 +72,10 @@ def _delete(conn: sqlite3.Connection, run: str) -> None:
 def _last_write(conn: sqlite3.Connection, run: str) -> float:
     """When the run last named a file: one that was touched later is in another run's hands."""
     (last,) = conn.execute(
-        "select max(t) from (select max(updated) as t from runs where run = ?1 union all "
-        "select max(done_at) from journal where run = ?1 union all "
-        "select max(done_at) from hook_calls where run = ?1 union all "
-        "select max(at) from model_calls where run = ?1)",
+        "select max(t) from (select max(cast(updated as real)) as t from runs where run = ?1 union all "
+        "select max(cast(done_at as real)) from journal where run = ?1 union all "
+        "select max(cast(done_at as real)) from hook_calls where run = ?1 union all "
+        "select max(cast(at as real)) from model_calls where run = ?1)",
         (run,),
     ).fetchone()
     return last or 0.0
@@ -89,9 +91,9 @@ def _files(conn: sqlite3.Connection, outputs: Path, run: str | None) -> set[str]
     )
     found: set[str] = set()
     for text, file in rows:
-        if file:
-            found.add(file)
-        whole = outputs / file if file else None
+        named = file if isinstance(file, str) and _RECORD.fullmatch(file) else None
+        found |= {named} if named else set()
+        whole = outputs / named if named else None
         body = whole.read_bytes() if whole and whole.exists() else text
-        found.update(_KEPT.findall(body if isinstance(body, str) else body.decode()))
+        found.update(_KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body)))
     return found

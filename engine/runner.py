@@ -7,6 +7,7 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
+from interlock.engine.damage import diagnosed
 from interlock.engine.decisions import record_decisions
 from interlock.engine.doors import DOORS, follow_up, validated
 from interlock.engine.drive import Drive, is_due
@@ -15,7 +16,7 @@ from interlock.engine.lease import acquire
 from interlock.engine.listing import RunRow, find_run
 from interlock.engine.model_log import usage_of, usage_stats
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.outcome import conclude, result_event
+from interlock.engine.outcome import conclude, result_event, unrecorded
 from interlock.engine.outside import Outside
 from interlock.engine.prepare import Prepared, check_input, kept_options, prepare, restored, with_input
 from interlock.engine.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
@@ -23,7 +24,7 @@ from interlock.engine.store import Store
 from interlock.graphs import pipeline
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.redaction import marks_in
-from interlock.state.errors import BusyError, UserError
+from interlock.state.errors import BusyError, StoreError, UserError
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message
@@ -153,12 +154,13 @@ async def _driven(
 
     lease = await acquire(store, run, stale_after_s=prepared.options.stale_after_s, on_lost=lost)
     try:
-        drive = Drive(store, lease, chosen, prepared, hub)
-        told.append(drive)
-        try:
-            outcome = await _advanced(drive, chosen, prepared, first)
-        finally:
-            await drive.close()
+        with diagnosed(store.path):
+            drive = Drive(store, lease, chosen, prepared, hub)
+            told.append(drive)
+            try:
+                outcome = await _advanced(drive, chosen, prepared, first)
+            finally:
+                await drive.close()
     finally:
         lease.release()
     hub(result_event(outcome))
@@ -196,6 +198,10 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
             snapshot = await drive.advance(graph_input, prepared.limits.timeout_s)
     except Exception as problem:
         error = problem  # told as the run's outcome: what it did so far stays, and it can be resumed
-    if snapshot is None:
-        snapshot, _ = await drive.resume_input()
-    return conclude(drive, chosen, snapshot, out, error, prepared.warnings)
+    try:
+        if snapshot is None:
+            snapshot, _ = await drive.resume_input()
+        with diagnosed(drive.store.path):
+            return conclude(drive, chosen, snapshot, out, error, prepared.warnings)
+    except StoreError as broken:
+        return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)

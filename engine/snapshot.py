@@ -1,15 +1,14 @@
-"""snapshot: a run's state at one of its root checkpoints, its conversation there, and whether it is undamaged."""
+"""snapshot: a run's state at one of its root checkpoints, and its conversation there."""
 
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from interlock.engine.store_file import reading
-from interlock.services.transcript import ChainTranscript, continued_by, record_id
+from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import UserError
 from interlock.state.messages import Message
 
@@ -63,31 +62,6 @@ def dropped(home: Path, run: str) -> list[list[Message]]:
             found.append(gone)
             head = old
     return found[::-1]
-
-
-def damage(home: Path, run: str) -> Iterator[str]:
-    """One line for each record that is missing or whose bytes were changed."""
-    with reading(home) as conn:
-        if conn is None:
-            return
-        rows = conn.execute(
-            "select id, parent, body, file from chain where run = ? order by id", (run,)
-        ).fetchall()
-        known = {row["id"] for row in conn.execute("select id from chain")}
-        for row in rows:
-            body: object = row["body"]
-            if row["file"]:
-                file = home / "outputs" / row["file"]
-                body = file.read_bytes() if file.exists() else None
-            if not isinstance(body, bytes) or record_id(row["parent"], body) != row["id"]:
-                yield f"record {row['id'][:12]}… was changed, or its file is missing"
-            elif not row["parent"] and (old := continued_by(body)) and old not in known:
-                yield f"record {old[:12]}… is missing; the chain {row['id'][:12]}… continues it"
-            if row["parent"] and row["parent"] not in known:
-                yield f"record {row['parent'][:12]}… is missing; {row['id'][:12]}… follows it"
-        head = str(state_at(home, run).get("head") or "")
-        if head and head not in known:
-            yield f"record {head[:12]}…, the newest of the conversation, is missing"
 
 
 def _checkpoints(conn: sqlite3.Connection, run: str) -> list[sqlite3.Row]:

@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
+from interlock.services.sqlite import BUSY_TIMEOUT_S, StoreConnection, explained, transaction
 from interlock.state.errors import StoreError
 
 SCHEMA_VERSION = 3
@@ -50,15 +50,16 @@ class Store:
         finally:
             conn.close()
 
-    def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> sqlite3.Connection:
+    def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> StoreConnection:
         """A connection in autocommit: transactions begin with `transaction` and hold no `await`."""
         with explained(self.path):
-            conn = sqlite3.connect(
+            conn = StoreConnection(
                 self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
             )
             try:
                 conn.execute("pragma journal_mode=wal")
                 conn.execute(f"pragma synchronous={synchronous}")
+                conn.remember()
             except BaseException:
                 conn.close()
                 raise

@@ -1,13 +1,49 @@
 """sqlite: transactions, and SQLite's errors as one line each."""
 
+import errno
+import os
 import sqlite3
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from interlock.state.errors import BusyError, InterlockError, StoreError
+from interlock.state.errors import BusyError, StoreError
 
 BUSY_TIMEOUT_S = 10.0
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_BROKEN = (errno.EIO, errno.EROFS)
+
+
+class StoreConnection(sqlite3.Connection):
+    """A connection that knows which files it has open: what is written to a deleted one is lost without an error."""
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._path = path
+        self._files: dict[str, tuple[int, int] | None] = {}
+
+    def remember(self) -> None:
+        """What lies at the paths now is what this connection has open."""
+        names = (str(self._path), f"{self._path}-wal")
+        self._files = {name: _identity(name) for name in names}
+
+    def check(self) -> None:
+        """Raises `StoreError` when the store isn't at its path any more."""
+        for path, opened in self._files.items():
+            if opened is not None and _identity(path) != opened:
+                raise StoreError(
+                    f"The store {str(self._path)!r} was deleted or replaced while this process used it, so nothing "
+                    "more is written. Put it back and go on with: interlock resume latest; or start anew."
+                )
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - each transaction pays for it, and Path.stat costs twice as much
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextmanager
@@ -18,6 +54,8 @@ def transaction(conn: sqlite3.Connection) -> Generator[sqlite3.Connection]:
         return
     conn.execute("begin immediate")
     try:
+        if isinstance(conn, StoreConnection):
+            conn.check()
         yield conn
         conn.execute("commit")
     except BaseException:
@@ -28,13 +66,15 @@ def transaction(conn: sqlite3.Connection) -> Generator[sqlite3.Connection]:
 
 @contextmanager
 def explained(path: Path) -> Generator[None]:
-    """SQLite's errors as one line that says what to do."""
+    """SQLite's errors, and a disk's, as one line that says what to do."""
     try:
         yield
-    except InterlockError:
-        raise
     except sqlite3.DatabaseError as error:
         raise explain(error, path) from error
+    except OSError as error:
+        if error.errno not in (*_FULL, *_BROKEN):
+            raise
+        raise explain_disk(error, path) from error
 
 
 def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
@@ -46,7 +86,7 @@ def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
             "See which with: interlock runs --status running"
         )
     if "full" in text:
-        return StoreError(f"No space left for the store {shown}. Free some, then: interlock resume latest")
+        return _no_space(shown)
     if "readonly" in text or "unable to open" in text:
         return StoreError(
             f"Can't write the store {shown}: {text}. Check its permissions, or set INTERLOCK_HOME."
@@ -56,4 +96,27 @@ def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
             f"The store {shown} is damaged ({text}). Move it away to start anew, "
             "or recover it with: sqlite3 interlock.db .recover"
         )
+    if "disk I/O" in text:
+        return StoreError(
+            f"The disk failed under the store {shown} ({text}). Check that it has space and can be written, "
+            "then: interlock resume latest"
+        )
     return StoreError(f"The store {shown} failed: {text}. Check it with: interlock doctor --store")
+
+
+def explain_disk(error: OSError, path: Path) -> StoreError:
+    """A disk that is full or broken, named by the file that met it."""
+    shown = repr(str(error.filename or path))
+    if error.errno in _FULL:
+        return _no_space(shown)
+    return StoreError(
+        f"Can't write {shown}: {error.strerror}. Check the disk, then: interlock resume latest; "
+        "or choose another state directory with INTERLOCK_HOME."
+    )
+
+
+def _no_space(shown: str) -> StoreError:
+    return StoreError(
+        f"No space left to write {shown}. Free some, then: interlock resume latest; "
+        "or choose another state directory with INTERLOCK_HOME."
+    )

@@ -8,6 +8,12 @@ class InterlockError(Exception):
     kind = "error"
 
 
+class BugError(InterlockError):
+    """An exception that is none of ours, as programs are told it."""
+
+    kind = "bug"
+
+
 class SetupError(InterlockError):
     """A graph, prompt or tool is malformed: found before any run."""
 

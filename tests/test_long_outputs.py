@@ -12,9 +12,10 @@ from test_compress import compressor, snapshot
 from test_paths import Replies, Stage, call
 
 from interlock.engine import Decision, Outcome, removal, resume_sync, run_sync
+from interlock.engine.damage import damage
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.removal import remove_run
-from interlock.engine.snapshot import damage, dropped, state_at
+from interlock.engine.snapshot import dropped, state_at
 from interlock.services.outputs import OutputFiles, store_file
 
 DONE = {"text": "done"}

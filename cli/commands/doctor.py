@@ -186,8 +186,8 @@ def _state(home: Path) -> Iterator[Finding]:
 
 
 def _records(home: Path) -> Iterator[Finding]:
+    from interlock.engine.damage import damage, diagnosed, unreadable
     from interlock.engine.rebuild import rebuild
-    from interlock.engine.snapshot import damage
 
     try:
         with reading(home) as conn:
@@ -195,10 +195,12 @@ def _records(home: Path) -> Iterator[Finding]:
                 return
             for row in conn.execute("pragma integrity_check"):
                 yield Finding("ok" if row[0] == "ok" else "problem", "pages", row[0])
-        yield from (Finding("note", "mended", line) for line in rebuild(home))
-        for run in list_runs(home):
-            yield from (
-                Finding("problem", "records", f"run {run.run}: {line}") for line in damage(home, run.run)
-            )
+            rows = list(unreadable(conn, home / "outputs"))
+        yield from (Finding("problem", "rows", f"{line} can't be read") for line in rows)
+        if not rows:
+            yield from (Finding("note", "mended", line) for line in rebuild(home))
+        with diagnosed(home / "interlock.db"):
+            records = [(run.run, line) for run in list_runs(home) for line in damage(home, run.run)]
+        yield from (Finding("problem", "records", f"run {run}: {line}") for run, line in records)
     except InterlockError as error:
         yield Finding("problem", "store", str(error))

@@ -55,7 +55,7 @@ def _show_message(message: "Message", limit: int | None) -> None:
 
 def verify(home: Path, run: str) -> int:
     """Check that no record was lost or changed; the exit code."""
-    from interlock.engine.snapshot import damage
+    from interlock.engine.damage import damage
 
     problems = list(damage(home, run))
     for problem in problems:

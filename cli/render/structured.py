@@ -69,8 +69,8 @@ class StreamJsonView:
     def _write(self, value: dict[str, Any], last: bool = False) -> None:
         with self._lock:
             if not self._ended:
-                self._ended = last
                 write_json({"type": value.pop("type"), "timestamp": self._now(), **value})
+                self._ended = last
 
 
 def event_object(event: Event) -> dict[str, Any]:

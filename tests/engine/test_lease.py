@@ -305,3 +305,18 @@ def test_a_run_that_was_removed_is_lost_to_its_driver(store: Store) -> None:
     assert (lease.lost, lease.held, told) == (True, False, [True])
     lease.release()
     conn.close()
+
+
+def test_a_heartbeat_that_finds_the_store_gone_ends_the_drive(store: Store) -> None:
+    async def scene() -> bool:
+        gone = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        lease = await acquire(
+            store, "r", stale_after_s=0.06, on_lost=lambda: loop.call_soon_threadsafe(gone.set)
+        )
+        store.path.unlink()
+        await asyncio.wait_for(gone.wait(), 30)
+        lease.release()
+        return lease.lost
+
+    assert asyncio.run(scene())

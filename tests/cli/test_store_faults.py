@@ -1,0 +1,160 @@
+"""What becomes of the store under a run: deleted, replaced, full, damaged. One clear line, never "a bug"."""
+
+import errno
+import json
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Done, Run
+
+from interlock.engine.runs import NewRun, insert_run
+from interlock.engine.store import Store
+from interlock.services.transcript import ChainTranscript
+from interlock.state.messages import Message
+
+REPLIES: list[dict[str, Any]] = [
+    {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
+    {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo x > made.txt"}}]},
+    {"text": "x" * 9000},
+    {"text": "Again."},
+]
+COMMANDS = (
+    ("runs",),
+    ("approvals",),
+    ("show", "latest", "--calls"),
+    ("history", "latest"),
+    ("resume", "latest", "--approve", "1", "--output-format", "stream-json"),
+    ("doctor", "--store"),
+)
+
+
+@pytest.fixture
+def run(run: Run, tmp_path: Path) -> Run:
+    """Runs one command; every one must end in one clear line, and a stream of events with its result."""
+    (tmp_path / "script.json").write_text(json.dumps(REPLIES))
+    (tmp_path / "work" / "a.txt").write_text("a\n")
+
+    def call(*arguments: str, stdin: str = "") -> Done:
+        done = run(*arguments, stdin=stdin)
+        assert "a bug" not in done.err + done.out and "Traceback" not in done.err, (arguments, done.err)
+        if "stream-json" in arguments and done.out:
+            assert done.events[-1]["type"] == "result", (arguments, done.out)
+        return done
+
+    return call
+
+
+def started(run: Run, tmp_path: Path, *flags: str) -> Done:
+    return run("run", "main", "go", "--model", f"script:{tmp_path / 'script.json'}", *flags)
+
+
+@pytest.fixture
+def home(home: Path) -> Path:
+    return home / "interlock"
+
+
+def damaged(run: Run, home: Path, change: str) -> None:
+    """One statement, in a copy of the store; then every command."""
+    whole = home.with_name("whole")
+    if not whole.exists():
+        shutil.copytree(home, whole)
+    shutil.rmtree(home)
+    shutil.copytree(whole, home)
+    conn = sqlite3.connect(home / "interlock.db", isolation_level=None)
+    conn.execute(change)
+    conn.close()
+    told = [run(*command) for command in COMMANDS]
+    assert all(str(home / "interlock.db") in done.err for done in told if "damaged" in done.err), change
+    assert told[-1].code == 1 and "rows" in told[-1].out, (change, told[-1])
+
+
+JSON = {
+    "runs": ("options", "input"),
+    "chain": ("body",),
+    "journal": ("result",),
+    "decisions": ("body",),
+    "approvals": ("id", "request"),
+    "checkpoints": ("checkpoint", "type"),
+    "writes": ("value", "type"),
+}
+OTHERS = {
+    "runs": "created = 'x', updated = 'x', workspace = x'ff'",
+    "journal": "done_at = 'x', intent_at = 'x', args = '{'",
+    "steps": "ms = 'x', started = 'x', node = x'ff'",
+    "lease": "beat = 'x', epoch = 'x'",
+    "model_calls": "at = 'x', model = x'ff'",
+}
+
+
+def test_a_damaged_row_is_one_line_in_every_command(run: Run, tmp_path: Path, home: Path) -> None:
+    assert started(run, tmp_path).code == 75
+    for table, columns in JSON.items():
+        for column in columns:
+            damaged(run, home, f"update {table} set {column} = '['")
+    for table, change in OTHERS.items():
+        damaged(run, home, f"update {table} set {change}")
+
+
+@pytest.mark.parametrize("change", ["rm {0}", "rm {0}-wal", "cp {0} {0}2; mv {0}2 {0}", "mv {1} {1}2"])
+def test_a_store_that_is_deleted_or_replaced_is_noticed_by_the_run(
+    run: Run, tmp_path: Path, home: Path, change: str
+) -> None:
+    command = change.format(home / "interlock.db", home)
+    call = {"name": "run_shell_command", "args": {"command": command}}
+    (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "done"}]))
+    done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
+    error = done.events[-1]["error"]
+    assert (done.code, error["type"]) == (1, "store")
+    assert "deleted or replaced" in error["message"] and str(home / "interlock.db") in error["message"]
+
+
+def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
+    run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = Store.connect
+    stages: set[str] = set()
+    for pages in range(30, 90, 6):
+
+        def limited(store: Store, *mode: Any, most: int = pages) -> sqlite3.Connection:
+            conn = connect(store, *mode)
+            conn.execute(f"pragma max_page_count = {most}")
+            return conn
+
+        shutil.rmtree(home, ignore_errors=True)
+        monkeypatch.setattr(Store, "connect", limited)
+        done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
+        monkeypatch.setattr(Store, "connect", connect)
+        stages.add(f"{done.code} after {len(done.events)} events")
+        if done.code:
+            error = done.events[-1]["error"]
+            assert error["type"] == "store" and "No space left" in error["message"], done
+            assert str(home / "interlock.db") in error["message"]
+        if done.code and len(done.events) > 2:
+            assert run("resume", "latest", "--yolo").code in (0, 75), "an outcome may be asked"
+    assert len(stages) > 2, stages
+
+
+def test_files_that_find_no_room_are_named(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/state/outputs/x.json")
+
+    monkeypatch.setattr("interlock.services.transcript.store_file", full)
+    (tmp_path / "script.json").write_text(json.dumps(REPLIES[2:]))
+    done = started(run, tmp_path, "--output-format", "stream-json")
+    assert "No space left to write '/state/outputs/x.json'" in done.events[-1]["error"]["message"]
+
+
+def test_a_plan_that_was_handed_over_and_not_begun_is_no_damage(run: Run, home: Path) -> None:
+    store = Store(home)
+    store.open()
+    conn = store.connect()
+    record = ChainTranscript(conn, store.outputs, "next").append("", [Message(role="user", content="Do it.")])
+    insert_run(conn, NewRun("next", "main", "/work", "do it", {}, {"prompt": record, "head": ""}))
+    assert run("doctor", "--store").code == 0
+    conn.execute("delete from chain where id = ?", (record,))
+    assert "is missing" in run("doctor", "--store").out
+    conn.close()
