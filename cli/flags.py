@@ -15,7 +15,6 @@ from interlock.state.errors import UserError
 FORMATS = ("text", "json", "stream-json")
 _MODES = ("default", "auto_edit", "plan", "yolo")
 _MODE_SYNONYMS = {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"}
-_NO_PLAN = "Plan mode comes in a later version. Use --approval-mode default: then every change is asked for"
 
 
 def add_running_flags(parser: Parser) -> None:
@@ -54,7 +53,11 @@ def _model_flags(group: Any) -> None:
 def permission_flags(group: Any) -> None:
     mode = one_of(_MODES, _MODE_SYNONYMS)
     group.add_argument(
-        "--approval-mode", "--permission-mode", type=mode, metavar="MODE", help="default, auto_edit or yolo"
+        "--approval-mode",
+        "--permission-mode",
+        type=mode,
+        metavar="MODE",
+        help="default, auto_edit, plan or yolo",
     )
     group.add_argument(
         "-y",
@@ -179,8 +182,6 @@ def _approval_mode(args: argparse.Namespace) -> str | None:
     asked |= {"auto_edit"} if args.full_auto else set()
     if len(asked) > 1:
         raise UserError(f"The flags ask for {' and '.join(sorted(asked))} at once. Give one approval mode.")
-    if asked == {"plan"}:
-        raise UserError(_NO_PLAN + ".")
     return next(iter(asked), None)
 
 

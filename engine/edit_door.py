@@ -17,6 +17,8 @@ class _Outside(Protocol):
     @property
     def transcript(self) -> Transcript: ...
     @property
+    def approval_mode(self) -> str: ...
+    @property
     def journal(self) -> Journal: ...
 
 
@@ -36,6 +38,7 @@ def enter_edit(given: EditInput, out: _Outside) -> dict[str, Any]:
         "source": source,
         "known_hash": given.known_hash or "",
         "last_edit_at": given.last_edit_at or 0.0,
+        "approval_mode": out.approval_mode,
     }
 
 

@@ -1,6 +1,7 @@
 """edit: one replacement in a text: found and made without a model if that can be, with one if it must, else refused.
 
-Nothing loops. What is found is applied and written; what isn't, after one question to each helper, ends in `fail`.
+What is found is applied, and written where rules or a person let it be; when the file changed while a person was asked,
+it is read again. What isn't found, after one question to each helper, ends in `fail`.
 """
 
 from langgraph.graph import END, START
@@ -17,7 +18,9 @@ from interlock.nodes.edit.match import match
 from interlock.nodes.edit.match_again import match_again
 from interlock.nodes.edit.read import read
 from interlock.nodes.edit.repair import repair
+from interlock.nodes.edit.rights import check_rights, take_approval
 from interlock.nodes.edit.write import write
+from interlock.nodes.tools.await_person import await_person
 from interlock.state.edit import EditInput, EditOutput, EditState
 
 
@@ -25,11 +28,12 @@ def build() -> Graph:
     g = Graph("edit", EditState)
     for node in (read, match, repair, correct_target, check_external_change, fix_edit, confirm_present):
         g.node(node.__name__, node)
-    for node in (match_again, apply, write, fail):
+    for node in (match_again, apply, check_rights, take_approval, write, fail):
         g.node(node.__name__, node)
+    g.node("await_approval", await_person)
 
     g.edge(START, "read")
-    g.route("read", routes.after_read, {"create": "write", "match": "match", "refused": "fail"})
+    g.route("read", routes.after_read, {"create": "check_rights", "match": "match", "refused": "fail"})
     g.route("match", routes.after_match, {"right count": "apply", "wrong count": "fail", "none": "repair"})
     repaired = {"found": "apply", "not found": "correct_target", "not for a model": "fail"}
     g.route("repair", routes.after_repair, repaired)
@@ -42,7 +46,10 @@ def build() -> Graph:
     g.route("fix_edit", routes.after_fix_edit, fixed)
     g.route("confirm_present", routes.after_confirm_present, {"present": END, "absent": "fail"})
     g.route("match_again", routes.after_match_again, {"found": "apply", "not found": "fail"})
-    g.route("apply", routes.after_apply, {"write": "write", "keep": END, "refused": "fail"})
+    g.route("apply", routes.after_apply, {"write": "check_rights", "keep": END, "refused": "fail"})
+    g.by_label("check_rights", {"allowed": "write", "asked": "await_approval", "denied": "fail"})
+    g.edge("await_approval", "take_approval")
+    g.by_label("take_approval", {"proceed": "write", "changed since": "read", "refused": "fail"})
     g.edge("write", END)
     g.edge("fail", END)
     return g

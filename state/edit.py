@@ -94,6 +94,10 @@ class EditState(TypedDict, total=False):
     error: dict[str, str]
     """The first one, {code, message}: what is told when nothing helps."""
     edit_status: str
+    approval_mode: str
+    approval: str
+    """Key of the request to make it; empty: nobody was asked."""
+    asks: int
 
 
 class TargetAnswer(BaseModel):

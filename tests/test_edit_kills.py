@@ -26,7 +26,14 @@ def options(folder: Path) -> Options:
     script.write_text("[]")
     home, user = folder / "home", folder / "user"
     env = {"PATH": os.environ["PATH"]}
-    return Options(home=home, user_home=user, workspace=folder / "work", model=f"script:{script}", env=env)
+    return Options(
+        home=home,
+        user_home=user,
+        workspace=folder / "work",
+        model=f"script:{script}",
+        env=env,
+        approval_mode="auto_edit",
+    )
 
 
 def edited(given: Options) -> Outcome:

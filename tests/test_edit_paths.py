@@ -133,7 +133,7 @@ SCENES: dict[str, Scene] = {
 }  # fmt: skip
 
 
-def prepare(folder: Path, replies: Replies) -> Options:
+def prepare(folder: Path, replies: Replies, mode: str = "auto_edit") -> Options:
     work = folder / "work"
     work.mkdir(parents=True)
     (work / "a.py").write_text(BEFORE)
@@ -147,6 +147,7 @@ def prepare(folder: Path, replies: Replies) -> Options:
         workspace=work,
         model=f"script:{script}",
         env={"PATH": os.environ["PATH"]},
+        approval_mode=mode,
     )
 
 
@@ -193,10 +194,71 @@ def test_an_edit_ends_as_it_should(name: str, tmp_path: Path) -> None:
     assert left == set()
 
 
+@dataclass(frozen=True)
+class Asked:
+    """One edit in a mode that doesn't simply make it, and what the person says."""
+
+    mode: str
+    answers: tuple[str, ...]
+    status: str
+    exit_code: int
+    after: str
+    rule: str = ""
+    meanwhile: str = ""
+    """Text of the file while the first request waits."""
+
+
+DENY = '[[rule]]\ntoolName = "replace"\ndecision = "deny"\npriority = 1\n'
+MADE = BEFORE.replace("sum(items)", "0")
+ASKED = [
+    Asked("default", ("proceed_once",), "applied", 0, MADE),
+    Asked("default", ("reject",), "failed", 56, BEFORE),
+    Asked("default", ("cancel",), "failed", 56, BEFORE),
+    Asked("plan", (), "failed", 56, BEFORE),
+    Asked("yolo", (), "failed", 56, BEFORE, rule=DENY),
+    Asked(
+        "default",
+        ("proceed_once", "proceed_once"),
+        "applied",
+        0,
+        "# new\n" + MADE,
+        meanwhile="# new\n" + BEFORE,
+    ),
+]
+
+
+def answered(scene: Asked, folder: Path) -> tuple[Options, Outcome]:
+    options = prepare(folder, [target("    result = sum(items)")] * 2, scene.mode)
+    assert options.workspace is not None
+    rules = options.user_home / ".interlock/policies/rules.toml"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(scene.rule)
+    given = {"file_path": "a.py", "old_string": LOST, "new_string": "    result = 0", "instruction": "count"}
+    outcome = run_sync("edit", given, options=options)
+    for choice in scene.answers:
+        assert outcome.status == "waiting" and (options.workspace / "a.py").read_text() != MADE
+        if scene.meanwhile:
+            (options.workspace / "a.py").write_text(scene.meanwhile)
+        decision = Decision(outcome.pending[0]["id"], choice)
+        outcome = resume_sync(outcome.run, decisions=[decision], options=options)
+    return options, outcome
+
+
+@pytest.mark.parametrize("scene", ASKED)
+def test_an_edit_by_itself_obeys_rules_and_modes(scene: Asked, tmp_path: Path) -> None:
+    options, outcome = answered(scene, tmp_path / "stage")
+    assert options.workspace is not None
+    assert (outcome.output["status"], outcome.exit_code) == (scene.status, scene.exit_code)
+    assert (options.workspace / "a.py").read_text() == scene.after
+
+
 def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
     taken: set[tuple[str, str, str]] = set()
     for number, scene in enumerate(SCENES.values()):
         options, outcome = play(scene, tmp_path / str(number))
+        taken |= taken_edges("edit", path_of(options, outcome.run))
+    for number, ask in enumerate(ASKED):
+        options, outcome = answered(ask, tmp_path / f"asked {number}")
         taken |= taken_edges("edit", path_of(options, outcome.run))
     assert declared_edges("edit") - taken == set()
 

@@ -7,7 +7,7 @@ from typing_extensions import TypedDict
 from interlock.nodes._ask_json import parsed
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
-from interlock.state.edit import FixAnswer, TargetAnswer
+from interlock.state.edit import EditState, FixAnswer, TargetAnswer
 from interlock.state.toolset import FileNow
 from interlock.tools._text import TextFile, decode
 
@@ -50,7 +50,7 @@ class Subject:
         return self.file.text if self.file else ""
 
 
-def key_of(state: SubjectIn) -> CallKey:
+def key_of(state: SubjectIn | EditState) -> CallKey:
     return CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
 
 
@@ -78,7 +78,7 @@ def _earlier(deps: Deps, state: SubjectIn) -> list[CallView]:
     ]
 
 
-def strings(deps: Deps, state: SubjectIn) -> Strings:
+def strings(deps: Deps, state: SubjectIn | EditState) -> Strings:
     """The call's own, or the helper's."""
     args = deps.journal.call(key_of(state)).args
     expected = args.get("expected_replacements", 1)
@@ -92,6 +92,20 @@ def strings(deps: Deps, state: SubjectIn) -> Strings:
             old, new = fixed.search, fixed.replace
     count = expected if isinstance(expected, int) else None
     return Strings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
+
+
+def as_tried(deps: Deps, state: SubjectIn | EditState) -> tuple[CallKey, CallView]:
+    """The call of the edit; with strings of a helper's it is a later attempt at it."""
+    key = key_of(state)
+    call = deps.journal.call(key)
+    if not state.get("helper"):
+        return key, call
+    tried = strings(deps, state)
+    later = key.model_copy(update={"attempt": key.attempt + 1})
+    args = {**call.args, "old_string": tried.old, "new_string": tried.new}
+    amended = CallView(id=call.id, name=call.name, args=args)
+    deps.journal.amend(later, amended)
+    return later, amended
 
 
 def problem(code: str, message: str) -> dict[str, str]:

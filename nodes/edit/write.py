@@ -3,7 +3,7 @@
 from langgraph.runtime import Runtime
 from typing_extensions import TypedDict
 
-from interlock.nodes.edit._subject import SubjectIn, key_of, problem, strings
+from interlock.nodes.edit._subject import SubjectIn, as_tried, problem
 from interlock.state.calls import CallKey, CallView, ToolResult, failure
 from interlock.state.deps import Deps
 from interlock.state.journal import JournalRow
@@ -22,7 +22,7 @@ class WriteOut(TypedDict, total=False):
 async def write(state: WriteIn, runtime: Runtime[Deps]) -> WriteOut:
     """The intent with its hashes first (`engine.md` 13); a file that isn't as `read` saw it is left alone."""
     deps = runtime.context
-    key, call = _call(deps, state)
+    key, call = as_tried(deps, state)
     row = deps.journal.find(key, call)
     result = row.result if row is not None and row.state == "done" else None
     if result is None:
@@ -32,20 +32,6 @@ async def write(state: WriteIn, runtime: Runtime[Deps]) -> WriteOut:
         return {"edit_status": "applied" if state["seen"] else "created", "error": {}}
     error = result.error or {"type": "io_error", "message": result.content}
     return {"edit_status": "failed", "error": problem(error["type"], error["message"])}
-
-
-def _call(deps: Deps, state: WriteIn) -> tuple[CallKey, CallView]:
-    """With strings of a helper's it is a later attempt at the call."""
-    key = key_of(state)
-    call = deps.journal.call(key)
-    if not state.get("helper"):
-        return key, call
-    tried = strings(deps, state)
-    later = key.model_copy(update={"attempt": key.attempt + 1})
-    args = {**call.args, "old_string": tried.old, "new_string": tried.new}
-    amended = CallView(id=call.id, name=call.name, args=args)
-    deps.journal.amend(later, amended)
-    return later, amended
 
 
 async def _done(

@@ -142,7 +142,6 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-p x --output json", 2, "No flag '--output'. Did you mean '--output-format'?"),
         ("-p x -o jsn", 2, "'jsn' isn't one of text, json, stream-json. Did you mean 'json'?"),
         ("-p x --approval-mode yollo", 2, "Did you mean 'yolo'?"),
-        ("-p x --approval-mode plan", 2, "Plan mode comes in a later version"),
         ("-p x -y --approval-mode default", 2, "at once"),
         ("-i hello", 2, "interactive session comes in a later version"),
         ("-p x --ide-context f.json", 2, "later version"),

@@ -81,3 +81,14 @@ def test_flags_of_a_resume_are_a_persons_word(run: Run, tmp_path: Path) -> None:
     assert run(*given, "-p", "do it").code == 75
     done = run("resume", "latest", "--approve", "all", "--allowed-tools", "write_file", "-o", "json")
     assert done.code == 0 and Path("two.txt").exists() and "rules have changed" not in done.out
+
+
+def test_plan_mode_can_be_asked_for_by_a_flag(run: Run, tmp_path: Path) -> None:
+    given = script(tmp_path, write("one.txt"), {"text": "Planned."})
+    done = run(*given, "--approval-mode", "plan", "-p", "do it", "-o", "stream-json")
+    assert not Path("one.txt").exists() and "Plan mode changes no files" in done.out
+    file = Path("a.txt")
+    file.write_text("one\n")
+    edit = json.dumps({"file_path": "a.txt", "old_string": "one", "new_string": "two"})
+    refused = run("run", "edit", "--input", edit, "--approval-mode", "plan")
+    assert (refused.code, file.read_text()) == (56, "one\n") and "Plan mode changes no files" in refused.err
