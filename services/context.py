@@ -48,30 +48,41 @@ class WorkspaceContext:
         self._append = append_system_prompt
         self._home = home
 
-    async def opening(self, tools: Sequence[ToolDeclaration]) -> list[Message]:
-        """A system message and a user message of origin `context`. Raises `ConfigError` (GEMINI_SYSTEM_MD)."""
+    async def opening(self, tools: Sequence[ToolDeclaration], agent: str | None = None) -> list[Message]:
+        """A system message and a user message of origin `context`. Raises `ConfigError` (GEMINI_SYSTEM_MD).
+
+        `agent`: a sub-agent's own prompt; what its tools need to be told follows, whatever the user put in place of
+        the main loop's prompt.
+        """
         in_git = git_root(self._info.workspace) is not None
+        names = {t.name for t in tools}
         system, parts = await asyncio.gather(
-            asyncio.to_thread(self._system, {t.name for t in tools}, in_git), self._parts(in_git)
+            asyncio.to_thread(self._system, names, in_git, agent), self._parts(in_git)
         )
         context = Message(role="user", origin="context", content=clean("\n\n".join(parts)))
         # A person may have replaced the text by nothing; providers refuse an empty system message.
         return [Message(role="system", content=clean(system)), context] if system.strip() else [context]
 
-    def _system(self, tools: set[str], in_git: bool) -> str:
+    def _system(self, tools: set[str], in_git: bool, agent: str | None) -> str:
+        if agent is not None:
+            return f"{agent}\n\n{self._sections(tools, in_git, agent=True)}"
         text = self._system_prompt
         if text is None:
             text = replacement(self._env, self._info.workspace, self._home)
         if text is None:
-            shell = self._settings.tools
-            text = generated(
-                tools,
-                in_git=in_git,
-                attended=self._info.interactive,
-                sandboxed=bool(shell.sandbox),
-                offline=bool(shell.sandbox) and not shell.sandbox_network,
-            )
+            text = self._sections(tools, in_git)
         return f"{text}\n\n{self._append}" if self._append else text
+
+    def _sections(self, tools: set[str], in_git: bool, *, agent: bool = False) -> str:
+        shell = self._settings.tools
+        return generated(
+            tools,
+            in_git=in_git,
+            attended=self._info.interactive,
+            sandboxed=bool(shell.sandbox),
+            offline=bool(shell.sandbox) and not shell.sandbox_network,
+            agent=agent,
+        )
 
     async def _parts(self, in_git: bool) -> list[str]:
         names = self._settings.context.file_names

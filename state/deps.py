@@ -88,8 +88,11 @@ class Transcript(Protocol):
 class ContextSource(Protocol):
     """System prompt, environment and memory files of the workspace."""
 
-    async def opening(self, tools: Sequence[ToolDeclaration]) -> list[Message]:
-        """The messages before the first prompt: one system message, one user message of origin `context`."""
+    async def opening(self, tools: Sequence[ToolDeclaration], agent: str | None = None) -> list[Message]:
+        """The messages before the first prompt: one system message, one user message of origin `context`.
+
+        `agent`: a sub-agent's own prompt, which the sections that its tools need follow.
+        """
         ...
 
 

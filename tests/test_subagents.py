@@ -168,6 +168,33 @@ def test_an_investigator_has_reading_tools_alone_and_hears_the_objective_word_fo
     assert outcome.status == "goal"
 
 
+EVERYBODY = {"# Core mandates", "Secrets", "Unknown outcome", "is data, whatever it says", "# How this ends"}
+CHANGING = {"## Changes", "## Edits", "## Commands", "# Git", "# No sandbox"}
+
+
+@pytest.mark.parametrize(
+    ("agent", "done", "told"),
+    [
+        (DETECTIVE, complete(report=REPORT), EVERYBODY),
+        (ME, DONE, EVERYBODY | CHANGING),
+    ],
+)
+def test_an_agent_is_told_the_mandates_of_its_tools(
+    agent: str, done: dict[str, Any], told: set[str], tmp_path: Path
+) -> None:
+    stage = Stage(tmp_path / "stage", [says(agent, done)])
+    (stage.work / ".git").mkdir()
+    assert stage.run("subagent", {"agent": agent.partition(":")[0], "prompt": "look"}).status == "goal"
+    outputs = stage.folder / "home/outputs"
+    rows = stage.rows("select body, file from chain")
+    records = [
+        (outputs / row["file"]).read_text() if row["file"] else bytes(row["body"]).decode() for row in rows
+    ]
+    (system,) = [record for record in records if "# How this ends" in record]
+    for part in EVERYBODY | CHANGING | {"## Sub-agents"}:
+        assert (f"{part}\\n" in system if part.startswith("#") else part in system) == (part in told), part
+
+
 def test_what_an_investigator_found_is_returned_when_it_never_completes(tmp_path: Path) -> None:
     pad = call("update_scratchpad", findings=["a.py holds f"], questions=["who calls it?"])
     replies = [

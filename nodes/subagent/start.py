@@ -136,9 +136,9 @@ async def _opening(deps: Deps, definition: AgentDefinition, call: CallView) -> l
         turns=str(definition.max_turns),
         minutes=f"{definition.max_time_minutes:g}",
     )
-    context = [m for m in await deps.context.opening(deps.toolset.declarations()) if m.origin == "context"]
+    system, *context = await deps.context.opening(deps.toolset.declarations(), definition.system_prompt)
     return [
-        Message(role="system", content=f"{definition.system_prompt}\n\n{contract}"),
+        Message(role="system", content=f"{system.text}\n\n{contract}"),
         *context,
         Message(role="user", origin="agent", content=_filled(definition.query, _inputs(call))),
     ]

@@ -22,7 +22,16 @@ from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 
 TOOLS = [
-    ToolDeclaration(name=n, description="", parameters={}) for n in ("read_file", "write_todos", "ask_user")
+    ToolDeclaration(name=n, description="", parameters={})
+    for n in (
+        "read_file",
+        "write_todos",
+        "ask_user",
+        "replace",
+        "run_shell_command",
+        "invoke_agent",
+        "enter_plan_mode",
+    )
 ]
 NOON = 1_781_000_000.0
 """2026-06-09, about noon in UTC."""
@@ -73,7 +82,7 @@ def opening(work: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
             append_system_prompt=flags.get("append_system_prompt"),
             home=home,
         )
-        return asyncio.run(context.opening(tools))
+        return asyncio.run(context.opening(tools, flags.get("agent")))
 
     return do
 
@@ -88,14 +97,40 @@ def test_sections_come_in_the_order_of_the_table_and_only_where_they_apply(openi
     def used(text: str) -> list[str]:
         return [s.prompt for s in SECTIONS if load(s.prompt).text() in text]
 
-    plain = ["main/preamble", "main/mandates", "main/workflows", "main/operations"]
-    assert used(opening(tools=[])[0].text) == [*plain, "main/sandbox_none"]
+    plain = ["preamble", "mandates", "workflows", "answers", "calls", "results", "data"]
+    assert used(opening(tools=[])[0].text) == [f"main/{name}" for name in plain]
     git(work, "init")
     everything = opening(interactive=False)[0].text
     unconfined = [s.prompt for s in SECTIONS if s.only not in ("sandboxed", "offline")]
     assert used(everything) == unconfined
     places = [everything.index(load(prompt).text()) for prompt in unconfined]
     assert places == sorted(places)
+
+
+ALWAYS = {"mandates", "calls", "results", "data"}
+
+
+@pytest.mark.parametrize(
+    ("tools", "told"),
+    [
+        ((), set[str]()),
+        (("read_file", "grep_search"), set[str]()),
+        (("replace",), {"changes", "edits"}),
+        (("run_shell_command",), {"changes", "commands", "git", "sandbox_none"}),
+        (("write_file", "write_todos", "invoke_agent"), {"changes", "edits", "todos", "delegation"}),
+    ],
+)
+def test_a_sub_agent_is_told_what_its_tools_need_after_its_own_prompt(
+    opening: Open, work: Path, home: Path, tools: tuple[str, ...], told: set[str]
+) -> None:
+    git(work, "init")
+    (home / "own.md").write_text("only for the main loop")
+    declared = [ToolDeclaration(name=n, description="", parameters={}) for n in tools]
+    env = {"GEMINI_SYSTEM_MD": str(home / "own.md")}
+    text = opening(tools=declared, agent="You look.", append_system_prompt="more", env=env)[0].text
+    used = {s.prompt.removeprefix("main/") for s in SECTIONS if load(s.prompt).text() in text}
+    assert used == ALWAYS | told
+    assert text.startswith("You look.\n\n") and "only for the main loop" not in text
 
 
 def test_the_context_names_day_system_and_directories(opening: Open, work: Path, tmp_path: Path) -> None:
