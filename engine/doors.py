@@ -126,7 +126,7 @@ def enter_tools(given: ToolsInput, out: Outside) -> dict[str, Any]:
 
 def leave_tools(values: Mapping[str, Any], out: Outside) -> ToolsOutput:
     """One response for each call, in the calls' order."""
-    from interlock.nodes.tools._results import as_sent, recorded_of
+    from interlock.nodes.tools_results import as_sent, recorded_of
 
     verdicts = {**values["decided"], **values.get("finished", {})}
     responses: list[dict[str, Any]] = []

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from interlock.engine.outside import Outside, append_history, to_message
-from interlock.nodes.loop_check._events import EVENTS
-from interlock.nodes.loop_check._replay import Replay, replay
+from interlock.nodes.loop_check import EVENTS, Replay, replay
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput
 from interlock.state.messages import Message
 from interlock.state.next_speaker import NextSpeakerInput, NextSpeakerOutput

@@ -8,6 +8,7 @@ from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
 from interlock.state.errors import SetupError
+from interlock.state.run import RunChannels
 
 
 def check_keys(what: str, part: type, state: type) -> None:
@@ -15,7 +16,7 @@ def check_keys(what: str, part: type, state: type) -> None:
 
     `agent` and `hooked` are channels of every graph.
     """
-    known = {"agent": str, "hooked": str, **get_type_hints(state, include_extras=True)}
+    known = {**get_type_hints(RunChannels, include_extras=True), **get_type_hints(state, include_extras=True)}
     for key, kind in get_type_hints(part, include_extras=True).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
@@ -26,7 +27,7 @@ def check_keys(what: str, part: type, state: type) -> None:
 @cache
 def keys_of(what: str, state: type, keys: tuple[str, ...]) -> type:
     """The part of a state that a node reads or writes, with the state's types."""
-    known = {"agent": str, "hooked": str, **get_type_hints(state, include_extras=True)}
+    known = {**get_type_hints(RunChannels, include_extras=True), **get_type_hints(state, include_extras=True)}
     if lost := [key for key in keys if key not in known]:
         raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
     part = {key: known[key] for key in keys}

@@ -10,27 +10,27 @@ from langgraph.graph import END, START
 
 from interlock.graphs import edit
 from interlock.graphs._pipeline import Graph
-from interlock.nodes.hooks.ask_hook import ask_hook
-from interlock.nodes.tools.apply_decision import apply_decision
-from interlock.nodes.tools.await_person import await_person
-from interlock.nodes.tools.before_tool import before_tool
-from interlock.nodes.tools.check_policy import check_policy
-from interlock.nodes.tools.notify import notify
-from interlock.nodes.tools.ready import ready
-from interlock.nodes.tools.request_approval import request_approval
-from interlock.nodes.tools.resolve import resolve
-from interlock.nodes.tools.respond_undone import respond_undone
-from interlock.nodes.tools.routes import (
+from interlock.nodes.hooks import ask_hook, await_person, notify
+from interlock.nodes.tools_approval import (
     after_apply_decision,
+    after_request,
+    apply_decision,
+    request_approval,
+)
+from interlock.nodes.tools_decide import (
     after_before_tool,
     after_check_policy,
-    after_request,
     after_resolve,
     after_take_edit,
     after_validate,
+    before_tool,
+    check_policy,
+    ready,
+    resolve,
+    respond_undone,
+    take_edit,
+    validate,
 )
-from interlock.nodes.tools.take_edit import take_edit
-from interlock.nodes.tools.validate import validate
 from interlock.state.tools import DecideOut, DecideSend, DecideState
 
 _POLICY = {

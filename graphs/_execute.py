@@ -8,29 +8,28 @@ from langgraph.graph import END, START
 
 from interlock.graphs import subagent, summarize
 from interlock.graphs._pipeline import Graph
-from interlock.nodes.hooks.ask_hook import ask_hook
-from interlock.nodes.tools.after_tool import after_tool
-from interlock.nodes.tools.apply_outcome import apply_outcome
-from interlock.nodes.tools.ask_outcome import ask_outcome
-from interlock.nodes.tools.ask_question import ask_question
-from interlock.nodes.tools.ask_review import ask_review
-from interlock.nodes.tools.await_person import await_person
-from interlock.nodes.tools.notify import notify
-from interlock.nodes.tools.respond import respond
-from interlock.nodes.tools.routes import (
+from interlock.nodes.hooks import after_ask, ask_hook, await_person, notify
+from interlock.nodes.tools_execute import (
     after_after_tool,
+    after_run_tool,
+    after_tool,
+    by_kind,
+    respond,
+    run_tool,
+)
+from interlock.nodes.tools_questions import (
     after_apply_outcome,
-    after_ask,
     after_ask_review,
     after_result,
-    after_run_tool,
     after_take_review,
-    by_kind,
+    apply_outcome,
+    ask_outcome,
+    ask_question,
+    ask_review,
     by_request,
+    take_answer,
+    take_review,
 )
-from interlock.nodes.tools.run_tool import run_tool
-from interlock.nodes.tools.take_answer import take_answer
-from interlock.nodes.tools.take_review import take_review
 from interlock.state.tools import ExecuteOut, ExecuteSend, ExecuteState
 
 _RUN = {

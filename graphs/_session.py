@@ -11,19 +11,20 @@ from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
 from interlock.graphs._pipeline import Graph
-from interlock.nodes.hooks._session import Session
-from interlock.nodes.hooks.ask_session import ask_session
-from interlock.nodes.hooks.await_session import await_session
-from interlock.nodes.hooks.routes import (
+from interlock.nodes.hooks import (
+    Session,
     after_await_session,
     after_session_end,
     after_session_start,
+    ask_session,
+    await_session,
     by_session_end,
     by_session_start,
+    session_end,
+    session_start,
+    session_start_in_talk,
 )
-from interlock.nodes.hooks.session_end import session_end
-from interlock.nodes.hooks.session_start import session_start
-from interlock.nodes.hooks.session_start_in_talk import session_start_in_talk
+from interlock.state.run import RunChannels
 
 Router = Callable[[Any], str]
 
@@ -56,7 +57,7 @@ def rooted(graph: Graph) -> Graph:
 
 
 def _with_session(state: type) -> type:
-    keys = {**get_type_hints(Session), **get_type_hints(state, include_extras=True)}
+    keys = {**get_type_hints(Session, include_extras=True), **get_type_hints(state, include_extras=True)}
     return TypedDict(state.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
@@ -90,7 +91,7 @@ def _diverted(router: Router, over: set[str]) -> tuple[Router, dict[str, str]]:
         label = router(state)
         return further[label] if label in over and by_session_end(state) else label
 
-    keys = {**get_type_hints(reads, include_extras=True), "hooked": str}
+    keys = {**get_type_hints(reads, include_extras=True), **get_type_hints(RunChannels, include_extras=True)}
     route.__name__ = router.__name__
     route.__annotations__ = {
         "state": TypedDict(reads.__name__, keys, total=False),  # pyright: ignore[reportArgumentType,reportGeneralTypeIssues]

@@ -4,7 +4,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
 from inspect import signature
-from typing import Annotated, Any, Literal, cast, get_type_hints
+from typing import Any, Literal, cast, get_type_hints
 
 from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
@@ -15,18 +15,12 @@ from interlock.graphs._checks import keys_of
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.events import Event, NodeEnd, NodeStart
+from interlock.state.run import RunChannels
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-def _newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
-    return new
-
-
-_CHANNEL = Annotated[str, _newest]
-RUN_CHANNELS = ("agent", "hooked")
-"""Channels of every graph: the card of the sub-agent that it works for, and the events that have hooks
-(`Hooks.configured`). Parts hand them on, senders send them on."""
+RUN_CHANNELS = get_type_hints(RunChannels, include_extras=True)
 
 
 @cache
@@ -34,7 +28,7 @@ def with_run_channels(kind: type) -> type:
     """The TypedDict, with the channels that every graph has."""
     from typing_extensions import TypedDict
 
-    keys = {**get_type_hints(kind, include_extras=True), **dict.fromkeys(RUN_CHANNELS, _CHANNEL)}
+    keys = {**get_type_hints(kind, include_extras=True), **RUN_CHANNELS}
     return TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 

@@ -7,24 +7,23 @@ threshold, put off by a hook, with nothing to drop or after `accept` it ends.
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.compress.accept import accept
-from interlock.nodes.compress.check_threshold import check_threshold
-from interlock.nodes.compress.keep_truncated import keep_truncated
-from interlock.nodes.compress.pre_compress import pre_compress
-from interlock.nodes.compress.routes import (
+from interlock.nodes.compress import (
+    accept,
     after_check_threshold,
     after_pre_compress,
     after_split,
     after_summarise,
     after_truncate_old_outputs,
     after_verify,
+    check_threshold,
+    keep_truncated,
+    pre_compress,
+    split,
+    summarise,
+    truncate_old_outputs,
+    verify,
 )
-from interlock.nodes.compress.split import split
-from interlock.nodes.compress.summarise import summarise
-from interlock.nodes.compress.truncate_old_outputs import truncate_old_outputs
-from interlock.nodes.compress.verify import verify
-from interlock.nodes.hooks.ask_hook import ask_hook
-from interlock.nodes.tools.await_person import await_person
+from interlock.nodes.hooks import ask_hook, await_person
 from interlock.state.compress import CompressInput, CompressOutput, CompressState
 
 

@@ -6,10 +6,7 @@
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.loop_check.ask_model import ask_model
-from interlock.nodes.loop_check.double_check import double_check
-from interlock.nodes.loop_check.routes import after_ask_model, after_scan
-from interlock.nodes.loop_check.scan import scan
+from interlock.nodes.loop_check import after_ask_model, after_scan, ask_model, double_check, scan
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
 
 

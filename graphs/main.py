@@ -9,23 +9,22 @@ from langgraph.graph import END, START
 
 from interlock.graphs import next_speaker, tools, turn
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.hooks.ask_hook import ask_hook
-from interlock.nodes.main.after_agent import after_agent
-from interlock.nodes.main.before_agent import before_agent
-from interlock.nodes.main.finish import finish
-from interlock.nodes.main.go_on import go_on
-from interlock.nodes.main.nudge import nudge
-from interlock.nodes.main.open_prompt import open_prompt
-from interlock.nodes.main.routes import (
+from interlock.nodes.hooks import ask_hook, await_person
+from interlock.nodes.main import (
     after_after_agent,
+    after_agent,
     after_await_hook,
     after_before_agent,
     after_next_speaker,
     after_open_prompt,
     after_tools,
     after_turn,
+    before_agent,
+    finish,
+    go_on,
+    nudge,
+    open_prompt,
 )
-from interlock.nodes.tools.await_person import await_person
 from interlock.state.main import MainInput, MainOutput, MainState
 from interlock.state.subagent import MAX_DEPTH
 

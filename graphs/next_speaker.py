@@ -3,9 +3,7 @@
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.next_speaker.ask_model import ask_model
-from interlock.nodes.next_speaker.precheck import precheck
-from interlock.nodes.next_speaker.routes import after_precheck
+from interlock.nodes.next_speaker import after_precheck, ask_model, precheck
 from interlock.state.next_speaker import NextSpeakerInput, NextSpeakerOutput, NextSpeakerState
 
 

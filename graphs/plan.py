@@ -8,16 +8,18 @@ from langgraph.graph import END, START
 
 from interlock.graphs import tools, turn
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.hooks.ask_hook import ask_hook
-from interlock.nodes.main.before_agent import before_agent
-from interlock.nodes.main.nudge import nudge
-from interlock.nodes.main.routes import after_before_agent
-from interlock.nodes.plan.finish import finish
-from interlock.nodes.plan.hand_over import hand_over
-from interlock.nodes.plan.open_plan import open_plan
-from interlock.nodes.plan.remind import remind
-from interlock.nodes.plan.routes import after_open_plan, after_remind, after_tools, after_turn
-from interlock.nodes.tools.await_person import await_person
+from interlock.nodes.hooks import ask_hook, await_person
+from interlock.nodes.main import after_before_agent, before_agent, nudge
+from interlock.nodes.plan import (
+    after_open_plan,
+    after_remind,
+    after_tools,
+    after_turn,
+    finish,
+    hand_over,
+    open_plan,
+    remind,
+)
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
 from interlock.state.subagent import MAX_DEPTH
 

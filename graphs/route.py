@@ -3,13 +3,15 @@
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.route.approval_mode import approval_mode
-from interlock.nodes.route.classifier import classifier
-from interlock.nodes.route.default import default
-from interlock.nodes.route.fallback import fallback
-from interlock.nodes.route.numerical import numerical
-from interlock.nodes.route.override import override
-from interlock.nodes.route.routes import after_strategy
+from interlock.nodes.route import (
+    after_strategy,
+    approval_mode,
+    classifier,
+    default,
+    fallback,
+    numerical,
+    override,
+)
 from interlock.state.route import RouteInput, RouteOutput, RouteState
 
 

@@ -7,15 +7,20 @@ from langgraph.graph import END, START
 
 from interlock.graphs import turn
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.main.nudge import nudge
-from interlock.nodes.subagent.check_end import check_end
-from interlock.nodes.subagent.check_result import check_result
-from interlock.nodes.subagent.finish import finish
-from interlock.nodes.subagent.recover import recover
-from interlock.nodes.subagent.routes import after_check_end, after_check_result, after_recover, after_turn
-from interlock.nodes.subagent.send_back import send_back
-from interlock.nodes.subagent.start import start
-from interlock.nodes.subagent.take_notes import take_notes
+from interlock.nodes.main import nudge
+from interlock.nodes.subagent import (
+    after_check_end,
+    after_check_result,
+    after_recover,
+    after_turn,
+    check_end,
+    check_result,
+    finish,
+    recover,
+    send_back,
+    start,
+    take_notes,
+)
 from interlock.state.subagent import (
     MAX_DEPTH,
     SubagentIn,

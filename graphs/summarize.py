@@ -6,12 +6,17 @@ Only a cancelled request loops, when the run is resumed. A short output, a good 
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.summarize.check_summary import check_summary
-from interlock.nodes.summarize.measure import measure
-from interlock.nodes.summarize.routes import after_check_summary, after_measure, after_save, after_summarize
-from interlock.nodes.summarize.save import save
-from interlock.nodes.summarize.summarize import summarize
-from interlock.nodes.summarize.truncate import truncate
+from interlock.nodes.summarize import (
+    after_check_summary,
+    after_measure,
+    after_save,
+    after_summarize,
+    check_summary,
+    measure,
+    save,
+    summarize,
+    truncate,
+)
 from interlock.state.summarize import SummarizeInput, SummarizeOutput, SummarizeState
 
 

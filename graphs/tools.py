@@ -7,10 +7,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import _decide, _execute
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.tools.collect import collect
-from interlock.nodes.tools.next_group import next_group
-from interlock.nodes.tools.parse import parse
-from interlock.nodes.tools.routes import after_collect, each_call, each_of_group
+from interlock.nodes.tools_batch import after_collect, collect, each_call, each_of_group, next_group, parse
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState
 

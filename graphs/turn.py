@@ -10,18 +10,10 @@ from langgraph.graph import END, START
 
 from interlock.graphs import compress, loop_check, route
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.hooks.ask_hook import ask_hook
-from interlock.nodes.tools.await_person import await_person
-from interlock.nodes.turn.after_model import after_model
-from interlock.nodes.turn.before_model import before_model
-from interlock.nodes.turn.before_tool_selection import before_tool_selection
-from interlock.nodes.turn.call_model import call_model
-from interlock.nodes.turn.check_context import check_context
-from interlock.nodes.turn.check_limits import check_limits
-from interlock.nodes.turn.check_stream import check_stream
-from interlock.nodes.turn.mask_tool_outputs import mask_tool_outputs
-from interlock.nodes.turn.note_loop import note_loop
-from interlock.nodes.turn.routes import (
+from interlock.nodes.hooks import ask_hook, await_person
+from interlock.nodes.turn_messages import mask_tool_outputs
+from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop
+from interlock.nodes.turn_request import (
     after_after_model,
     after_await_hook,
     after_before_model,
@@ -31,8 +23,12 @@ from interlock.nodes.turn.routes import (
     after_check_stream,
     after_loop_check,
     after_use_model,
+    before_model,
+    before_tool_selection,
+    check_context,
+    check_limits,
+    use_model,
 )
-from interlock.nodes.turn.use_model import use_model
 from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
 
 _ASKING = {"sticky": "call_model", "hooked": "before_model"}

@@ -3,8 +3,8 @@
 from typing import Any, Literal
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
+from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanStep
 from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
 
@@ -43,7 +43,7 @@ class CompressOutput(WorkflowOutput):
     failed_at_tokens: int | None = None
 
 
-class CompressState(TypedDict, total=False):
+class CompressState(HookWait, total=False):
     """What one compression knows. `turn` hands over the keys that it shares."""
 
     head: str
@@ -65,13 +65,6 @@ class CompressState(TypedDict, total=False):
     tokens: int
     """What the threshold is compared with."""
     compress_status: str
-    label: str
-    """What the last node found; its router reads it."""
-    hook_event: str
-    """`PreCompress` while a person says what became of hooks that a kill interrupted; else empty."""
-    hook_key: str
-    """Key of that firing."""
-    approval: str
     base: str
     """Head of the chain with older outputs shortened; `head` where there were none."""
     split: int

@@ -3,9 +3,8 @@
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
-from typing_extensions import TypedDict
 
-from interlock.state.run import WorkflowInput, WorkflowOutput
+from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
 
 FIXER_TIMEOUT_S = 40.0
 """Seconds that a helper model has for one answer (gemini-cli: 40)."""
@@ -65,7 +64,7 @@ class EditOutput(WorkflowOutput):
     error: EditError | None = None
 
 
-class EditState(TypedDict, total=False):
+class EditState(RunChannels, total=False):
     """What an edit knows besides the chain. The texts stay in the file and in the chain."""
 
     message: str

@@ -7,6 +7,7 @@ from pydantic import Field, JsonValue
 
 from interlock.state.events import Emit
 from interlock.state.messages import Frozen
+from interlock.state.run import RunChannels
 
 HookEvent = Literal[
     "BeforeAgent",
@@ -64,6 +65,33 @@ class HookOutcome(Frozen):
 
     Empty: nothing has to be asked. The rest of the outcome says nothing then.
     """
+
+
+class HookWait(RunChannels, total=False):
+    """What a graph that fires hooks, or asks a person, knows of the request that it waits for."""
+
+    hook_event: str
+    """The event whose hooks haven't answered: cancelled, or cut off by a kill; empty: none."""
+    hook_key: str
+    """Key of that firing."""
+    approval: str
+    """Key of the request that a person is asked, or was asked last; empty: nobody was."""
+    label: str
+    """What the last node decided, where its edge goes by that."""
+
+
+class HookedPrompt(HookWait, total=False):
+    """A prompt on its way past the hooks."""
+
+    asked: str
+    """Chain record (detached) of the prompt that is worked on."""
+    hook_stage: str
+    """Empty: hooks before the agent haven't let the prompt pass; `admitted`: they have, or there were none to ask;
+    `answered`: those after it ended the prompt when it was answered."""
+    turn_status: str
+    """How the last turn ended (`TurnOutput.status`)."""
+    error: dict[str, str]
+    """`{type, message}`; empty: none."""
 
 
 class Unsettled(Frozen):

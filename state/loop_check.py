@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
 
 REPEATS, LONGEST_CYCLE = 5, 5
 """Level 1: a cycle of 1 to 5 calls, made 5 times in a row."""
@@ -87,7 +87,22 @@ Judgement = dict[str, float | None]
 """`confidence`, and `double` when it was looked at: null: that model failed; no `double`: it is unavailable."""
 
 
-class LoopCheckState(TypedDict, total=False):
+class LoopWatch(TypedDict, total=False):
+    """What a run knows of its repetitions."""
+
+    loop_keys: list[str]
+    """Keys of the prompt's last 25 calls."""
+    loop_count: int
+    """Loops found in this prompt."""
+    loop_interval: int
+    """Turns between two looks of the model."""
+    loop_next: int
+    """Turn of the prompt from which the model looks next."""
+    loop_found: dict[str, str]
+    """`{kind, detail}` of the loop that ended the last turn; empty: none."""
+
+
+class LoopCheckState(RunChannels, LoopWatch, total=False):
     """What a check knows besides the chain."""
 
     head: str
@@ -105,12 +120,6 @@ class LoopCheckState(TypedDict, total=False):
     """The stronger model must look, too."""
     judgements: list[Judgement]
     """Of this check's due models, in order; empty again when they were taken in."""
-    loop_interval: int
-    """Turns between two looks of the model."""
-    loop_next: int
-    """Turn of the prompt from which the model looks next."""
-    loop_found: dict[str, str]
-    """`{kind, detail}`; empty: no loop."""
 
 
 class Analysis(BaseModel):

@@ -3,9 +3,10 @@
 from typing import Any, Literal
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from interlock.state.plan import PlanStep
+from interlock.state.hooks import HookedPrompt
+from interlock.state.loop_check import LoopWatch
+from interlock.state.plan import PlanMode
 from interlock.state.refused import Refusals
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
@@ -47,39 +48,21 @@ class MainOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class MainState(TypedDict, total=False):
+class MainState(HookedPrompt, LoopWatch, PlanMode, total=False):
     """Everything a `main` run knows besides its chain; this is what a checkpoint stores."""
 
     prompt: str
     """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
-    asked: str
-    """Chain record (detached) of the prompt that is worked on."""
-    hook_stage: str
-    """Empty: hooks before the agent haven't let the prompt pass; `admitted`: they have, or there were none to ask;
-    `answered`: those after it ended the prompt when it was answered."""
     said: str
     """Head of a detached chain of what the model said in this prompt, kept for AfterAgent hooks; empty: nothing."""
     fed_back: bool
     """An AfterAgent hook has sent the model on in this prompt (`stop_hook_active`)."""
-    hook_event: str
-    """The event whose hooks a kill interrupted, while a person says what became of them; empty: none."""
-    hook_key: str
-    """Key of that firing."""
-    approval: str
-    """Key of the request about it."""
     prompt_no: int
     """1 for the first prompt of the run; a follow-up prompt adds one."""
     head: str
     """Newest record of the conversation."""
     noted_epoch: int
     """Drive in which the model was last told which background processes had ended."""
-    approval_mode: str
-    approved_plan: bool
-    plan_phase: str
-    """Where plan mode stands: requirements | exploration | design | review; empty outside it."""
-    plan_file: str
-    plan_steps: list[PlanStep]
-    """Steps of the approved plan, and which are done."""
     unavailable: dict[str, str]
     """Model → for how long nobody may choose it: `run` or `prompt`."""
     model: str
@@ -98,20 +81,9 @@ class MainState(TypedDict, total=False):
     """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
     todos: str
     """Chain record (detached) of the newest list of steps; empty: none."""
-    turn_status: str
-    """How the last turn ended (`TurnOutput.status`)."""
     reply: str
     """Chain record of the last turn's answer."""
     finish_reason: str
-    loop_keys: list[str]
-    """Keys of the prompt's last 25 calls."""
-    loop_count: int
-    """Loops found in this prompt."""
-    loop_interval: int
-    loop_next: int
-    """Turn from which a model looks for a loop next."""
-    loop_found: dict[str, str]
-    """`{kind, detail}` of the loop that ended the last turn; empty: none."""
     next_speaker_check: bool
     """Whether somebody looks, after an answer without calls, if the model must go on."""
     next_speaker: str
@@ -122,6 +94,4 @@ class MainState(TypedDict, total=False):
     """`person` or `hook`, when somebody did."""
     refused: Refusals
     """What somebody refused since the prompt."""
-    error: dict[str, str]
-    """`{type, message}`; empty: none."""
     status: str

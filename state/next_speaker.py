@@ -3,9 +3,8 @@
 from typing import Literal
 
 from pydantic import BaseModel, Field
-from typing_extensions import TypedDict
 
-from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
 
 NEXT_SPEAKER_TIMEOUT_S = 20.0
 """Seconds that the helper may take; then the run waits for the user."""
@@ -25,7 +24,7 @@ class NextSpeakerOutput(WorkflowOutput):
     decided_by: Literal["precheck", "model", "none"]
 
 
-class NextSpeakerState(TypedDict, total=False):
+class NextSpeakerState(RunChannels, total=False):
     """What the question knows besides the chain."""
 
     head: str

@@ -5,6 +5,8 @@ from typing import Literal
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from interlock.state.hooks import HookedPrompt
+from interlock.state.loop_check import LoopWatch
 from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
 
 PLAN_NAME = "plan.md"
@@ -20,6 +22,22 @@ class PlanStep(TypedDict):
 
     text: str
     done: bool
+
+
+class PlanMode(TypedDict, total=False):
+    """What a run knows of its plan."""
+
+    approval_mode: str
+    approved_plan: bool
+    """A person approved the plan in `plan_file`."""
+    plan_phase: str
+    """requirements | exploration | design | review (`state/charts.py`, ApprovalModeChart); empty outside plan mode."""
+    plan_file: str
+    """Absolute path, once there is a plan."""
+    plan_steps: list[PlanStep]
+    """Steps of the approved plan, and which are done."""
+    plan_verdict: str
+    """What a person said of the plan last: approve_MODE, reject, reject_silently, cancel; empty: nothing yet."""
 
 
 class PlanInput(WorkflowInput):
@@ -42,35 +60,14 @@ class PlanOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class PlanState(TypedDict, total=False):
+class PlanState(HookedPrompt, LoopWatch, PlanMode, total=False):
     """What a `plan` run knows besides its chain."""
 
     prompt: str
-    asked: str
-    """Chain record (detached) of the prompt, for hooks."""
-    hook_stage: str
-    hook_event: str
-    hook_key: str
-    approval: str
     head: str
-    approval_mode: str
-    """`plan` until the plan is approved."""
-    plan_phase: str
-    """requirements | exploration | design | review (`state/charts.py`, ApprovalModeChart)."""
-    plan_file: str
-    """Absolute path, once there is a plan."""
     plan_name: str
     """The name that was asked for; empty: the model's choice."""
-    approved_plan: bool
-    plan_steps: list[PlanStep]
-    plan_verdict: str
-    """What a person said of the plan last: approve_MODE, reject, reject_silently, cancel; empty: nothing yet."""
     unavailable: dict[str, str]
-    loop_keys: list[str]
-    loop_count: int
-    loop_interval: int
-    loop_next: int
-    loop_found: dict[str, str]
     model: str
     max_turns: int
     max_session_turns: int
@@ -78,12 +75,10 @@ class PlanState(TypedDict, total=False):
     session_turns: int
     sticky_model: str
     last_prompt_tokens: int
-    turn_status: str
     reply: str
     finish_reason: str
     stop: str
     stopped_by: str
-    error: dict[str, str]
     reminders: int
     main_run: str
     status: str

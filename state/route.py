@@ -3,9 +3,8 @@
 from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
-from typing_extensions import TypedDict
 
-from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
 
 AUTO = "auto"
 """The name that asks for routing."""
@@ -34,7 +33,7 @@ class RouteOutput(WorkflowOutput):
     latency_ms: int
 
 
-class RouteState(TypedDict, total=False):
+class RouteState(RunChannels, total=False):
     """What the choice of a model knows besides the chain."""
 
     head: str

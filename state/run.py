@@ -1,8 +1,9 @@
 """run: what every workflow's input takes, and what a run is to its nodes."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from typing_extensions import TypedDict
 
 from interlock.state.calls import ApprovalMode
 from interlock.state.messages import Origin
@@ -35,6 +36,19 @@ class WorkflowInput(BaseModel):
     approval_mode: ApprovalMode | None = Field(None, description="default | auto_edit | plan | yolo")
     mode: str | None = Field(None, description="mode of the task loop")
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
+
+
+def _newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
+    return new
+
+
+class RunChannels(TypedDict, total=False):
+    """Channels of every graph: parts hand them on, senders send them on."""
+
+    agent: Annotated[str, _newest]
+    """Record of the sub-agent that the graph works for; empty: the root."""
+    hooked: Annotated[str, _newest]
+    """The events that have hooks (`Hooks.configured`)."""
 
 
 class HistoryMessage(BaseModel):

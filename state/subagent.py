@@ -5,9 +5,10 @@ from typing import Literal
 from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
+from interlock.state.loop_check import LoopWatch
 from interlock.state.messages import Frozen
 from interlock.state.refused import Refusals
-from interlock.state.run import WorkflowInput, WorkflowOutput
+from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
 """Of an agent that doesn't say (gemini-cli's defaults)."""
@@ -90,7 +91,7 @@ class Scratchpad(TypedDict, total=False):
     ignored_paths: list[str]
 
 
-class SubagentState(TypedDict, total=False):
+class SubagentState(RunChannels, LoopWatch, total=False):
     """What a sub-agent knows besides its chain."""
 
     message: str
@@ -99,8 +100,6 @@ class SubagentState(TypedDict, total=False):
     attempt: int
     call: str
     """Key of the parent's call, which the result answers."""
-    agent: str
-    """On entry the card of the parent; from `start` on its own."""
     approval_mode: str
     head: str
     model: str
@@ -117,11 +116,6 @@ class SubagentState(TypedDict, total=False):
     """Chain record (detached) of the agent's own newest list of steps; empty: none."""
     approved_plan: bool
     unavailable: dict[str, str]
-    loop_keys: list[str]
-    loop_count: int
-    loop_interval: int
-    loop_next: int
-    loop_found: dict[str, str]
     time_left_s: float
     """What the next turn may take."""
     turn_status: str

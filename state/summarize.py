@@ -3,9 +3,8 @@
 from typing import Literal
 
 from pydantic import Field
-from typing_extensions import TypedDict
 
-from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
 
 MAX_OUTPUT_TOKENS = 2000
 """Estimated tokens up to which an output stays as it is (gemini-cli: the same number, of characters)."""
@@ -36,7 +35,7 @@ class SummarizeOutput(WorkflowOutput):
     saved_to: str | None = None
 
 
-class SummarizeState(TypedDict, total=False):
+class SummarizeState(RunChannels, total=False):
     """One output on its way. Texts are chain records, journal rows and files; state holds their names."""
 
     message: str

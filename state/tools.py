@@ -6,9 +6,10 @@ from pydantic import Field
 from typing_extensions import TypedDict
 
 from interlock.state.calls import merge_verdicts
-from interlock.state.plan import PlanStep
+from interlock.state.hooks import HookWait
+from interlock.state.plan import PlanMode
 from interlock.state.refused import Refusals
-from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
 
 
 class ToolsInput(WorkflowInput):
@@ -34,12 +35,11 @@ All but `ready` and `changed` carry the record of what the model is sent in plac
 """
 
 
-class ToolsState(TypedDict, total=False):
+class ToolsState(RunChannels, PlanMode, total=False):
     """What a batch knows besides the chain and the journal."""
 
     head: str
     """On entry the assistant record with the calls; on exit the last answer."""
-    approval_mode: str
     message: str
     """The assistant record whose calls these are."""
     count: int
@@ -48,14 +48,6 @@ class ToolsState(TypedDict, total=False):
     """Indices of the calls that run now, side by side."""
     kinds: dict[str, str]
     """Index of each call of the group → how it is executed: tool, question, agent or review."""
-    plan_phase: str
-    """Where plan mode stands (`state/charts.py`, ApprovalModeChart); empty outside it."""
-    plan_file: str
-    approved_plan: bool
-    """A person approved the plan in `plan_file`."""
-    plan_steps: list[PlanStep]
-    plan_verdict: str
-    """What a person said of the plan last, see `state/plan.py`."""
     decided: Verdicts
     finished: Verdicts
     todos: str
@@ -70,7 +62,7 @@ class ToolsState(TypedDict, total=False):
     """Drive in which the model was last told which background processes had ended."""
 
 
-class DecideState(TypedDict, total=False):
+class DecideState(HookWait, total=False):
     """One call on its way to `ready` or to an answer without execution. Reached by `Send`."""
 
     message: str
@@ -79,8 +71,6 @@ class DecideState(TypedDict, total=False):
     attempt: int
     status: str
     """Where the call is in its life (`state/charts.py`, ToolCallChart)."""
-    label: str
-    """What the last node found; its router reads it."""
     asks: int
     """How often a person was asked about this call; a request that went stale is asked again."""
     by_person: bool
@@ -93,10 +83,6 @@ class DecideState(TypedDict, total=False):
     """Attempt whose arguments the hooks have seen, or made; 0: none."""
     hook_reason: str
     """Why a hook wants a person to be asked; empty: none does."""
-    approval: str
-    """Key of the request that was approved; empty: nobody was asked."""
-    hook_event: str
-    hook_key: str
     helper: str
     """Set by `edit`: chain record of a helper model's answer that mends the call's strings."""
     helper_role: str
@@ -113,13 +99,12 @@ class DecideOut(TypedDict, total=False):
     decided: Verdicts
 
 
-class ExecuteState(TypedDict, total=False):
+class ExecuteState(HookWait, total=False):
     """One call that may run. Reached by `Send`."""
 
     message: str
     index: int
     attempt: int
-    approval: str
     by_hook: bool
     kind: str
     """tool, question, agent or review."""
@@ -127,15 +112,12 @@ class ExecuteState(TypedDict, total=False):
     asks: int
     """How often a plan was shown; one that changed meanwhile is shown again."""
     status: str
-    label: str
     shortened: str
     """Chain record (detached) of what stands for an output that is long, or that a hook blocked; empty: the output."""
     hook_notes: str
     """Chain record (detached) of what hooks add to the result; empty: nothing."""
     hook_stop: str
     """Why a hook wants the run to end; empty: it goes on."""
-    hook_event: str
-    hook_key: str
     finished: Verdicts
 
 

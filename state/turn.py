@@ -3,8 +3,9 @@
 from typing import Any, Literal
 
 from pydantic import Field, JsonValue
-from typing_extensions import TypedDict
 
+from interlock.state.hooks import HookWait
+from interlock.state.loop_check import LoopWatch
 from interlock.state.plan import PlanStep
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
@@ -54,7 +55,7 @@ class TurnOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class TurnState(TypedDict, total=False):
+class TurnState(HookWait, LoopWatch, total=False):
     """What one turn knows besides the chain."""
 
     head: str
@@ -105,26 +106,11 @@ class TurnState(TypedDict, total=False):
     """As a hook chose it; null: none did."""
     request_tools: list[str] | None
     """Names of the tools that hooks leave to this request; null: all."""
-    hook_event: str
-    """The event whose hooks a kill interrupted, while a person says what became of them; empty: none."""
-    hook_key: str
-    """Key of that firing."""
-    approval: str
-    """Key of the request about it."""
     time_left_s: float
     """Seconds that the answer may take, for an agent with a time limit; absent: no limit."""
-    loop_keys: list[str]
-    """Keys of the prompt's last 25 calls."""
-    loop_count: int
-    """Loops found in this prompt."""
-    loop_interval: int
-    loop_next: int
-    """Turn from which a model looks for a loop next."""
-    loop_found: dict[str, str]
-    """`{kind, detail}` of the loop that ended the last turn; empty: none."""
 
 
-class TurnDone(TypedDict, total=False):
+class TurnDone(LoopWatch, total=False):
     """What a turn hands back to the graph that it is a part of: what it may have changed."""
 
     head: str
@@ -138,9 +124,4 @@ class TurnDone(TypedDict, total=False):
     reply: str
     finish_reason: str
     error: dict[str, str]
-    loop_keys: list[str]
-    loop_count: int
-    loop_interval: int
-    loop_next: int
-    loop_found: dict[str, str]
     said: str

@@ -285,7 +285,7 @@ def test_the_fixer_hears_the_error_the_instruction_and_the_text(tmp_path: Path) 
 def test_a_slow_helper_is_given_up_and_the_first_error_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.nodes.edit._ask.FIXER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("interlock.nodes.edit_subject.FIXER_TIMEOUT_S", 0.1)
     _, outcome = play(
         Scene(LOST, "x", [{**target("sum"), "delay_s": 60}, fixer("sum", "x", delay_s=60)]), tmp_path
     )

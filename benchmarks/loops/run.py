@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 sys.path.insert(0, str(Path(__file__).parent))
 from traces import Trace, traces
 
-from interlock.nodes.loop_check._replay import Replay
+from interlock.nodes.loop_check import Replay
 from interlock.state.loop_check import LoopEvent
 
 SEED = 4

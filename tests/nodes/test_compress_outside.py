@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from interlock.engine.approvals import SqlApprovals, decide
 from interlock.engine.store import Store
-from interlock.nodes.compress.accept import _outside
+from interlock.nodes.compress import _outside
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import Answer, ApprovalRequest, CallView
 from interlock.state.messages import Message

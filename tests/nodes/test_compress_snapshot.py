@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.nodes.compress._snapshot import SECTIONS, BadSnapshot, sections_of, xml_of
+from interlock.nodes.compress_snapshot import SECTIONS, BadSnapshot, sections_of, xml_of
 
 
 def answer(**sections: str) -> str:

@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.nodes.compress._split import Cut, dropped, find_cut, kept, opening_length
+from interlock.nodes.compress_snapshot import Cut, dropped, find_cut, kept, opening_length
 from interlock.state.messages import Message, ToolCall, open_calls
 
 OPENING = [

@@ -8,10 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.nodes.loop_check._chants import Chants
-from interlock.nodes.loop_check._cycles import call_key, cycle, remembered
-from interlock.nodes.loop_check._judging import judged
-from interlock.nodes.loop_check._replay import Replay, replay
+from interlock.nodes.loop_check import Replay, judged, replay
+from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered
 from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
 
 UNIT = "Let me think about what could be wrong with it now"

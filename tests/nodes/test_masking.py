@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.nodes.turn._masking import gain, masked, older_outputs
+from interlock.nodes.turn_messages import gain, masked, older_outputs
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.text import estimate_tokens
 

@@ -4,7 +4,7 @@ import textwrap
 
 import pytest
 
-from interlock.nodes.summarize._findings import missing, status_lines, traces, warnings
+from interlock.nodes.summarize import missing, status_lines, traces, warnings
 
 PYTHON = """\
 Traceback (most recent call last):

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from interlock.nodes._ask_json import parsed
-from interlock.nodes.edit._ask import shown_text
-from interlock.nodes.edit._subject import problem
+from interlock.nodes.edit_subject import problem, shown_text
+from interlock.nodes.helper_model import parsed
 from interlock.state.edit import FixAnswer, TargetAnswer
 
 GOOD = {"search": "a", "replace": "b", "explanation": "c"}

@@ -1,0 +1,302 @@
+"""compress: an old part of a conversation becomes a checked snapshot of it."""
+
+import asyncio
+import json
+from typing import Any, Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.compress_snapshot import (
+    BadSnapshot,
+    Cut,
+    Size,
+    find_cut,
+    is_attempt,
+    kept,
+    opening_length,
+    sections_of,
+    size,
+    tokens_of,
+    xml_of,
+)
+from interlock.nodes.helper_model import Request, Told, ask_text
+from interlock.nodes.hooks import fired, waits
+from interlock.prompts import load, render
+from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
+from interlock.state.deps import Deps
+from interlock.state.hooks import is_hooked
+from interlock.state.messages import Message, curated
+from interlock.state.node import node
+from interlock.state.text import estimate_tokens
+from interlock.state.turn_events import ChatCompressed
+
+PRESERVE = 0.3
+"""Share of the characters that stay (gemini-cli: the same)."""
+
+_TIMEOUT_S = 300.0
+"""Seconds; a window half full takes a while to read."""
+
+_ATTEMPTS = 3
+
+
+@node(
+    reads=("head", "model", "sticky_model", "last_prompt_tokens", "force", "token_limit", "threshold"),
+    writes=("tokens", "token_limit", "label", "compress_status", "base", "tokens_before", "tokens_after"),
+)
+async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    """At the threshold it is long enough. Forced, any conversation is that isn't empty."""
+    deps = runtime.context
+    known = size(deps, state)
+    known = Size(known.tokens, state.get("token_limit") or known.limit)
+    threshold = state.get("threshold") or deps.settings.model.compression_threshold
+    due = state.get("force") or known.reaches(threshold)
+    if due and not any(m.role != "system" for m in curated(deps.transcript.read(state["head"]))):
+        due = False
+    return {
+        "tokens": known.tokens,
+        "token_limit": known.limit,
+        "label": "due" if due else "below",
+        "compress_status": "noop",
+        "base": state["head"],
+        "tokens_before": known.tokens,
+        "tokens_after": known.tokens,
+    }
+
+
+@node(
+    reads=("hook_key", "tokens", "force"),
+    writes=("hook_event", "approval", "hook_key", "label", "compress_failed_at"),
+)
+async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    """A hook that says no only puts this one off, like an attempt that failed."""
+    trigger = "manual" if state.get("force") else "auto"
+    fire = await fired("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
+    if fire.open:
+        return {**fire.asks}
+    outcome = fire.outcome
+    if outcome.stop is None and outcome.decision != "block":
+        return {**fire.asks, "label": "go on"}
+    put_off: CompressState = {**fire.asks, "label": "put off"}
+    return put_off if state.get("force") else {**put_off, "compress_failed_at": max(state["tokens"], 1)}
+
+
+@node(reads=("tokens", "force", "compress_failed_at", "head"), writes=("base", "label"))
+async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    """The newest 50,000 tokens of output stay whole. After a failed attempt this is all that is done for now."""
+    deps = runtime.context
+    messages = deps.transcript.read(state["head"])
+    room = KEPT_OUTPUT_TOKENS
+    shorter: dict[int, Message] = {}
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role != "tool":
+            continue
+        tokens = estimate_tokens(message.text)
+        if tokens <= room:
+            room -= tokens
+        elif short := await _shortened(message, deps):
+            shorter[index] = short
+    base = state["head"]
+    if shorter:
+        replaced = [shorter.get(i, m) for i, m in enumerate(messages)]
+        base = deps.transcript.append("", replaced, continues=state["head"])
+    return {"base": base, "label": "attempt" if is_attempt(state) else "failed before"}
+
+
+async def _shortened(message: Message, deps: Deps) -> Message | None:
+    """None: it wouldn't be shorter. The file is on the disk before anything names it."""
+    lines = message.text.splitlines()[-KEPT_LINES:]
+    end = "\n".join(lines)[-deps.settings.tools.truncate_at :]
+    if len(end) >= len(message.text) or message.text.startswith("[Older output, shortened:"):
+        return None
+    path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
+    text = load("compress/old_output").text(path=str(path), lines=str(len(lines)), end=end)
+    if len(text) >= len(message.text):
+        return None
+    return message.model_copy(update={"content": text})
+
+
+@node(
+    reads=("head", "base"),
+    writes=("head", "last_prompt_tokens", "compress_status", "tokens_before", "tokens_after"),
+)
+async def keep_truncated(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    transcript = runtime.context.transcript
+    if state["base"] == state["head"]:
+        return {"compress_status": "noop"}
+    return {
+        "head": state["base"],
+        "last_prompt_tokens": 0,
+        "compress_status": "truncated",
+        "tokens_before": tokens_of(transcript.read(state["head"])),
+        "tokens_after": tokens_of(transcript.read(state["base"])),
+    }
+
+
+@node(reads=("base", "preserve"), writes=("split", "carried", "label"))
+async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    cut = find_cut(runtime.context.transcript.read(state["base"]), state.get("preserve", PRESERVE))
+    if cut is None:
+        return {"label": "nothing to drop"}
+    return {"split": cut.start, "carried": cut.carried, "label": "found"}
+
+
+@node(reads=("head", "base", "split", "token_limit"), writes=("draft", "checked", "label"))
+async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    task = [Message(role="user", origin="nudge", content=load("compress/summarise").text())]
+    told = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
+    return {"draft": told.record, "checked": "", "label": told.how}
+
+
+@node(reads=("head", "base", "split", "token_limit", "draft"), writes=("checked", "label"))
+async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    """What is wrong with the draft's form is said, too. Without an answer the draft stands."""
+    text = runtime.context.transcript.message(state["draft"]).text
+    task = [
+        Message(role="user", origin="nudge", content=load("compress/summarise").text()),
+        Message(role="assistant", content=text),
+        Message(role="user", origin="nudge", content=load("compress/verify").text(problem=_problem(text))),
+    ]
+    told = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
+    return {"checked": told.record, "label": told.how}
+
+
+def _problem(text: str) -> str:
+    try:
+        sections_of(text)
+    except BadSnapshot as problem:
+        return f"As it stands it can't be used: {problem}."
+    return ""
+
+
+@node(
+    reads=("head", "base", "split", "carried", "tokens", "force", "draft", "checked", "todos", "plan_steps"),
+    writes=(
+        "head",
+        "last_prompt_tokens",
+        "compress_failed_at",
+        "compress_status",
+        "snapshot",
+        "tokens_before",
+        "tokens_after",
+    ),
+)
+async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
+    """The new chain names the old one. A refused attempt changes nothing and is remembered, unless it was forced."""
+    transcript = runtime.context.transcript
+    before = tokens_of(transcript.read(state["head"]))
+    snapshot = _snapshot(state, runtime.context)
+    if not snapshot:
+        return _refused(state, "failed_empty", before, before)
+    messages = _conversation(state, runtime.context, snapshot)
+    after = tokens_of(messages)
+    if after > before:
+        return _refused(state, "failed_inflated", before, after)
+    head = transcript.append("", messages, continues=state["head"])
+    runtime.stream_writer(ChatCompressed(before=before, after=after))
+    return {
+        "head": head,
+        "last_prompt_tokens": 0,
+        "compress_failed_at": 0,
+        "compress_status": "compressed",
+        "snapshot": transcript.append("", [Message(role="assistant", content=snapshot)]),
+        "tokens_before": before,
+        "tokens_after": after,
+    }
+
+
+def _refused(state: CompressState, status: str, before: int, after: int) -> CompressState:
+    update: CompressState = {"compress_status": status, "tokens_before": before, "tokens_after": after}
+    return update if state.get("force") else {**update, "compress_failed_at": max(state["tokens"], 1)}
+
+
+def _snapshot(state: CompressState, deps: Deps) -> str:
+    """The checked snapshot, else the draft, as XML of ours; empty: neither can be used."""
+    for record in (state["checked"], state["draft"]):
+        if record:
+            try:
+                return xml_of(sections_of(deps.transcript.message(record).text))
+            except BadSnapshot:
+                continue
+    return ""
+
+
+def _conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Message]:
+    """Opening word for word, snapshot with what the run itself knows, what is kept word for word."""
+    messages = deps.transcript.read(state["base"])
+    rest = kept(messages, Cut(state["split"], state["carried"]))
+    parts = [load("compress/snapshot").text(snapshot=snapshot), *_outside(state, deps)]
+    told = [Message(role="user", origin="snapshot", content="\n\n".join(parts))]
+    if not rest or rest[0].role == "user":
+        told.append(Message(role="assistant", content=load("compress/acknowledged").text()))
+    return [*messages[: opening_length(messages)], *told, *rest]
+
+
+def _outside(state: CompressState, deps: Deps) -> list[str]:
+    """What is not the conversation's to remember: the plan, the list of steps, and what waits for the user."""
+    parts: list[str] = []
+    if plan := [
+        f"- [{'x' if step['done'] else ' '}] {step['text']}" for step in state.get("plan_steps") or []
+    ]:
+        parts.append(render("compress/plan", steps="\n".join(plan)))
+    if state.get("todos"):
+        todos: list[dict[str, Any]] = json.loads(deps.transcript.message(state["todos"]).text)
+        lines = [f"- [{todo['status']}] {todo['description']}" for todo in todos]
+        parts += [render("compress/todos", todos="\n".join(lines))] if lines else []
+    if waiting := deps.approvals.open_requests():
+        lines = [f"- {r.call.name} {json.dumps(r.call.args, ensure_ascii=False)}" for r in waiting]
+        parts.append(render("compress/open_requests", requests="\n".join(lines)))
+    return parts
+
+
+def after_check_threshold(state: CompressState) -> Literal["due", "hooked", "below"]:
+    """Hooks are asked about an attempt at a snapshot; older outputs are shortened without."""
+    if state["label"] != "due":
+        return "below"
+    return "hooked" if is_hooked(state.get("hooked", ""), "PreCompress") and is_attempt(state) else "due"
+
+
+def after_pre_compress(state: CompressState) -> Literal["go on", "put off", "unknown", "cancelled"]:
+    if waiting := waits(state):
+        return waiting
+    return "go on" if state["label"] == "go on" else "put off"
+
+
+def after_truncate_old_outputs(state: CompressState) -> Literal["attempt", "failed before"]:
+    return "attempt" if state["label"] == "attempt" else "failed before"
+
+
+def after_split(state: CompressState) -> Literal["found", "nothing to drop"]:
+    return "found" if state["label"] == "found" else "nothing to drop"
+
+
+def after_summarise(state: CompressState) -> Literal["answered", "failed", "cancelled"]:
+    """`cancelled`: a resumed run asks once more."""
+    label = state["label"]
+    return "answered" if label == "answered" else "failed" if label == "failed" else "cancelled"
+
+
+def after_verify(state: CompressState) -> Literal["checked or not", "cancelled"]:
+    return "cancelled" if state["label"] == "cancelled" else "checked or not"
+
+
+async def ask(
+    head: str, base: str, split: int, limit: int, task: list[Message], runtime: Runtime[Deps]
+) -> Told:
+    """The part that goes is sent as it was, if it fits the window, else with its older outputs shortened."""
+    transcript = runtime.context.transcript
+    messages = transcript.read(head)
+    if tokens_of(messages[:split]) > limit:
+        messages = transcript.read(base)
+    part = curated(messages[opening_length(messages) : split])
+    system = Message(role="system", content=load("compress/system").text())
+    return await ask_text(
+        Request(
+            role="compressor",
+            messages=[system, *part, *task],
+            head=base,
+            timeout_s=_TIMEOUT_S,
+            attempts=_ATTEMPTS,
+        ),
+        runtime,
+    )

@@ -1,1 +1,0 @@
-"""compress: nodes of history compression (`pipelines.md` §7)."""

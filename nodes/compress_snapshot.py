@@ -1,0 +1,236 @@
+"""compress_snapshot: where a conversation is cut, how large its parts are, and the snapshot of the old one."""
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from xml.parsers import expat
+from xml.sax.saxutils import escape
+
+from typing_extensions import TypedDict
+
+from interlock.state.compress import GROWTH, CompressState
+from interlock.state.deps import Deps
+from interlock.state.messages import Message, estimate_message
+
+
+class Cut(NamedTuple):
+    """What goes: the messages from the end of the opening up to `start`, but for `carried`."""
+
+    start: int
+    """Index of the first message that is kept."""
+    carried: int = -1
+    """Index of an earlier message that is kept too: the request that is still being worked on; -1: none."""
+
+
+class Size(NamedTuple):
+    """A conversation in a model's window, tokens."""
+
+    tokens: int
+    limit: int
+
+    def reaches(self, threshold: float) -> bool:
+        """`threshold`: share of the limit."""
+        return self.tokens >= threshold * self.limit
+
+
+class Sized(TypedDict, total=False):
+    """What a conversation's size is taken from."""
+
+    head: str
+    model: str
+    sticky_model: str
+    last_prompt_tokens: int
+
+
+SECTIONS = (
+    "overall_goal",
+    "active_constraints",
+    "key_knowledge",
+    "file_system_state",
+    "artifact_trail",
+    "recent_actions",
+    "current_plan",
+)
+
+_ROOT = "state_snapshot"
+
+_BEGIN, _END = f"<{_ROOT}>", f"</{_ROOT}>"
+
+_CDATA_END = "]]>"
+
+_MARKUP = re.compile(
+    rf"</?(?:{'|'.join((_ROOT, *SECTIONS))})>"  # our tags
+    r"|<!\[CDATA\[.*?\]\]>"
+    r"|&(?:amp|lt|gt|quot|apos);"
+    r"|([<&]|\]\]>)",  # anything else that would be markup: generics, shell operators, entities, declarations
+    re.DOTALL,
+)
+
+_NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""What XML 1.0 can't hold, not even escaped."""
+
+
+class BadSnapshot(ValueError):  # noqa: N818 - a finding, told to the model
+    """Why an answer holds no usable snapshot, in words that a model can act on."""
+
+
+class _Reader:
+    """Reads text of sections only: no declarations, no nesting, no section twice."""
+
+    def __init__(self) -> None:
+        self.texts: dict[str, str] = {}
+        self._open: list[str] = []
+        self._parts: list[str] = []
+
+    def read(self, text: str) -> None:
+        parser = expat.ParserCreate()
+        parser.StartDoctypeDeclHandler = self._refuse
+        parser.EntityDeclHandler = self._refuse
+        parser.ExternalEntityRefHandler = self._refuse
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._parts.append
+        parser.Parse(text, True)
+
+    def _start(self, name: str, _: object) -> None:
+        if len(self._open) == 2 or (self._open == []) != (name == _ROOT):
+            raise BadSnapshot(f"<{name}> stands inside <{self._open[-1] if self._open else 'nothing'}>")
+        if name in self.texts:
+            raise BadSnapshot(f"<{name}> is there twice")
+        self._open.append(name)
+        self._parts.clear()
+
+    def _end(self, name: str) -> None:
+        if name != _ROOT:
+            self.texts[name] = "".join(self._parts)
+        self._open.pop()
+
+    def _refuse(self, *_: object) -> int:
+        raise BadSnapshot("the snapshot declares entities or a document type")
+
+
+def opening_length(messages: Sequence[Message]) -> int:
+    """Messages that stand before the conversation: system prompt, environment, memory files' rules."""
+    for index, message in enumerate(messages):
+        if message.role != "system" and message.origin != "context":
+            return index
+    return len(messages)
+
+
+def find_cut(messages: Sequence[Message], preserve: float) -> Cut | None:
+    """The first user message after `1 - preserve` of the characters; None when there is nothing to drop.
+
+    Without one everything goes, if the last answer is whole. Else, in the middle of a long task, the cut comes before
+    the first complete round of calls after that place, and the task's request is kept with what follows.
+    """
+    first = opening_length(messages)
+    sizes = [len(m.model_dump_json(exclude_defaults=True)) for m in messages]
+    target = sum(sizes[first:]) * (1 - preserve)
+    before, waiting = 0, set[str]()
+    request = last = -1
+    in_task: Cut | None = None
+    for index in range(first, len(messages)):
+        message = messages[index]
+        if not waiting and message.role == "user" and not _adds(messages, index):
+            if before >= target:
+                return _worth(Cut(index), first)
+            last = index
+            request = index if message.origin != "snapshot" else -1
+        if not waiting and message.role == "assistant" and before >= target and in_task is None:
+            in_task = Cut(index, request)
+        waiting |= {call.id for call in message.tool_calls}
+        waiting.discard(message.tool_call_id or "")
+        before += sizes[index]
+    end = messages[-1] if messages else None
+    if end is not None and end.role == "assistant" and not end.tool_calls:
+        return _worth(Cut(len(messages)), first)
+    return _worth(in_task, first) or _worth(Cut(last), first)
+
+
+def _adds(messages: Sequence[Message], index: int) -> bool:
+    """What a hook added to a request stands right after it, and isn't one."""
+    return messages[index].origin == "hook" and index > 0 and messages[index - 1].role == "user"
+
+
+def dropped(messages: Sequence[Message], cut: Cut) -> list[Message]:
+    first = opening_length(messages)
+    return [m for i, m in enumerate(messages[: cut.start]) if i >= first and i != cut.carried]
+
+
+def kept(messages: Sequence[Message], cut: Cut) -> list[Message]:
+    """What stays word for word after the opening."""
+    carried = [messages[cut.carried]] if cut.carried >= 0 else []
+    return [*carried, *messages[cut.start :]]
+
+
+def _worth(cut: Cut | None, first: int) -> Cut | None:
+    """Only a cut that drops something."""
+    if cut is None or cut.start - first - (cut.carried >= 0) <= 0:
+        return None
+    return cut
+
+
+def tokens_of(messages: Iterable[Message]) -> int:
+    return sum(map(estimate_message, messages))
+
+
+def size(deps: Deps, state: Sized) -> Size:
+    """As the provider counted the last request, else estimated; in the window of the model that would answer."""
+    tokens = state.get("last_prompt_tokens") or tokens_of(deps.transcript.read(state["head"]))
+    return Size(tokens, deps.models.limit(state.get("sticky_model") or deps.models.resolve(state["model"])))
+
+
+def is_attempt(state: CompressState) -> bool:
+    """Not again after a failed one, until the conversation has grown by a tenth; unless it is forced."""
+    failed_at = state.get("compress_failed_at") or 0
+    return bool(state.get("force")) or not failed_at or state["tokens"] >= failed_at * GROWTH
+
+
+def sections_of(answer: str) -> dict[str, str]:
+    """Section → text, of the last snapshot in the answer; scratchpad and chatter are left out. Raises `BadSnapshot`.
+
+    All sections are keys; only the goal must say something.
+    """
+    end = answer.rfind(_END)
+    starts = [answer.rfind(_BEGIN, 0, max(end, 0)), answer.find(_BEGIN, 0, max(end, 0))]
+    if end < 0 or starts[0] < 0:
+        raise BadSnapshot(f"the answer holds no {_BEGIN}…{_END}")
+    try:
+        return _read(answer[starts[0] : end + len(_END)])
+    except BadSnapshot:
+        if starts[0] == starts[1]:
+            raise
+    return _read(answer[starts[1] : end + len(_END)])  # the last beginning was only quoted
+
+
+def _read(snapshot: str) -> dict[str, str]:
+    reader = _Reader()
+    try:
+        reader.read(_plain(_NO_XML.sub("\ufffd", snapshot)))
+    except expat.ExpatError as error:
+        raise BadSnapshot(f"the snapshot is not well-formed XML ({error})") from error
+    sections = {name: reader.texts.get(name, "").strip() for name in SECTIONS}
+    if not sections["overall_goal"]:
+        raise BadSnapshot("<overall_goal> is missing or empty")
+    return sections
+
+
+def xml_of(sections: dict[str, str]) -> str:
+    """The snapshot as XML, every character of the texts escaped where it must be."""
+    inner = "\n".join(
+        f"<{name}>\n{escape(sections[name])}\n</{name}>" if sections[name] else f"<{name}/>"
+        for name in SECTIONS
+    )
+    return f"<{_ROOT}>\n{inner}\n</{_ROOT}>"
+
+
+def _plain(snapshot: str) -> str:
+    """Our tags, and text. After the last end of a CDATA section none is looked for: that would take long."""
+    last = snapshot.rfind(_CDATA_END) + len(_CDATA_END) if _CDATA_END in snapshot else 0
+    return _MARKUP.sub(_escaped, snapshot[:last]) + _MARKUP.sub(
+        _escaped, snapshot[last:].replace("<![CDATA[", "&lt;![CDATA[")
+    )
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return escape(match[0]) if match[1] else match[0]

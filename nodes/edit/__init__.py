@@ -1,1 +1,0 @@
-"""edit: nodes of edit correction."""

@@ -1,0 +1,293 @@
+"""hooks: how nodes fire hooks; the nodes around a run, and those that stop for a person."""
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+from pydantic import JsonValue
+
+from interlock.nodes.helper_model import task_of
+from interlock.nodes.tools_results import put_request
+from interlock.prompts import load
+from interlock.state.calls import ApprovalRequest, CallView
+from interlock.state.deps import Deps
+from interlock.state.errors import HookError, RunError
+from interlock.state.events import ErrorEvent
+from interlock.state.hooks import NO_REASON, HookEvent, HookOutcome, HookWait, is_hooked
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.run import RunChannels
+from interlock.state.turn_events import AgentBlocked, AgentStopped
+
+_REASON_CHARS = 2000
+"""Of a reason in the state, which every checkpoint repeats."""
+
+_NAME_CHARS = 80
+"""Of a hook that is named by its command."""
+
+
+class Fired(NamedTuple):
+    """`asks`: what the node writes of the firing itself; `open`, it writes nothing else."""
+
+    outcome: HookOutcome
+    asks: HookWait
+
+    @property
+    def open(self) -> bool:
+        """The hooks haven't answered: the node runs again, see `waits`."""
+        return bool(self.asks.get("hook_event"))
+
+
+class Ending(NamedTuple):
+    """A hook has ended the prompt."""
+
+    status: Literal["stopped_by_hook", "blocked_by_hook"]
+    error: dict[str, str]
+
+
+class CallResult(HookWait, total=False):
+    status: str
+    """Of the call, see ToolCallChart."""
+
+
+class Session(RunChannels, total=False):
+    """What a root graph knows besides the state of its workflow."""
+
+    session: str
+    """`startup`, or `resume` for a further prompt; absent where no hook asks."""
+    session_event: str
+    """The event whose hooks a kill interrupted, while a person says what became of them; empty: none."""
+    session_key: str
+    """Key of that firing."""
+    session_request: str
+    """Key of the request about it."""
+
+
+class SessionWithConversation(Session, total=False):
+    head: str
+
+
+@node(reads=("session", "session_key"), writes=("session_event", "session_key", "session_request"))
+async def session_start(state: Session, runtime: Runtime[Deps]) -> Session:
+    """Raises `HookError` where a hook says no: nothing has run yet. A resumed run asks the hooks anew."""
+    asks, _ = await started(state, runtime)
+    return asks
+
+
+@node(
+    reads=("session", "session_key", "head"),
+    writes=("session_event", "session_key", "session_request", "head"),
+)
+async def session_start_in_talk(
+    state: SessionWithConversation, runtime: Runtime[Deps]
+) -> SessionWithConversation:
+    """What hooks tell the model enters the conversation; one that ends with calls takes nothing but their answers."""
+    transcript = runtime.context.transcript
+    asks, context = await started(state, runtime)
+    told: SessionWithConversation = {**asks}
+    if context and not (state["head"] and transcript.message(state["head"]).tool_calls):
+        told["head"] = transcript.append(state["head"], [context_message(context)])
+    return told
+
+
+@node(reads=("session", "session_key"), writes=("session_event", "session_key", "session_request"))
+async def session_end(state: Session, runtime: Runtime[Deps]) -> Session:
+    _, asks = await fired_around("SessionEnd", {"reason": "exit"}, "exit", state, runtime)
+    return asks
+
+
+@node(reads=("session_request",), writes=("session_request",))
+async def ask_session(state: Session, runtime: Runtime[Deps]) -> Session:
+    ask_about(state["session_request"], runtime)
+    return {"session_request": state["session_request"]}
+
+
+@node(reads=("session_request",), writes=("session_request",))
+async def await_session(state: Session) -> Session:
+    interrupt(state["session_request"])
+    return {"session_request": ""}
+
+
+@node(reads=("approval",), writes=("approval",))
+async def ask_hook(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
+    """`await_person` stops for the answer, and the hook's own node reads it by firing again."""
+    ask_about(state["approval"], runtime)
+    return {"approval": state["approval"]}
+
+
+@node(reads=("approval",), writes=("approval",))
+async def await_person(state: HookWait) -> HookWait:
+    """Carries the request's key only; the answer is a row. Runs again on every resume, so it does nothing else."""
+    interrupt(state["approval"])
+    return {"approval": state["approval"]}
+
+
+@node(reads=("approval",), writes=("label",))
+async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
+    """Between the writing of a request and the waiting for its answer. What a hook says here changes nothing."""
+    deps = runtime.context
+    key = state["approval"]
+    request = deps.approvals.get(key)
+    if request is None:
+        raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
+    name = deps.approvals.ask(request)
+    given: dict[str, JsonValue] = {
+        "notification_type": "ToolPermission",
+        "message": f"{request.call.name} waits for a person: {request.reason}",
+        "details": {
+            "id": name,
+            "kind": request.kind,
+            "tool": request.call.name,
+            "reason": request.reason,
+            "preview": request.preview,
+        },
+    }
+    await deps.hooks.fire(
+        "Notification", f"{key}:notify", given, subject="ToolPermission", emit=runtime.stream_writer
+    )
+    return {"label": "told"}
+
+
+def by_session_start(state: RunChannels) -> Literal["", "session"]:
+    return "session" if is_hooked(state.get("hooked", ""), "SessionStart") else ""
+
+
+def by_session_end(state: RunChannels) -> Literal["", "session"]:
+    return "session" if is_hooked(state.get("hooked", ""), "SessionEnd") else ""
+
+
+def after_session_start(state: Session) -> Literal["", "unknown"]:
+    return "unknown" if state.get("session_event") else ""
+
+
+def after_session_end(state: Session) -> Literal["", "unknown"]:
+    return "unknown" if state.get("session_event") else ""
+
+
+def after_await_session(state: Session) -> Literal["start", "end"]:
+    return "start" if state["session_event"] == "SessionStart" else "end"
+
+
+def after_ask(state: HookWait) -> Literal["asked", "notify"]:
+    return "notify" if is_hooked(state.get("hooked", ""), "Notification") else "asked"
+
+
+async def fired(
+    event: HookEvent,
+    given: Mapping[str, JsonValue],
+    state: HookWait,
+    runtime: Runtime[Deps],
+    subject: str = "",
+) -> Fired:
+    """Fire an event; its key is that of the graph's task, and of the first try after a person was asked."""
+    key = state.get("hook_key") or f"{event}:{task_of(runtime, event)}"
+    outcome = await runtime.context.hooks.fire(event, key, given, subject=subject, emit=runtime.stream_writer)
+    if outcome.unknown:
+        return Fired(outcome, {"hook_event": event, "hook_key": key, "approval": outcome.unknown})
+    if runtime.context.cancel.requested and any(v.warning for v in outcome.verdicts):
+        # Who stops a run must not thereby let pass what a hook would have looked at: a resumed run fires anew.
+        return Fired(outcome, {"hook_event": event, "hook_key": "", "approval": ""})
+    return Fired(outcome, {"hook_event": "", "hook_key": ""})
+
+
+def waits(state: HookWait) -> Literal["unknown", "cancelled", ""]:
+    """What hooks that haven't answered wait for: a person, as a kill hid what became of them, or a resume."""
+    if not state.get("hook_event"):
+        return ""
+    return "unknown" if state.get("approval") else "cancelled"
+
+
+def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> Ending | None:
+    """How a stop or a block ends the prompt, told to people; None: it goes on. `what` would have been next."""
+    if outcome.stop is not None:
+        reason = outcome.stop or NO_REASON
+        runtime.stream_writer(AgentStopped(reason=reason))
+        return Ending(
+            "stopped_by_hook", _error("stopped_by_hook", f"{_hook(event, outcome)} stopped the run", reason)
+        )
+    if outcome.decision == "block":
+        reason = outcome.reason or NO_REASON
+        runtime.stream_writer(AgentBlocked(reason=reason))
+        return Ending(
+            "blocked_by_hook", _error("blocked_by_hook", f"{_hook(event, outcome)} blocked {what}", reason)
+        )
+    return None
+
+
+def warn(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:
+    """Tell people that what a hook asked for isn't done."""
+    text = f"What the {_hook(event, outcome)} asked for isn't done: {problem}."
+    runtime.stream_writer(ErrorEvent(severity="warning", message=text))
+
+
+def context_message(context: str) -> Message:
+    """What a hook tells the model, as a message that nobody takes for the user's."""
+    return Message(role="user", origin="hook", content=marked(context))
+
+
+def marked(context: str) -> str:
+    """A hook's text between tags that it can't close itself."""
+    return load("run/hook_context").text(context=context.replace("<", "&lt;").replace(">", "&gt;"))
+
+
+def _hook(event: HookEvent, outcome: HookOutcome) -> str:
+    """Which hook it was: of several, those that blocked."""
+    blocking = [v.name for v in outcome.verdicts if v.decision == "block"]
+    names = [" ".join(n.split())[:_NAME_CHARS] for n in blocking or [v.name for v in outcome.verdicts]]
+    if not names:
+        return f"{event} hook"
+    return f"{event} hook{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
+
+
+def _error(kind: str, what: str, reason: str) -> dict[str, str]:
+    cut = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} […]"
+    return {"type": kind, "message": f"{what}: {cut}"}
+
+
+def is_result_for_hooks(state: CallResult) -> bool:
+    """A call that was stopped while it ran has no result to look at."""
+    return is_hooked(state.get("hooked", ""), "AfterTool") and state.get("status") != "cancelled"
+
+
+async def fired_around(
+    event: HookEvent, given: Mapping[str, JsonValue], subject: str, state: Session, runtime: Runtime[Deps]
+) -> tuple[Fired, Session]:
+    """The firing, and what the node writes of it; with `unknown` it writes nothing else."""
+    fire = await fired(event, given, {"hook_key": state.get("session_key", "")}, runtime, subject)
+    asks: Session = {
+        "session_event": fire.asks.get("hook_event", ""),
+        "session_key": fire.asks.get("hook_key", ""),
+        "session_request": fire.asks.get("approval", ""),
+    }
+    return fire, asks
+
+
+async def started(state: Session, runtime: Runtime[Deps]) -> tuple[Session, str]:
+    """What to write of SessionStart, and what its hooks tell the model. Raises `HookError` where one says no."""
+    source = state.get("session", "startup")
+    fire, asks = await fired_around("SessionStart", {"source": source}, source, state, runtime)
+    if end := ending("SessionStart", fire.outcome, "the run", runtime):
+        raise HookError(end.error["message"], end.status)
+    return asks, fire.outcome.context
+
+
+def ask_about(unknown: str, runtime: Runtime[Deps]) -> None:
+    """Write the request that `HookOutcome.unknown` names. Only a person can tell; firing again reads the answer."""
+    found = runtime.context.hooks.unsettled(unknown)
+    commands = "\n".join(found.commands)
+    subject = f" for {found.subject}" if found.subject else ""
+    reason = (
+        f"The run was killed while hooks of {found.event}{subject} ran, so they may or may not have taken effect. "
+        "Look, then answer redo (run them again) or skip (go on as if they hadn't been there)."
+    )
+    request = ApprovalRequest(
+        key=unknown,
+        kind="outcome",
+        call=CallView(id=unknown, name=found.event, args={"command": commands}),
+        reason=reason,
+        preview=commands,
+        choices=("proceed_once", "reject"),
+        questions=({"question": reason, "options": ["redo", "skip"]},),
+    )
+    put_request(runtime, request)

@@ -1,0 +1,251 @@
+"""loop_check: does a run repeat itself: the watch over calls and text, and the models that judge progress."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from langgraph.runtime import Runtime
+from pydantic import TypeAdapter
+
+from interlock.nodes.helper_model import Question, ask_json
+from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered, told
+from interlock.prompts import load
+from interlock.state.deps import Deps
+from interlock.state.loop_check import (
+    CONFIDENCE,
+    ENTRIES,
+    FIRST_CHECK,
+    INTERVAL,
+    LONGEST_CYCLE,
+    LOOP_TIMEOUT_S,
+    Analysis,
+    ContentEvent,
+    Judgement,
+    Kind,
+    LoopCheckState,
+    LoopEvent,
+    ModelVerdictEvent,
+    PromptEvent,
+    ToolCallEvent,
+)
+from interlock.state.messages import Message, curated
+from interlock.state.node import node
+
+NO_PROGRESS = "a model that looked at the last turns saw no progress in them"
+
+
+@dataclass
+class Replay:
+    """What is known after some events. `at_event`, `kind` and `detail` are those of the first detection."""
+
+    verdicts: list[bool] = field(default_factory=list[bool])
+    at_event: int | None = None
+    kind: Kind | None = None
+    detail: str = ""
+    count: int = 0
+    interval: int = INTERVAL
+    next_check: int = FIRST_CHECK
+    due: bool = False
+    """A model must judge before the next event."""
+    turn: int = 0
+    prompt_id: str | None = None
+    prompt: str = ""
+    _keys: list[str] = field(default_factory=list[str])
+    _names: list[str] = field(default_factory=list[str])
+    _chants: Chants = field(default_factory=Chants)
+
+    def take(self, event: LoopEvent) -> None:
+        """One event; its verdict is added."""
+        self.verdicts.append(False)
+        match event:
+            case PromptEvent():
+                if event.prompt_id != self.prompt_id:
+                    self._begin(event)
+            case ToolCallEvent():
+                self._call(event)
+            case ContentEvent():
+                if text := self._chants.feed(event.text):
+                    self._note("content", f"the text “{text}” was repeated again and again")
+            case ModelVerdictEvent():
+                self._verdict(event)
+            case _:
+                self.turn += 1
+
+    @property
+    def check_due(self) -> bool:
+        """Whether a model's judgement would count now."""
+        return self.turn >= self.next_check
+
+    def judge(self, judgement: Judgement) -> None:
+        """Take a model's judgement in, as part of the last event."""
+        loop, self.interval = judged(judgement, self.interval)
+        self.next_check = self.turn + self.interval
+        if loop:
+            self._note("model", NO_PROGRESS)
+
+    def _begin(self, event: PromptEvent) -> None:
+        self.prompt_id, self.prompt = event.prompt_id, event.text
+        self.turn, self.count, self.interval, self.next_check = 0, 0, INTERVAL, FIRST_CHECK
+        self._keys = []
+        self._chants.reset()
+
+    def _call(self, event: ToolCallEvent) -> None:
+        self._chants.reset()
+        self._keys = remembered(self._keys, call_key(event.name, event.args))
+        self._names = [*self._names, event.name][-LONGEST_CYCLE:]
+        if length := cycle(self._keys):
+            self._note("tool_call", told(self._names, length, event.args))
+
+    def _verdict(self, event: ModelVerdictEvent) -> None:
+        if not self.check_due:
+            return
+        judgement: Judgement = {"confidence": event.confidence}
+        if "double_check_confidence" in event.model_fields_set:
+            judgement["double"] = event.double_check_confidence
+        self.judge(judgement)
+
+    def _note(self, kind: Kind, detail: str) -> None:
+        self.count += 1
+        self.verdicts[-1] = True
+        if self.at_event is None:
+            self.at_event, self.kind, self.detail = len(self.verdicts) - 1, kind, detail
+
+
+class Judged(NamedTuple):
+    loop: bool
+    interval: int
+    """Turns until the next look."""
+
+
+EVENTS = TypeAdapter(list[LoopEvent])
+
+
+@node(
+    reads=("events", "asks", "turn_no", "judgements", "loop_interval"),
+    writes=("check_due", "off", "judgements", "loop_interval", "loop_next", "loop_found"),
+)
+async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
+    """In a run this is reached when a look is due; alone, whole sessions are gone through."""
+    deps = runtime.context
+    off = deps.settings.model.disable_loop_detection
+    judgements = state.get("judgements", [])
+    if state.get("events"):
+        asks = state["asks"] and not off
+        due = asks and replay(read_events(deps, state["events"]), judgements, asks).due
+        return {"check_due": due, "off": off}
+    interval = state.get("loop_interval") or INTERVAL
+    if not judgements and not off:
+        return {"check_due": True, "loop_found": {}}
+    loop = False
+    if judgements:
+        loop, interval = judged(judgements[0], interval)
+    return {
+        "check_due": False,
+        "judgements": [],
+        "loop_interval": interval,
+        "loop_next": state["turn_no"] + interval,
+        "loop_found": {"kind": "model", "detail": NO_PROGRESS} if loop else {},
+    }
+
+
+@node(reads=("head", "events", "judgements", "unavailable"), writes=("judgements", "double_check"))
+async def ask_model(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
+    """Its suspicion alone is no loop, unless the stronger model is unavailable."""
+    confidence = await look("loop_check", state, runtime)
+    deps = runtime.context
+    stronger = deps.models.resolve(deps.settings.model.roles.get("loop_double_check", "pro"))
+    suspects = confidence is not None and confidence >= CONFIDENCE
+    return {
+        "judgements": [*state.get("judgements", []), {"confidence": confidence}],
+        "double_check": suspects and stronger not in state.get("unavailable", {}),
+    }
+
+
+@node(reads=("head", "events", "judgements", "unavailable"), writes=("judgements",))
+async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
+    """A false stop is worse than a wasted turn: when this model fails, there is no loop."""
+    earlier = state.get("judgements", [])
+    before: LoopCheckState = {**state, "judgements": earlier[:-1]}
+    confidence = await look("loop_double_check", before, runtime)
+    return {"judgements": [*earlier[:-1], {**earlier[-1], "double": confidence}]}
+
+
+def after_scan(state: LoopCheckState) -> Literal["look due", "over"]:
+    return "look due" if state["check_due"] else "over"
+
+
+def after_ask_model(state: LoopCheckState) -> Literal["suspicious", "judged"]:
+    return "suspicious" if state["double_check"] else "judged"
+
+
+def replay(events: Sequence[LoopEvent], judgements: Sequence[Judgement], asks: bool) -> Replay:
+    """All events; with `asks` only up to the first turn that a model must judge and hasn't yet (`due`)."""
+    state, given = Replay(), list(judgements)
+    for event in events:
+        state.take(event)
+        if asks and event.type == "turn" and state.check_due:
+            if not given:
+                state.due = True
+                return state
+            state.judge(given.pop(0))
+    return state
+
+
+def judged(judgement: Judgement, interval: int) -> Judged:
+    """A loop needs both models, unless the stronger one is unavailable. A model that failed has seen no loop."""
+    confidence = judgement["confidence"]
+    if confidence is not None and confidence >= CONFIDENCE:
+        if "double" not in judgement:
+            return Judged(True, interval)
+        confidence = judgement["double"]
+    if confidence is None:
+        return Judged(False, interval)
+    if confidence >= CONFIDENCE:
+        return Judged(True, interval)
+    return Judged(False, math.floor(5 + 10 * (1 - confidence) + 0.5))
+
+
+async def look(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> float | None:
+    """The model's confidence that the run is in a loop; None: it failed."""
+    deps = runtime.context
+    history = deps.transcript.read(state["head"]) if state.get("head") else []
+    system, task = load("loop_check/look").parts(request=_request(state, deps, history))
+    question = Question(
+        role=role,
+        kind=Analysis,
+        messages=[
+            Message(role="system", content=system),
+            *entries(history),
+            Message(role="user", content=task),
+        ],
+        head=state.get("head", ""),
+        timeout_s=LOOP_TIMEOUT_S,
+    )
+    found = await ask_json(question, runtime)
+    return found.answer.unproductive_state_confidence if found else None
+
+
+def entries(history: list[Message]) -> list[Message]:
+    """The last 20, without calls that have no answer, or answers that have no call."""
+    last = [m for m in curated(history) if m.role != "system"][-ENTRIES:]
+    while last and last[0].role == "tool":
+        last.pop(0)
+    while last and last[-1].tool_calls:
+        last.pop()
+    if last and last[0].tool_calls:
+        last.insert(0, Message(role="user", content=load("loop_check/earlier").text()))
+    return last
+
+
+def _request(state: LoopCheckState, deps: Deps, history: list[Message]) -> str:
+    """The user's own words: the last that the person wrote."""
+    if state.get("events"):
+        events = replay(read_events(deps, state["events"]), state.get("judgements", []), asks=True)
+        if events.prompt:
+            return events.prompt
+    return next((m.text for m in reversed(history) if m.role == "user" and m.origin in ("person", None)), "")
+
+
+def read_events(deps: Deps, record: str) -> list[LoopEvent]:
+    return EVENTS.validate_json(deps.transcript.message(record).text)

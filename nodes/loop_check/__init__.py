@@ -1,1 +1,0 @@
-"""loop_check: nodes of the pipeline."""

@@ -1,0 +1,227 @@
+"""loop_detectors: repetition in calls and in text, without a model."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+from interlock.state.loop_check import (
+    CHUNK,
+    DISTINCT,
+    KEPT,
+    LONGEST_CYCLE,
+    MEAN_DISTANCE,
+    OCCURRENCES,
+    REPEATS,
+)
+
+_MARKUP = re.compile(r"[*+•–-][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|\||\+[-=]{2}")
+"""List items, headings, quotes, table rows and borders."""
+
+_RULE = r"-=_*~+#.·\u2500-\u257f"
+
+_DIVIDER = re.compile(rf"[{_RULE}]{{3,}}")
+
+_BEGINNING = re.compile(rf"[•–]|\d{{1,9}}[.)]?|[{_RULE} ]*")
+
+_LONGEST = 200
+"""Characters after which a line of rules alone is no divider."""
+
+
+class Line(Enum):
+    UNDECIDED = 0
+    TEXT = 1
+    MARKUP = 2
+    DIVIDER = 3
+
+
+_SHOWN_cycles = 200
+"""Characters of a call's arguments that people and the model are told."""
+
+_SPAN = MEAN_DISTANCE * (OCCURRENCES - 1)
+"""Where the last 10 occurrences may lie at most: what is further back decides nothing."""
+
+_FENCE = re.compile(r"`{3,}")
+
+_TICKS = re.compile(r"`+\Z")
+
+_SHOWN_chants = 200
+"""Characters of the repeated text that people and the model are told."""
+
+
+class Chants:
+    """One text as it comes. Markup and a tool call begin it anew; inside a code block nothing is looked at."""
+
+    def __init__(self) -> None:
+        self._ticks = ""
+        """Backticks at the end of a piece: a fence may go on in the next one."""
+        self._code = False
+        self._held: str | None = ""
+        """Beginning of a line whose kind isn't decided; None: in the middle of a line."""
+        self._found = ""
+        self._begin_anew()
+
+    def reset(self) -> None:
+        """A tool call came, or another prompt: another text begins."""
+        self._ticks, self._code, self._held = "", False, ""
+        self._begin_anew()
+
+    def feed(self, text: str) -> str:
+        """Take a piece in. The text that repeats, cut short, where a tenth occurrence is complete; else empty."""
+        self._found = ""
+        text = self._ticks + text
+        ticks = _TICKS.search(text)
+        self._ticks = ticks[0] if ticks else ""
+        for index, part in enumerate(_FENCE.split(text[: len(text) - len(self._ticks)])):
+            if index:
+                self._code = not self._code
+                self._held = None
+                self._begin_anew()
+            if part:
+                self._lines(part)
+        return self._found
+
+    def _begin_anew(self) -> None:
+        self._text = ""
+        self._base = 0
+        """Position of `_text[0]`."""
+        self._seen: dict[str, int | list[int]] = {}
+        """Chunk → where it stands, or an entry of `_again`."""
+        self._older: dict[str, int | list[int]] = {}
+        """The same for the chunks before those of `_seen`; dropped in turn."""
+        self._rejected: list[int] = []
+        """Distances of the occurrences that were no loop at `_rejected_at`."""
+        self._rejected_at = -1
+
+    def _lines(self, text: str) -> None:
+        parts = text.split("\n")
+        last = len(parts) - 1
+        for index, part in enumerate(parts):
+            whole = index < last
+            if self._code:
+                self._held = "" if whole else None
+            elif part or whole:
+                self._line(part + "\n" if whole else part, whole)
+
+    def _line(self, part: str, whole: bool) -> None:
+        if self._held is not None:
+            part = self._held + part
+            kind = line_kind(part, whole)
+            if kind is Line.UNDECIDED:
+                self._held = part
+                return
+            self._held = None
+            if kind is not Line.TEXT:
+                self._begin_anew()
+            if kind is Line.DIVIDER:
+                part = ""
+        if whole:
+            self._held = ""
+        if part:
+            self._track(part)
+
+    def _track(self, part: str) -> None:
+        text, base, seen, older = self._text + part, self._base, self._seen, self._older
+        begin = max(0, len(self._text) - CHUNK + 1)
+        self._text = text
+        for at in range(begin, len(text) - CHUNK + 1):
+            chunk = text[at : at + CHUNK]
+            before = seen.get(chunk)
+            if before is None and older:
+                before = older.get(chunk)
+            if before is None:
+                seen[chunk] = base + at
+            else:
+                self._again(chunk, before, base + at)
+            if at - begin > KEPT // 2 and len(seen) > KEPT // 2:
+                older = self._older = seen
+                seen = self._seen = {}
+        if len(text) > KEPT:
+            self._drop(len(text) - _SPAN - CHUNK)
+
+    def _drop(self, count: int) -> None:
+        """Forget the first characters; and the chunks that stand only there, at the second time."""
+        self._text = self._text[count:]
+        self._base += count
+        if len(self._seen) > KEPT // 2:
+            self._older, self._seen = self._seen, {}
+
+    def _again(self, chunk: str, entry: int | list[int], at: int) -> None:
+        """Note another occurrence. An entry is the last place and then the distances before it, the oldest first."""
+        if isinstance(entry, int):
+            entry = [entry]
+        self._seen[chunk] = entry
+        entry.append(at - entry[0])
+        entry[0] = at
+        if len(entry) < OCCURRENCES:
+            return
+        if len(entry) > OCCURRENCES:
+            del entry[1]
+        distances = entry[1:]
+        # With all occurrences one further on, what lies between them is the same text, turned by one character.
+        turned = self._rejected_at == at - 1 and distances == self._rejected
+        if not turned and self._is_loop(distances, at):
+            return
+        self._rejected, self._rejected_at = distances, at
+
+    def _is_loop(self, distances: list[int], at: int) -> bool:
+        if sum(distances) > _SPAN:
+            return False
+        between: set[str] = set()
+        end, text = at - self._base, ""
+        for distance in reversed(distances):
+            text = self._text[end - distance : end]
+            between.add(text)
+            end -= distance
+        if len(between) > DISTINCT:
+            return False
+        self._found = self._found or (text if len(text) <= _SHOWN_chants else f"{text[:_SHOWN_chants]}…")
+        return True
+
+
+def line_kind(line: str, whole: bool) -> Line:
+    """`whole`: the line has ended; else more of it may come, and what it is may not be decided yet."""
+    bare = line.strip() if whole else line.lstrip(" \t")
+    # What is decided on the beginning of a line must be decided so on all of it, too.
+    if _MARKUP.match(bare):
+        return Line.MARKUP
+    if whole:
+        if _DIVIDER.fullmatch(bare.replace(" ", "")) and len(line) <= _LONGEST:
+            return Line.DIVIDER
+        return Line.MARKUP if _MARKUP.match(bare + " ") else Line.TEXT
+    if len(line) <= _LONGEST and _BEGINNING.fullmatch(bare):
+        return Line.UNDECIDED
+    return Line.TEXT
+
+
+def call_key(name: str, args: Mapping[str, Any]) -> str:
+    """A hash of the name and of the arguments in the order given; short, because 25 of them are in every checkpoint."""
+    given = json.dumps(args, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(f"{name}:{given}".encode()).hexdigest()[:12]
+
+
+def remembered(keys: Sequence[str], key: str) -> list[str]:
+    """The keys with one more; as many as the longest cycle needs."""
+    return [*keys, key][-REPEATS * LONGEST_CYCLE :]
+
+
+def cycle(keys: Sequence[str]) -> int:
+    """Length of the cycle that the last keys are 5 repetitions of; 0: they are none."""
+    for length in range(1, LONGEST_CYCLE + 1):
+        last = keys[-REPEATS * length :]
+        if len(last) == REPEATS * length and all(last[i] == last[i % length] for i in range(len(last))):
+            return length
+    return 0
+
+
+def told(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
+    """The cycle in words; `names` are those of the calls so far, `args` are those of the last one."""
+    names = names[-length:]
+    given = json.dumps(args, ensure_ascii=False)
+    given = given if len(given) <= _SHOWN_cycles else f"{given[:_SHOWN_cycles]}…"
+    if length == 1:
+        return f"the call {names[0]} {given} was made {REPEATS} times in a row"
+    last = f"the last was {names[-1]} {given}"
+    return f"the same {length} calls were made {REPEATS} times in a row: {', '.join(names)}; {last}"

@@ -1,0 +1,65 @@
+"""next_speaker: must the model go on after its last answer, or is it the user's turn."""
+
+from typing import Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.helper_model import Question, ask_json
+from interlock.prompts import load
+from interlock.state.deps import Deps
+from interlock.state.messages import Message, curated, open_calls
+from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerState, Verdict
+from interlock.state.node import node
+
+
+@node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))
+async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
+    """The first rule that holds decides (`pipelines.md` §8)."""
+    history = runtime.context.transcript.read(state["head"]) if state["head"] else []
+    found = _decided([m for m in history if m.role != "system"])
+    if found is None:
+        return {"next_speaker": "", "decided_by": "", "speaker_reason": ""}
+    return {"next_speaker": found[0], "decided_by": "precheck", "speaker_reason": found[1]}
+
+
+def _decided(history: list[Message]) -> tuple[str, str] | None:
+    """Speaker (empty: nobody) and reason; None: a model must look."""
+    if not curated(history):
+        return "", "the conversation is empty"
+    last = history[-1]
+    if last.role == "tool":
+        return "model", "a tool has answered, and the model hasn't seen it yet"
+    if open_calls(history):
+        return "model", "calls of the model are still open"
+    if last.role == "assistant" and not last.tool_calls and not last.text.strip():
+        return "model", "the last answer is empty"
+    if last.role != "assistant":
+        return "", "the last message isn't the model's"
+    return None
+
+
+@node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))
+async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
+    """Any failure means that nobody is known to be due: the run waits for the user."""
+    history = [m for m in curated(runtime.context.transcript.read(state["head"])) if m.role != "system"]
+    system, task = load("next_speaker/judge").parts()
+    question = Question(
+        role="next_speaker",
+        kind=Verdict,
+        messages=[Message(role="system", content=system), *history, Message(role="user", content=task)],
+        head=state["head"],
+        timeout_s=NEXT_SPEAKER_TIMEOUT_S,
+    )
+    found = await ask_json(question, runtime)
+    if found is None:
+        return {"next_speaker": "", "decided_by": "none", "speaker_reason": "the helper model gave no answer"}
+    verdict = found.answer
+    return {
+        "next_speaker": verdict.next_speaker,
+        "decided_by": "model",
+        "speaker_reason": verdict.reasoning[:1000],
+    }
+
+
+def after_precheck(state: NextSpeakerState) -> Literal["decided", "open"]:
+    return "decided" if state["decided_by"] else "open"

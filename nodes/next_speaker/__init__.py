@@ -1,1 +1,0 @@
-"""next_speaker: nodes of the pipeline."""

@@ -1,0 +1,270 @@
+"""plan: plan mode: opened, reminded, its phases tracked, and handed over to main."""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.prompts import render
+from interlock.state.calls import CallView, ToolResult
+from interlock.state.charts import ApprovalModeChart, step
+from interlock.state.deps import Deps
+from interlock.state.events import HandOver
+from interlock.state.hooks import is_hooked
+from interlock.state.loop_check import FIRST_CHECK, INTERVAL
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.plan import PLAN_NAME, REMINDERS, PlanMode, PlanState, PlanStep
+
+_WRITES = ("write_file", "replace")
+
+_BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(.+)$")
+
+_NUMBER = re.compile(r"^\d+[.)]\s+(.+)$")
+
+_BULLET = re.compile(r"^[-*+]\s+(.+)$")
+
+_HEADING = re.compile(
+    r"^#{1,6}\s+(.*\b(?:steps?|plan|tasks?|todos?|implementation|changes)\b.*)$", re.IGNORECASE
+)
+
+_ANY_HEADING = re.compile(r"^#{1,6}\s")
+
+_FENCE = re.compile(r"^\s*(```|~~~)")
+
+_WORD = re.compile(r"\w+")
+
+
+@node(
+    reads=("prompt", "plan_name"),
+    writes=(
+        "asked",
+        "head",
+        "approval_mode",
+        "plan_phase",
+        "plan_file",
+        "plan_steps",
+        "plan_verdict",
+        "approved_plan",
+        "turn_no",
+        "session_turns",
+        "sticky_model",
+        "last_prompt_tokens",
+        "unavailable",
+        "loop_keys",
+        "loop_count",
+        "loop_interval",
+        "loop_next",
+        "loop_found",
+        "turn_status",
+        "error",
+        "stop",
+        "reminders",
+        "main_run",
+        "status",
+    ),
+)
+async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
+    """The rules stand in the system prompt; policy holds them."""
+    deps = runtime.context
+    opening = await deps.context.opening(deps.toolset.declarations())
+    rules = render("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
+    system = "\n\n".join([*(m.text for m in opening if m.role == "system"), rules])
+    rest = [m for m in opening if m.role != "system"]
+    prompt = deps.transcript.message(state["prompt"])
+    return {
+        "asked": state["prompt"],
+        "head": deps.transcript.append("", [Message(role="system", content=system), *rest, prompt]),
+        "approval_mode": "plan",
+        "plan_phase": "requirements",
+        "plan_file": "",
+        "plan_steps": [],
+        "plan_verdict": "",
+        "approved_plan": False,
+        "turn_no": 0,
+        "session_turns": 0,
+        "sticky_model": "",
+        "last_prompt_tokens": 0,
+        "unavailable": {},
+        "loop_keys": [],
+        "loop_count": 0,
+        "loop_interval": INTERVAL,
+        "loop_next": FIRST_CHECK,
+        "loop_found": {},
+        "turn_status": "",
+        "error": {},
+        "stop": "",
+        "reminders": 0,
+        "main_run": "",
+        "status": "running",
+    }
+
+
+@node(reads=("head", "plan_name", "reminders"), writes=("head", "reminders", "error"))
+async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
+    """A few times; then the run ends without a plan."""
+    if state["reminders"] >= REMINDERS:
+        message = (
+            f"The model stopped without a plan, after {REMINDERS} reminders. Say more of what is wanted."
+        )
+        return {"reminders": state["reminders"] + 1, "error": {"type": "no_plan", "message": message}}
+    text = render("plan/remind", file=state["plan_name"] or PLAN_NAME)
+    reminder = Message(role="user", origin="nudge", content=text)
+    return {
+        "head": runtime.context.transcript.append(state["head"], [reminder]),
+        "reminders": state["reminders"] + 1,
+    }
+
+
+@node(reads=("prompt", "approval_mode", "plan_file", "plan_steps"), writes=("main_run",))
+async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
+    """Only begun here: whoever drives this run drives that one next, or a person resumes it."""
+    deps = runtime.context
+    prompt = deps.transcript.message(state["prompt"]).text
+    run = await asyncio.to_thread(
+        deps.plans.hand_over, prompt, state["approval_mode"], state["plan_file"], state["plan_steps"]
+    )
+    runtime.stream_writer(HandOver(run=run, workflow="main"))
+    return {"main_run": run}
+
+
+@node(
+    reads=("approved_plan", "plan_verdict", "turn_status", "stop", "stopped_by", "error"),
+    writes=("status", "error"),
+)
+async def finish(state: PlanState) -> PlanState:
+    if state["approved_plan"]:
+        return {"status": "approved"}
+    if reason := state.get("stop"):
+        if state.get("stopped_by") == "hook":
+            return {"status": "failed", "error": {"type": "stopped_by_hook", "message": reason}}
+        return {"status": "cancelled"}
+    if state["plan_verdict"] == "reject_silently":
+        return {"status": "rejected"}
+    unknown = {"type": state["turn_status"], "message": f"The turn ended as {state['turn_status']!r}."}
+    return {"status": "failed", "error": state.get("error") or unknown}
+
+
+def after_open_plan(state: PlanState) -> Literal["plain", "hooked"]:
+    return "hooked" if is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain"
+
+
+def after_turn(state: PlanState) -> Literal["calls", "no calls", "first loop", "ended"]:
+    status = state["turn_status"]
+    if status == "calls":
+        return "calls"
+    return "no calls" if status == "ok" else "first loop" if status == "loop_nudge" else "ended"
+
+
+def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or stopped"]:
+    if state["approved_plan"]:
+        return "approved"
+    ended = state.get("stop") or state["plan_verdict"] == "reject_silently"
+    return "rejected or stopped" if ended else "results"
+
+
+def after_remind(state: PlanState) -> Literal["once more", "give up"]:
+    return "once more" if state["reminders"] <= REMINDERS else "give up"
+
+
+def track(
+    before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
+) -> PlanMode:
+    """The keys that changed, call after call. Only what went well counts."""
+    now: PlanMode = {**before}
+    for call, result in batch:
+        if result.status == "success" or result.meta.get("plan") == "cancel":
+            now = _after(now, call, result.meta, risk(call.name))
+    changed = {key: value for key, value in now.items() if before.get(key) != value}
+    return PlanMode(**changed)  # pyright: ignore[reportArgumentType]
+
+
+def _after(now: PlanMode, call: CallView, meta: Mapping[str, Any], risk: str) -> PlanMode:
+    if call.name == "enter_plan_mode":
+        return _moved(now, "enter_plan_mode")
+    if call.name == "write_todos" and now.get("plan_steps"):
+        todos = [(str(t.get("description", "")), str(t.get("status", ""))) for t in _todos(call)]
+        return {**now, "plan_steps": tick(now["plan_steps"], todos)}
+    if now.get("approval_mode") != "plan":
+        return now
+    phase = now.get("plan_phase") or "requirements"
+    if call.name in _WRITES:
+        moved = now if phase == "design" else _moved(now, "write_plan")
+        return {**moved, "plan_file": str(meta.get("file") or meta.get("path") or now.get("plan_file", ""))}
+    if call.name == "exit_plan_mode":
+        return _reviewed(now, str(meta.get("plan") or ""), meta)
+    return _moved(now, "read") if risk == "read" and phase == "requirements" else now
+
+
+def _reviewed(now: PlanMode, event: str, meta: Mapping[str, Any]) -> PlanMode:
+    if not event:  # there was no plan to review
+        return now
+    silent = event == "reject" and not meta.get("feedback")
+    decided: PlanMode = {**_moved(_moved(now, "exit_plan_mode"), event), "plan_verdict": event}
+    if silent:
+        decided = {**decided, "plan_verdict": "reject_silently"}
+    if "plan_file" not in meta:
+        return decided
+    steps: list[PlanStep] = list(meta["plan_steps"])
+    file = str(meta["plan_file"])
+    return {**decided, "plan_file": file, "approved_plan": True, "plan_steps": steps}
+
+
+def _moved(now: PlanMode, event: str) -> PlanMode:
+    mode = now.get("approval_mode", "default")
+    state = f"plan.{now.get('plan_phase') or 'requirements'}" if mode == "plan" else mode
+    mode, _, phase = step(ApprovalModeChart, state, event).partition(".")
+    return {**now, "approval_mode": mode, "plan_phase": phase}
+
+
+def _todos(call: CallView) -> list[Mapping[str, Any]]:
+    found = call.args.get("todos")
+    return [t for t in found if isinstance(t, dict)] if isinstance(found, list) else []
+
+
+def parse_steps(plan: str) -> list[PlanStep]:
+    """Check boxes; else numbered lines; else the bullets below a heading that says steps or plan."""
+    lines = _outside_code(plan.splitlines())
+    boxes = [m for line in lines if (m := _BOX.match(line))]
+    if boxes:
+        return [PlanStep(text=_plain(m[2]), done=m[1] != " ") for m in boxes]
+    numbered = [m[1] for line in lines if (m := _NUMBER.match(line))]
+    return [PlanStep(text=_plain(text), done=False) for text in numbered or _bullets(lines)]
+
+
+def _bullets(lines: Sequence[str]) -> list[str]:
+    found: list[str] = []
+    inside = False
+    for line in lines:
+        if _ANY_HEADING.match(line):
+            inside = _HEADING.match(line) is not None
+        elif inside and (bullet := _BULLET.match(line)):
+            found.append(bullet[1])
+    return found
+
+
+def _outside_code(lines: Iterable[str]) -> list[str]:
+    kept: list[str] = []
+    fenced = False
+    for line in lines:
+        if _FENCE.match(line):
+            fenced = not fenced
+        elif not fenced:
+            kept.append(line)
+    return kept
+
+
+def _plain(text: str) -> str:
+    return text.replace("**", "").replace("`", "").strip()
+
+
+def tick(steps: Sequence[PlanStep], todos: Iterable[tuple[str, str]]) -> list[PlanStep]:
+    """The steps, with those done that a todo of the same words calls completed; a step is never undone."""
+    finished = {_words(text) for text, status in todos if status == "completed"}
+    return [PlanStep(text=s["text"], done=s["done"] or _words(s["text"]) in finished) for s in steps]
+
+
+def _words(text: str) -> str:
+    return " ".join(_WORD.findall(text.casefold()))

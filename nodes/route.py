@@ -1,0 +1,220 @@
+"""route: which model answers: one strategy after the other, the first verdict wins."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.helper_model import Question, ask_json
+from interlock.prompts import load
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError
+from interlock.state.messages import Message, curated, open_calls
+from interlock.state.node import node
+from interlock.state.route import AUTO, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
+
+_LOOKED_AT_classifier, _SHOWN = 20, 4
+"""Of the last 20 entries, without tool traffic, the last 4 (gemini-cli's)."""
+
+_LOOKED_AT_numerical = 8
+"""Entries that the helper sees, tool traffic included (gemini-cli's)."""
+
+
+@node(
+    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
+    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+)
+async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
+    """First of all strategies; `auto` as such is always available."""
+    fresh: RouteState = {"chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
+    asked = state.get("failed_model") or state["model"]
+    if asked == AUTO:
+        return fresh
+    deps = runtime.context
+    model, gone = deps.models.resolve(asked), unavailable(runtime, state)
+    if model not in gone:
+        return fresh
+    models = [deps.models.resolve(name) for name in deps.settings.model.fallback]
+    other = stand_in(model, models, gone)
+    if not other:
+        return fresh
+    long = "for the rest of this run" if gone[model] == "run" else "for this prompt"
+    return {**fresh, **chosen(runtime, other, "fallback", f"{model} is unavailable {long}")}
+
+
+@node(
+    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
+    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+)
+async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
+    asked = state["model"]
+    if asked == AUTO:
+        return {}
+    return chosen(runtime, runtime.context.models.resolve(asked), "override", f"{asked} was asked for")
+
+
+@node(
+    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
+    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+)
+async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
+    if state.get("approval_mode") == "plan":
+        return if_usable(runtime, state, "pro", "approval_mode", "the run is in plan mode")
+    if state.get("approved_plan"):
+        return if_usable(runtime, state, "flash", "approval_mode", "an approved plan is carried out")
+    return {}
+
+
+@node(
+    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
+    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+)
+async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
+    """Abstains where a score decides, where the request is a tool's answer, and when the helper fails."""
+    history, request = conversation(runtime, state["head"])
+    if by_number(runtime) or request.role == "tool":
+        return {}
+    system, task = load("route/classifier").parts(request=request.text)
+    clock = runtime.context.clock
+    started = clock.monotonic()
+    question = Question(
+        role="classifier",
+        kind=ModelChoice,
+        messages=[
+            Message(role="system", content=system),
+            *_recent_classifier(history),
+            Message(role="user", content=task),
+        ],
+        head=state["head"],
+        timeout_s=ROUTE_TIMEOUT_S,
+    )
+    found = await ask_json(question, runtime)
+    took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}
+    if found is None:
+        return took
+    choice = found.answer
+    verdict = if_usable(runtime, state, choice.model_choice, "classifier", choice.reasoning[:1000])
+    return {**took, **verdict}
+
+
+def _recent_classifier(history: list[Message]) -> list[Message]:
+    """Without messages that are only calls, and without answers; what was said beside calls stays."""
+    said = [m for m in curated(history)[-_LOOKED_AT_classifier:] if m.role != "tool" and m.text]
+    return [Message(role=m.role, content=m.content, origin=m.origin) for m in said[-_SHOWN:]]
+
+
+@node(
+    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
+    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+)
+async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
+    """Abstains but for the families that ask for it, and when the helper fails."""
+    if not by_number(runtime):
+        return {}
+    history, request = conversation(runtime, state["head"])
+    system, task = load("route/numerical").parts(request=request.text)
+    deps = runtime.context
+    started = deps.clock.monotonic()
+    question = Question(
+        role="classifier",
+        kind=Complexity,
+        messages=[
+            Message(role="system", content=system),
+            *_recent_numerical(history),
+            Message(role="user", content=task),
+        ],
+        head=state["head"],
+        timeout_s=ROUTE_TIMEOUT_S,
+    )
+    found = await ask_json(question, runtime)
+    took: RouteState = {"route_ms": state["route_ms"] + round((deps.clock.monotonic() - started) * 1000)}
+    if found is None:
+        return took
+    score, threshold = found.answer.complexity_score, deps.settings.model.classifier_threshold
+    reason = f"{found.answer.complexity_reasoning[:1000]} (complexity {score}, pro from {threshold})"
+    verdict = if_usable(runtime, state, "pro" if score >= threshold else "flash", "numerical", reason)
+    return {**took, **verdict}
+
+
+def _recent_numerical(history: list[Message]) -> list[Message]:
+    """The last 8, from what isn't tool traffic to where no call is open."""
+    last = curated(history)[-_LOOKED_AT_numerical:]
+    while last and (last[0].role == "tool" or last[0].tool_calls):
+        last.pop(0)
+    while open_calls(last):
+        last.pop()
+    return last
+
+
+@node(
+    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
+    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+)
+async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
+    """What `auto` means without a choice, or the first model of the settings' fallbacks that is available."""
+    deps = runtime.context
+    usual = deps.models.resolve(AUTO)
+    models = [usual, *(deps.models.resolve(name) for name in deps.settings.model.fallback)]
+    gone = unavailable(runtime, state)
+    usable = [m for m in models if m not in gone]
+    reason = "no strategy before had a reason to choose another"
+    if usable and usable[0] != usual:
+        reason = f"{usual} is unavailable"
+    return chosen(runtime, usable[0] if usable else usual, "default", reason)
+
+
+def after_strategy(state: RouteState) -> Literal["chosen", "abstained"]:
+    return "chosen" if state["chosen_model"] else "abstained"
+
+
+def chosen(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
+    """A verdict; its reason is kept with the step."""
+    if runtime.execution_info is None:
+        raise RunError(f"{strategy} ran outside a graph.")
+    runtime.context.steps.reasoned(runtime.execution_info.task_id, f"{model}: {reason}")
+    return {"chosen_model": model, "strategy": strategy, "route_reason": reason}
+
+
+def if_usable(
+    runtime: Runtime[Deps], state: RouteState, alias: str, strategy: str, reason: str
+) -> RouteState:
+    """The model that `alias` means, unless it is unavailable: then this strategy abstains."""
+    model = runtime.context.models.resolve(alias)
+    return {} if model in unavailable(runtime, state) else chosen(runtime, model, strategy, reason)
+
+
+def unavailable(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:
+    """Resolved name → for how long; alone, aliases may be handed in."""
+    resolve = runtime.context.models.resolve
+    return {resolve(name): how for name, how in state.get("unavailable", {}).items()}
+
+
+def stand_in(model: str, models: Sequence[str], gone: Mapping[str, str]) -> str:
+    """Which of `models` (those of the settings, in order) answers for an unavailable one; empty: none can.
+
+    One that isn't among them is only replaced by models of its own provider: others may have no key here.
+    """
+    if model in models:
+        at = models.index(model)
+        candidates = [*models[at + 1 :], *models[:at][::-1]]
+    else:
+        candidates = [m for m in models if _provider(m) == _provider(model)]
+    return next((m for m in candidates if m not in gone and m != model), "")
+
+
+def _provider(model: str) -> str:
+    provider, colon, _ = model.partition(":")
+    return provider if colon else ""
+
+
+def conversation(runtime: Runtime[Deps], head: str) -> tuple[list[Message], Message]:
+    """The history without system messages, and the request, which is the last message."""
+    messages = [m for m in runtime.context.transcript.read(head) if m.role != "system"]
+    return messages[:-1], messages[-1]
+
+
+def by_number(runtime: Runtime[Deps]) -> bool:
+    """The family of `pro` asks for numerical routing in settings."""
+    deps = runtime.context
+    families = deps.settings.model.numerical_routing
+    return bool(families) and deps.models.resolve("pro").startswith(tuple(families))

@@ -1,1 +1,0 @@
-"""route: nodes of the pipeline."""

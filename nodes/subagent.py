@@ -1,0 +1,382 @@
+"""subagent: one sub-agent: turns and tools of its own until it hands over its result."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Literal, cast
+
+from langgraph.runtime import Runtime
+from pydantic import JsonValue
+
+from interlock.prompts import render
+from interlock.state.calls import CallKey, CallView, ToolResult
+from interlock.state.deps import Deps, Transcript
+from interlock.state.errors import RunError
+from interlock.state.events import AgentEnd, AgentStart
+from interlock.state.investigate import INVESTIGATOR
+from interlock.state.loop_check import FIRST_CHECK, INTERVAL
+from interlock.state.messages import Message, ToolCall
+from interlock.state.node import node
+from interlock.state.refused import refusals_in
+from interlock.state.subagent import GRACE_S, AgentCard, AgentDefinition, Scratchpad, SubagentState
+from interlock.tools.update_scratchpad import UpdateScratchpadArgs
+
+_SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")
+
+
+@node(
+    reads=("message", "index", "attempt", "agent"),
+    writes=(
+        "call",
+        "agent",
+        "head",
+        "model",
+        "max_turns",
+        "max_session_turns",
+        "turn_no",
+        "session_turns",
+        "sticky_model",
+        "last_prompt_tokens",
+        "compress_failed_at",
+        "todos",
+        "approved_plan",
+        "unavailable",
+        "loop_keys",
+        "loop_count",
+        "loop_interval",
+        "loop_next",
+        "loop_found",
+        "scratchpad",
+        "sent_back",
+        "recovering",
+        "reason",
+        "answer",
+        "error",
+        "stop",
+        "turn_status",
+        "status",
+    ),
+)
+async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
+    """The definition is recorded as it is now; an open run doesn't notice when its file changes."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    definition = _definition(deps, call)
+    agent = deps.agents.open(_card(deps, state.get("agent", ""), key, call, definition))
+    own = deps.agents.scope(agent)
+    opening = await _opening(own, definition, call)
+    task = " ".join(opening[-1].text.split())[:200]
+    runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
+    return {
+        **_fresh(definition),
+        "call": str(key),
+        "agent": agent,
+        "head": own.transcript.append("", opening),
+        "model": _model(own, definition),
+        "sticky_model": _model(own, definition),
+    }
+
+
+def _fresh(definition: AgentDefinition) -> SubagentState:
+    return {
+        "max_turns": definition.max_turns,
+        "max_session_turns": -1,
+        "turn_no": 0,
+        "session_turns": 0,
+        "last_prompt_tokens": 0,
+        "compress_failed_at": 0,
+        "todos": "",
+        "approved_plan": False,
+        "unavailable": {},
+        "loop_keys": [],
+        "loop_count": 0,
+        "loop_interval": INTERVAL,
+        "loop_next": FIRST_CHECK,
+        "loop_found": {},
+        "scratchpad": {"checklist": [], "questions": [], "findings": [], "ignored_paths": []},
+        "sent_back": False,
+        "recovering": False,
+        "reason": "",
+        "answer": "",
+        "error": {},
+        "stop": "",
+        "turn_status": "",
+        "status": "running",
+    }
+
+
+def _definition(deps: Deps, call: CallView) -> AgentDefinition:
+    name = call.name if call.name == INVESTIGATOR else str(call.args.get("agent_name", ""))
+    definition = deps.agents.definition(name)
+    if definition is None:
+        raise RunError(
+            f"Agent {name!r} was there when the call was decided, and is gone. Resume when it is back."
+        )
+    return definition
+
+
+def _card(deps: Deps, parent: str, key: CallKey, call: CallView, definition: AgentDefinition) -> AgentCard:
+    again = f"~{key.attempt}" if key.attempt > 1 else ""
+    own = f"{definition.name}:{call.id}{again}"
+    return AgentCard(
+        path=f"{deps.info.agent}/{own}" if deps.info.agent else own,
+        parent=parent,
+        call=str(key),
+        depth=(deps.agents.card(parent).depth if parent else deps.settings.agents.max_depth) - 1,
+        definition=definition,
+    )
+
+
+async def _opening(deps: Deps, definition: AgentDefinition, call: CallView) -> list[Message]:
+    contract = render(
+        "subagent/contract",
+        agent=definition.name,
+        turns=str(definition.max_turns),
+        minutes=f"{definition.max_time_minutes:g}",
+    )
+    system, *context = await deps.context.opening(deps.toolset.declarations(), definition.system_prompt)
+    return [
+        Message(role="system", content=f"{system.text}\n\n{contract}"),
+        *context,
+        Message(role="user", origin="agent", content=_filled(definition.query, _inputs(call))),
+    ]
+
+
+def _inputs(call: CallView) -> Mapping[str, JsonValue]:
+    """A prompt stands for the input of an agent that has just one, too."""
+    inputs = call.args.get("inputs")
+    prompt = call.args.get("prompt") or call.args.get("objective") or ""
+    return {"prompt": prompt, "objective": prompt, **(inputs if isinstance(inputs, dict) else {})}
+
+
+def _filled(template: str, inputs: Mapping[str, JsonValue]) -> str:
+    """One pass: a value that holds a slot stays as it is. A slot that no input fills is left empty."""
+    return _SLOT.sub(lambda found: str(inputs.get(found[1] or found[2], "")), template)
+
+
+def _model(deps: Deps, definition: AgentDefinition) -> str:
+    if definition.model != "inherit":
+        return deps.models.resolve(definition.model)
+    return deps.models.of_role(definition.role)
+
+
+@node(reads=("agent", "turn_no", "recovering"), writes=("label", "reason", "time_left_s"))
+async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
+    """Time is what its nodes worked; while a person decides, nothing does."""
+    if state["recovering"]:
+        return {"label": "recover"}
+    definition = runtime.context.agents.card(state["agent"]).definition
+    left = left_s(runtime, state["agent"])
+    if left <= 0:
+        return {"label": "recover", "reason": "timeout"}
+    if state["turn_no"] >= definition.max_turns:
+        return {"label": "recover", "reason": "max_turns"}
+    return {"label": "turn", "time_left_s": left}
+
+
+@node(
+    reads=("head", "reply", "stop", "stopped_by", "scratchpad", "sent_back", "recovering"),
+    writes=("label", "reason", "answer", "error"),
+)
+async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
+    """A valid `complete_task` ends it; open questions send it back, once, and never in the last turn."""
+    if succeeded(runtime.context.transcript, state["head"], state["reply"], "complete_task"):
+        if state["scratchpad"]["questions"] and not state["sent_back"] and not state["recovering"]:
+            return {"label": "open questions", "answer": state["reply"]}
+        return {"label": "complete", "reason": "goal", "answer": state["reply"]}
+    if stop := state.get("stop"):
+        if state.get("stopped_by") == "hook":
+            return {"label": "aborted", "error": {"type": "stopped_by_hook", "message": stop}}
+        return {"label": "aborted", "reason": "aborted"}
+    return {"label": "go on"}
+
+
+@node(reads=("head", "scratchpad"), writes=("head", "sent_back"))
+async def send_back(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
+    questions = "\n".join(f"- {question}" for question in state["scratchpad"]["questions"])
+    text = render("subagent/open_questions", questions=questions)
+    message = Message(role="user", origin="nudge", content=text)
+    return {"head": runtime.context.transcript.append(state["head"], [message]), "sent_back": True}
+
+
+@node(reads=("head", "reply", "scratchpad"), writes=("scratchpad",))
+async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
+    """Lists that are given replace the old ones; findings and ignored paths are added."""
+    calls = succeeded(runtime.context.transcript, state["head"], state["reply"], "update_scratchpad")
+    if not calls:
+        return {}
+    pad = state["scratchpad"]
+    for call in calls:
+        args = {key: value for key, value in call.args.items() if key in UpdateScratchpadArgs.model_fields}
+        new = UpdateScratchpadArgs.model_validate(args)
+        pad = Scratchpad(
+            checklist=pad["checklist"] if new.checklist is None else new.checklist,
+            questions=pad["questions"] if new.questions is None else new.questions,
+            findings=[*pad["findings"], *(f for f in new.findings if f not in pad["findings"])],
+            ignored_paths=[
+                *pad["ignored_paths"],
+                *(p for p in new.ignored_paths if p not in pad["ignored_paths"]),
+            ],
+        )
+    return {"scratchpad": pad}
+
+
+@node(
+    reads=("agent", "head", "turn_no", "recovering", "reason", "error"),
+    writes=("label", "head", "reason", "recovering", "max_turns", "time_left_s", "error"),
+)
+async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
+    """Exactly one: the second time it is given up."""
+    if state["recovering"]:
+        return {"label": "give up"}
+    deps = runtime.context
+    timed_out = (state.get("error") or {}).get("type") == "timeout"
+    reason = state["reason"] or ("timeout" if timed_out else "no_complete_task")
+    text = render("subagent/last_chance", why=why(reason, deps.agents.card(state["agent"]).definition))
+    warning = Message(role="user", origin="nudge", content=text)
+    return {
+        "label": "last chance",
+        "head": deps.transcript.append(state["head"], [warning]),
+        "reason": reason,
+        "recovering": True,
+        "max_turns": state["turn_no"] + 1,
+        "time_left_s": GRACE_S,
+        "error": {},
+    }
+
+
+@node(
+    reads=("agent", "call", "head", "reason", "answer", "turn_no", "refused", "error", "scratchpad"),
+    writes=("status", "label"),
+)
+async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
+    """The row of the call is the result; whoever asked reads it there."""
+    deps = runtime.context
+    definition = deps.agents.card(state["agent"]).definition
+    error = state.get("error") or {}
+    by_hook = error.get("type") == "stopped_by_hook"
+    reason = "aborted" if by_hook else state["reason"] or "error"
+    told = why(reason, definition, error.get("message", ""))
+    result = _result(deps.transcript, state)
+    seconds = round(spent_s(runtime), 3)
+    meta: dict[str, JsonValue] = {
+        "agent": deps.info.agent,
+        "reason": reason,
+        "why": told,
+        "turns": state["turn_no"],
+        "duration_ms": round(seconds * 1000),
+        "result": result,
+        "summary": f"{reason} · {state['turn_no']} turns",
+    }
+    if refused := refusals_in(state):
+        meta["refused"] = cast(JsonValue, refused)
+    key = CallKey.parse(state["call"])
+    text = render("subagent/finished", agent=repr(definition.name), reason=told, result=result)
+    kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": told}
+    if by_hook:  # it stops the whole run, not only its agent
+        kind = {"type": "stopped_by_hook", "message": told}
+    outcome = ToolResult(
+        status="error" if kind else "success",
+        content=text,
+        error=kind,
+        meta=meta,
+        stop=told if by_hook else None,
+    )
+    deps.journal.finish(key, deps.journal.call(key), outcome)
+    runtime.stream_writer(AgentEnd(reason=reason, turns=state["turn_no"], duration_s=seconds))
+    return {"status": reason, "label": "done"}
+
+
+def _result(transcript: Transcript, state: SubagentState) -> str:
+    """The report or text of the last valid `complete_task`; else what was found on the way."""
+    if state.get("answer"):
+        # Also of a report that was sent back and never came again.
+        calls = transcript.message(state["answer"]).tool_calls
+        args = next(c.args for c in calls if c.name == "complete_task")
+        report = args.get("report")
+        if report is None:
+            return str(args.get("result", ""))
+        return json.dumps(report, ensure_ascii=False, indent=2)
+    return _partial(transcript, state)
+
+
+def _partial(transcript: Transcript, state: SubagentState) -> str:
+    pad = state["scratchpad"]
+    parts = [
+        f"{title}:\n" + "\n".join(f"- {line}" for line in lines) for title, lines in _lists(pad) if lines
+    ]
+    said = [
+        m.text.strip() for m in transcript.read(state["head"]) if m.role == "assistant" and m.text.strip()
+    ]
+    return "\n\n".join([*parts, *said[-1:]]) or "Nothing was found."
+
+
+def _lists(pad: Scratchpad) -> list[tuple[str, list[str]]]:
+    return [("Findings", pad["findings"]), ("Open questions", pad["questions"])]
+
+
+def after_check_end(state: SubagentState) -> Literal["turn", "time or turns are up"]:
+    return "turn" if state["label"] == "turn" else "time or turns are up"
+
+
+def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:
+    """A turn that ran out of time is no failure: what was found is still wanted."""
+    if state["turn_status"] == "calls":
+        return "calls"
+    if state["turn_status"] == "loop_nudge":
+        return "first loop"
+    timed_out = (state.get("error") or {}).get("type") == "timeout"
+    return "no call" if state["turn_status"] == "ok" or timed_out else "failed"
+
+
+def after_check_result(state: SubagentState) -> Literal["complete", "open questions", "go on", "aborted"]:
+    label = state["label"]
+    if label == "complete":
+        return "complete"
+    if label == "open questions":
+        return "open questions"
+    return "aborted" if label == "aborted" else "go on"
+
+
+def after_recover(state: SubagentState) -> Literal["last chance", "give up"]:
+    return "last chance" if state["label"] == "last chance" else "give up"
+
+
+def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
+    """Calls of `name` in the reply whose answer, further down the chain, is a success; in their order."""
+    good = set(_successes(transcript, head, reply))
+    return [c for c in transcript.message(reply).tool_calls if c.name == name and c.id in good]
+
+
+def _successes(transcript: Transcript, head: str, reply: str) -> Iterator[str]:
+    count = len(transcript.message(reply).tool_calls)
+    for record in transcript.ids(head, count):
+        message = transcript.message(record)
+        if message.role == "tool" and message.status == "success" and message.tool_call_id:
+            yield message.tool_call_id
+
+
+def spent_s(runtime: Runtime[Deps]) -> float:
+    """Seconds of work of all nodes of the agent's graph, and of those inside it."""
+    info = runtime.execution_info
+    parts = info.checkpoint_ns.split("|") if info is not None else []
+    inside = max((i for i, part in enumerate(parts) if part.startswith("subagent:")), default=-1)
+    return runtime.context.steps.spent_s("|".join(parts[: inside + 1]))
+
+
+def left_s(runtime: Runtime[Deps], agent: str) -> float:
+    """Seconds, of the agent with this card; not positive: its time is up."""
+    return runtime.context.agents.card(agent).definition.max_time_minutes * 60 - spent_s(runtime)
+
+
+def why(reason: str, definition: AgentDefinition, error: str = "") -> str:
+    """One sentence, for models and people."""
+    texts = {
+        "goal": "It completed its task.",
+        "max_turns": f"The limit of {definition.max_turns} turns is reached.",
+        "timeout": f"The limit of {definition.max_time_minutes:g} minutes is reached.",
+        "no_complete_task": "It stopped calling tools without calling complete_task.",
+        "aborted": error or "A person stopped it.",
+    }
+    return texts.get(reason) or f"It failed: {error or 'no reason is known'}"

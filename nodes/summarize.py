@@ -1,0 +1,370 @@
+"""summarize: one long tool output: kept in a file, and summarised or cut to its ends."""
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.helper_model import Request, ask_text
+from interlock.nodes.tools_results import recorded
+from interlock.prompts import load
+from interlock.state.calls import CallKey
+from interlock.state.deps import Deps
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.settings import OutputRule, Settings
+from interlock.state.summarize import HEAD_SHARE, SummarizeState
+from interlock.state.text import clean, estimate_tokens
+
+_TIMEOUT_S = 60.0
+
+_ATTEMPTS = 2
+
+_SENT_CHARS = 400_000
+"""Of an output, to the helper; of a longer one head and tail."""
+
+_MESSAGES, _MESSAGE_CHARS = 10, 1_000
+"""Of the conversation: the newest messages, and so much of each."""
+
+_CHARS_PER_TOKEN = 4
+
+SHELL = frozenset({"run_shell_command", "execute_command"})
+
+_MCP = "mcp_"
+
+_PAGED = frozenset(
+    {
+        *("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"),
+        *("search_files", "list_files", "list_code_definition_names", "codebase_search"),
+    }
+)
+"""Reads and searches page by themselves, and a summarised read breaks the next edit: no setting changes that."""
+
+_OWN_CHARS = 1000
+"""What a tool says around an output that it has cut at the same limit itself."""
+
+_OFF = OutputRule(how="off", tokenBudget=1)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One output, and what is to become of it."""
+
+    tool: str
+    text: str
+    rule: OutputRule
+    context: str
+    """Head of the conversation; empty: none."""
+    kept_in: str
+    """File in which the tool itself kept all of it; empty: it was short enough for the tool."""
+
+
+_READ_LIMIT = 20 * 1024 * 1024
+"""Bytes up to which read_file reads a file."""
+
+_PYTHON = re.compile(r"\s*(?:[+|]\s*)*(?:Exception Group )?Traceback \(most recent call last\):")
+
+_FRAME = re.compile(
+    r"\s+at \S.*|\s+from \S+:\d+:in .*|#\d+\s+(?:0x[0-9a-f]+ in )?\S+ \(.*"
+    r"|\s*(?:Caused by: .*|Suppressed: .*|\.\.\. \d+ (?:more|common frames omitted))"
+)
+"""Java, JavaScript, .NET; Ruby; gdb and sanitizers. The line before the first frame says what happened."""
+
+_RUST = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at ")
+
+_RUST_FRAME = re.compile(r"stack backtrace:|\s+\d+: .*|\s+at \S.*")
+
+_GO = re.compile(r"(?:panic: |fatal error: |goroutine \d+ \[)")
+
+_WARNING = re.compile(r"warn(?:ing)?s?\b", re.IGNORECASE)
+
+_STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
+"""How the shell tool says that a command failed."""
+
+
+@node(
+    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
+    writes=("label", "saved_to", "shortened", "summarize_status"),
+)
+async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
+    source = source_of(state, runtime.context)
+    long = is_long(runtime.context.settings, source.rule, source.text)
+    return {
+        "label": "long" if long else "short",
+        "saved_to": "",
+        "shortened": "",
+        "summarize_status": "unchanged",
+    }
+
+
+@node(
+    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
+    writes=("saved_to", "label"),
+)
+async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
+    """A tool that was cut short by its own limit kept all of it already."""
+    source = source_of(state, runtime.context)
+    path = source.kept_in
+    if not path:
+        data = clean(source.text).encode()
+        path = str(await asyncio.to_thread(runtime.context.outputs.save, data))
+    return {"saved_to": path, "label": source.rule.how}
+
+
+@node(
+    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
+    writes=("summary", "label"),
+)
+async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
+    source = source_of(state, runtime.context)
+    system = Message(role="system", content=load("summarize/system").text())
+    request = Request(
+        role="summarizer",
+        messages=[system, Message(role="user", origin="nudge", content=_task(source, runtime.context))],
+        head=source.context,
+        timeout_s=_TIMEOUT_S,
+        attempts=_ATTEMPTS,
+    )
+    told = await ask_text(request, runtime)
+    return {"summary": told.record, "label": told.how}
+
+
+def _task(source: Source, deps: Deps) -> str:
+    output = source.text
+    if len(output) > _SENT_CHARS:
+        output = "\n[…]\n".join(ends_of(output, _SENT_CHARS))
+    return load("summarize/output").text(
+        tool=source.tool,
+        conversation=_conversation(source.context, deps) or "(none)",
+        output=output,
+        budget=str(source.rule.token_budget),
+    )
+
+
+def _conversation(head: str, deps: Deps) -> str:
+    """The person's last request and the newest messages, as text: their calls aren't answered yet."""
+    history = deps.transcript.read(head) if head else []
+    said = [m for m in history if m.role != "system" and m.origin != "context"]
+    asked = [m for m in said[:-_MESSAGES] if m.role == "user"][-1:]
+    return "\n".join(_line(m) for m in [*asked, *said[-_MESSAGES:]])
+
+
+def _line(message: Message) -> str:
+    calls = "".join(f" [calls {call.name} {call.args}]" for call in message.tool_calls)
+    return f"{message.role}: {message.text}{calls}"[:_MESSAGE_CHARS]
+
+
+@node(
+    reads=(
+        "message",
+        "index",
+        "attempt",
+        "tool",
+        "source",
+        "head",
+        "max_output_tokens",
+        "summary",
+        "saved_to",
+    ),
+    writes=("label", "shortened", "summarize_status"),
+)
+async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
+    transcript = runtime.context.transcript
+    if not state["summary"]:
+        return {"label": "failed"}
+    source = source_of(state, runtime.context)
+    summary = transcript.message(state["summary"]).text
+    text = summarized(source.tool, summary, source.text, state["saved_to"])
+    if estimate_tokens(text) >= estimate_tokens(source.text):
+        return {"label": "failed"}
+    record = transcript.append("", [Message(role="tool", name=source.tool, content=text)])
+    return {"label": "good", "shortened": record, "summarize_status": "summarized"}
+
+
+@node(
+    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens", "saved_to"),
+    writes=("shortened", "summarize_status"),
+)
+async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
+    """40,000 characters at most; in place of a summary no more than that might have had."""
+    deps = runtime.context
+    source = source_of(state, deps)
+    limit = deps.settings.tools.truncate_at
+    if source.rule.how == "summarize":
+        limit = min(limit, source.rule.token_budget * _CHARS_PER_TOKEN)
+    text = truncated(source.tool, source.text, limit, state["saved_to"])
+    record = deps.transcript.append("", [Message(role="tool", name=source.tool, content=text)])
+    return {"shortened": record, "summarize_status": "truncated"}
+
+
+def after_measure(state: SummarizeState) -> Literal["long", "short"]:
+    return "long" if state["label"] == "long" else "short"
+
+
+def after_save(state: SummarizeState) -> Literal["summarize", "truncate"]:
+    return "summarize" if state["label"] == "summarize" else "truncate"
+
+
+def after_summarize(state: SummarizeState) -> Literal["answered or failed", "cancelled"]:
+    """`cancelled`: a resumed run asks once more."""
+    return "cancelled" if state["label"] == "cancelled" else "answered or failed"
+
+
+def after_check_summary(state: SummarizeState) -> Literal["good", "failed"]:
+    return "good" if state["label"] == "good" else "failed"
+
+
+def rule_of(settings: Settings, tool: str) -> OutputRule:
+    """By default shell and MCP output is summarised; settings choose per tool."""
+    if tool in _PAGED:
+        return _OFF
+    if chosen := settings.model.summarize_tool_output.get(tool):
+        return chosen
+    return OutputRule.model_validate({}) if tool in SHELL or tool.startswith(_MCP) else _OFF
+
+
+def rule_alone(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
+    """Of an output that was handed in, to be shortened: only what no setting changes stays as it is."""
+    rule = rule_of(settings, tool)
+    if tool in _PAGED or rule.how == "truncate":
+        return rule
+    return OutputRule(how="summarize", tokenBudget=max_output_tokens)
+
+
+def is_long(settings: Settings, rule: OutputRule, text: str) -> bool:
+    """Truncation begins at its own limit in characters, a summary at its budget of tokens."""
+    if rule.how == "truncate":
+        return len(text) > settings.tools.truncate_at + _OWN_CHARS
+    return rule.how == "summarize" and estimate_tokens(text) > rule.token_budget
+
+
+def source_of(state: SummarizeState, deps: Deps) -> Source:
+    if not state.get("message"):
+        text = deps.transcript.message(state["source"]).text
+        rule = rule_alone(deps.settings, state["tool"], state["max_output_tokens"])
+        return Source(state["tool"], text, rule, state.get("head", ""), "")
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call, result = deps.journal.call(key), recorded(deps.journal, key)
+    kept = result.meta.get("full_output")
+    rule = rule_of(deps.settings, call.name)
+    return Source(call.name, result.content, rule, state["message"], kept if isinstance(kept, str) else "")
+
+
+def ends_of(text: str, limit: int) -> tuple[str, str]:
+    """The first 20 % and the last 80 % of `limit` characters."""
+    head = int(limit * HEAD_SHARE)
+    return text[:head], text[len(text) - (limit - head) :]
+
+
+def truncated(tool: str, text: str, limit: int, path: str) -> str:
+    """Head and tail around a line that names the file; traces and warnings of what lies between follow."""
+    if len(text) <= limit:
+        return f"{text}\n[All of it is in {path}.]"
+    head, tail = ends_of(text, limit)
+    cut = load("summarize/truncated").text(
+        head=head, omitted=f"{len(text) - limit:,}", path=path, how=how_to_read(path), tail=tail
+    )
+    return completed(tool, cut, text, limit)
+
+
+def summarized(tool: str, summary: str, text: str, path: str) -> str:
+    """The model's summary, completed by what it left out of the stack traces and warnings."""
+    whole = load("summarize/summarized").text(
+        characters=f"{len(text):,}", path=path, how=how_to_read(path), summary=summary.strip()
+    )
+    return completed(tool, whole, text, len(text))
+
+
+def completed(tool: str, short: str, text: str, limit: int) -> str:
+    """`short` with the stack traces, warnings and exit code of `text` that it lacks, up to `limit` characters."""
+    if tool not in SHELL:
+        return short
+    found = traces(text)
+    room = limit
+    for tag, wanted in (("error", found), ("warning", warnings(text, found))):
+        block: list[str] = []
+        for item in missing(wanted, short):
+            room -= len(item)
+            block += [item] if room >= 0 else []
+        if block:
+            short += f"\n<{tag}>\n" + "\n".join(block) + f"\n</{tag}>"
+    return "\n".join([short, *missing(status_lines(text), short)])
+
+
+def how_to_read(path: str) -> str:
+    """What works for a file of this size."""
+    try:
+        large = Path(path).stat().st_size > _READ_LIMIT
+    except OSError:  # removed meanwhile: whoever reads it will be told
+        large = False
+    return "search it with grep_search" if large else "read it with read_file"
+
+
+def traces(text: str) -> list[str]:
+    """Every distinct stack trace, word for word, in the order they came."""
+    lines = text.splitlines()
+    found: list[str] = []
+    at = 0
+    while at < len(lines):
+        end = _end(lines, at)
+        if end > at:
+            found.append("\n".join(lines[at:end]))
+        at = max(end, at + 1)
+    return list(dict.fromkeys(found))
+
+
+def warnings(text: str, beside: Sequence[str] = ()) -> list[str]:
+    """Every distinct line with a warning that is in none of the `beside` traces."""
+    told = {line for block in beside for line in block.splitlines()}
+    lines = (line for line in text.splitlines() if _WARNING.search(line) and line not in told)
+    return list(dict.fromkeys(lines))
+
+
+def status_lines(text: str) -> list[str]:
+    """The tool's last lines on how the command ended."""
+    return [line for line in text.splitlines()[-3:] if _STATUS.fullmatch(line)]
+
+
+def missing(wanted: Iterable[str], text: str) -> list[str]:
+    """Those of which some line isn't in `text`; indentation doesn't count."""
+    there = {line.strip() for line in text.splitlines()}
+    return [block for block in wanted if any(line.strip() not in there for line in block.splitlines())]
+
+
+def _end(lines: Sequence[str], at: int) -> int:
+    """Index after the trace that begins at `at`; `at` itself: none begins there."""
+    if _PYTHON.match(lines[at]):
+        return _python_end(lines, at)
+    if _GO.match(lines[at]):
+        return next(
+            (i for i in range(at + 1, len(lines)) if not lines[i].strip() and not _go_on(lines, i)),
+            len(lines),
+        )
+    if _RUST.match(lines[at]):
+        return _while(_RUST_FRAME, lines, min(at + 2, len(lines)))
+    end = _while(_FRAME, lines, at + 1)
+    return end if end > at + 1 else at
+
+
+def _while(pattern: re.Pattern[str], lines: Sequence[str], at: int) -> int:
+    """Index of the first line from `at` on that doesn't match."""
+    return next((i for i in range(at, len(lines)) if not pattern.fullmatch(lines[i])), len(lines))
+
+
+def _python_end(lines: Sequence[str], at: int) -> int:
+    """Frames are indented deeper than the first line; the exception stands at its indentation."""
+    depth = len(lines[at]) - len(lines[at].lstrip(" |+"))
+    for index in range(at + 1, len(lines)):
+        line = lines[index]
+        if line.strip(" |") and len(line) - len(line.lstrip(" |+")) <= depth:
+            return index + 1
+    return len(lines)
+
+
+def _go_on(lines: Sequence[str], blank: int) -> bool:
+    """Go puts an empty line between goroutines."""
+    return blank + 1 < len(lines) and _GO.match(lines[blank + 1]) is not None

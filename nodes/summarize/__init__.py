@@ -1,1 +1,0 @@
-"""summarize: nodes that shorten long tool outputs (`pipelines.md` §9)."""

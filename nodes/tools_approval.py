@@ -1,0 +1,209 @@
+"""tools_approval: a call that a person decides on: the request, and what is done of the decision."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.hooks import after_ask
+from interlock.nodes.tools_results import (
+    answered,
+    note_person,
+    put_request,
+    rejected,
+)
+from interlock.prompts import load
+from interlock.state.calls import (
+    Answer,
+    ApprovalRequest,
+    CallKey,
+    CallView,
+    Preview,
+    Verdict,
+    cancelled,
+    failure,
+)
+from interlock.state.charts import ToolCallChart, step
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError
+from interlock.state.events import ErrorEvent
+from interlock.state.node import node
+from interlock.state.tools import DecideState
+from interlock.state.toolset import ToolInfo
+
+_STALE = "It was asked before; the files have changed since, so the preview is new."
+
+_CORRECTED = "What the edit looked for isn't in the file; a helper model corrected it, as the preview shows."
+
+_BY_HOOK = "A hook changed the arguments that the model gave; the preview is of the changed ones."
+
+
+@node(
+    reads=(
+        "message",
+        "index",
+        "attempt",
+        "approval_mode",
+        "asks",
+        "by_hook",
+        "hook_reason",
+        "edit_status",
+        "status",
+    ),
+    writes=("asks", "approval", "status", "label"),
+)
+async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """Its reason names the rule, the heuristic or the hook that asks."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    risk = info_of(deps, call).risk
+    verdict = await deps.policy.decide(call, risk, state["approval_mode"], deps.approvals.session_rules())
+    earlier = earlier_calls(deps, key.message, key.index)
+    preview = await deps.toolset.preview(call, earlier)
+    if preview.problem is not None:
+        _impossible(deps, key, call, preview, is_foreseen(deps, earlier))
+        return {"label": "impossible", "status": step(ToolCallChart, state["status"], "fail")}
+    asks = state["asks"] + 1
+    request = ApprovalRequest(
+        key=f"{key}:approval:{asks}",
+        kind="approval",
+        call=call,
+        reason=_reason(state, verdict),
+        preview=preview.text,
+        parts=verdict.parts,
+        files=preview.files,
+        choices=deps.policy.choices(call, risk, verdict),
+        note=_note(state),
+    )
+    put_request(runtime, request)
+    event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
+    status = step(ToolCallChart, state["status"], event)
+    return {"label": "asked", "asks": asks, "approval": request.key, "status": status}
+
+
+def _impossible(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
+    """Nobody can be asked about what can't be shown, and what nobody was asked about isn't run, even if it could be
+
+    once earlier calls of the batch are done.
+    """
+    later = "" if foreseen else " " + load("run/call_too_early").text()
+    deps.journal.finish(key, call, failure(preview.code or "not_possible", f"{preview.problem}{later}"))
+
+
+def _reason(state: DecideState, verdict: Verdict) -> str:
+    by_policy = verdict.reason if verdict.decision == "ask" else ""
+    return " ".join(part for part in (state.get("hook_reason"), by_policy) if part) or verdict.reason
+
+
+def _note(state: DecideState) -> str | None:
+    if state["asks"] and state["status"] == "awaiting_approval":
+        return _STALE
+    if state.get("by_hook"):
+        return _BY_HOOK
+    return _CORRECTED if state.get("edit_status") else None
+
+
+@node(
+    reads=("message", "index", "attempt", "approval_mode", "approval", "status"),
+    writes=("attempt", "by_person", "by_hook", "hook_reason", "status", "label"),
+)
+async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """A decision binds what was shown: when a file changed since, the request is made anew."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    request, answer = answered(deps, state["approval"])
+    amends = key.attempt + 1 if answer.choice == "modify" else 0
+    note_person(runtime, key, state["approval"], answer, amends)
+    if answer.choice == "reject":
+        deps.journal.finish(key, call, rejected(answer))
+        return {"label": "reject", "status": step(ToolCallChart, state["status"], "fail")}
+    if answer.choice == "cancel":
+        deps.journal.finish(
+            key, call, cancelled(load("run/call_cancelled").text(reason="the user cancelled it"))
+        )
+        return {"label": "cancel", "status": step(ToolCallChart, state["status"], "cancel")}
+    if _changed(deps, request):
+        return {"label": "stale"}
+    if answer.choice == "modify":
+        amended = CallView(id=call.id, name=call.name, args=answer.args or {})
+        deps.journal.amend(key.model_copy(update={"attempt": amends}), amended)
+        status = step(ToolCallChart, state["status"], "modify")
+        theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
+        return {**theirs, "label": "modify", "attempt": amends, "status": status}
+    if await _is_denied(deps, state, call):
+        return {"label": "stale"}
+    await _remember(runtime, state, call, answer)
+    return {"label": "proceed"}
+
+
+def _changed(deps: Deps, request: ApprovalRequest) -> list[str]:
+    """Files that aren't on the disk as they were when the person was shown the request."""
+    return [f.path for f in request.files if deps.toolset.now(f.path) != f.on_disk]
+
+
+async def _is_denied(deps: Deps, state: DecideState, call: CallView) -> bool:
+    """Days may lie between question and answer: a rule that came meanwhile and denies the call holds."""
+    info = deps.toolset.info(call.name)
+    if info is None:
+        return False  # said when the call's turn comes
+    return (await deps.policy.decide(call, info.risk, state["approval_mode"], ())).decision == "deny"
+
+
+async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, answer: Answer) -> None:
+    """An always-choice becomes a narrowed rule of this run, and of later ones where the person wanted it saved."""
+    deps = runtime.context
+    info = deps.toolset.info(call.name)
+    if answer.choice == "proceed_once" or info is None:
+        return
+    rule = deps.policy.narrow(call, info.risk, answer.choice, state["approval_mode"])
+    if rule is None:
+        return
+    deps.approvals.add_session_rule(state["approval"], rule)
+    if answer.choice == "proceed_always_and_save":
+        at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")
+        note = f"{at}, run {deps.info.run}" + (f", by {answer.by}" if answer.by else "")
+        try:
+            await asyncio.to_thread(deps.policy.save, info.risk, rule, note)
+        except RunError as error:  # what was decided holds; only later runs will ask again
+            runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
+
+
+def after_request(state: DecideState) -> Literal["asked", "notify", "impossible"]:
+    if state["label"] == "impossible":
+        return "impossible"
+    return after_ask(state)
+
+
+def after_apply_decision(
+    state: DecideState,
+) -> Literal["proceed", "modify", "changed since", "reject or cancel"]:
+    label = state["label"]
+    if label == "proceed":
+        return "proceed"
+    if label == "modify":
+        return "modify"
+    return "changed since" if label == "stale" else "reject or cancel"
+
+
+def info_of(deps: Deps, call: CallView) -> ToolInfo:
+    info = deps.toolset.info(call.name)
+    if info is None:
+        raise RunError(
+            f"Tool {call.name!r} was there when the call was resolved, and is gone. Resume when it is back."
+        )
+    return info
+
+
+def earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
+    """The calls before this one in its batch: an edit is previewed on their result."""
+    return [deps.journal.call(CallKey(message=message, index=i)) for i in range(index)]
+
+
+def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
+    """A command may change any file before a later call of its batch has its turn."""
+    infos = (deps.toolset.info(call.name) for call in earlier)
+    return not any(info is not None and info.effect == "other" for info in infos)

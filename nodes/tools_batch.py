@@ -1,0 +1,296 @@
+"""tools_batch: one batch of calls: parsed, decided, grouped, collected into the conversation."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal, cast
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.plan import track
+from interlock.nodes.tools_results import (
+    approval_of,
+    as_sent,
+    attempt_of,
+    instead_of,
+    is_cancel,
+    is_changed,
+    is_ready,
+    is_stop,
+    recorded_of,
+    verdict,
+)
+from interlock.prompts import load
+from interlock.state.calls import CallKey, CallView, ToolResult, cancelled
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError
+from interlock.state.events import ToolUse
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.plan import PlanMode
+from interlock.state.refused import EFFECTS, Refusals, Refused, refusals_in
+from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
+from interlock.state.toolset import ToolInfo
+
+_WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
+"""Type of a result's error → who refused."""
+
+_REASON = 300
+"""Characters of a reason in the state."""
+
+
+@node(reads=("head",), writes=("message", "count", "stop"))
+async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
+    """Calls stay in the chain; the batch is named by the record that holds them."""
+    deps = runtime.context
+    message = deps.transcript.message(state["head"])
+    if not message.tool_calls:
+        raise RunError(
+            f"The batch {state['head']!r} holds no call; expected an assistant message with calls."
+        )
+    for call in message.tool_calls:
+        view = CallView(id=call.id, name=call.name, args=call.args)
+        runtime.stream_writer(
+            ToolUse(
+                tool_name=call.name, tool_id=call.id, parameters=call.args, summary=deps.toolset.summary(view)
+            )
+        )
+    return {"message": state["head"], "count": len(message.tool_calls), "stop": ""}
+
+
+@node(reads=("message", "count", "decided", "finished"), writes=("group", "kinds", "decided", "stop"))
+async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
+    """Contiguous reading calls run side by side; a call that writes, executes or asks runs alone, in order."""
+    decided, finished = state["decided"], state.get("finished") or {}
+    open_calls = [i for i in range(state["count"]) if is_ready(decided[str(i)]) and str(i) not in finished]
+    if any(map(is_cancel, decided.values())):
+        undone = _cancel(runtime.context, state, open_calls)
+        return {"group": [], "kinds": {}, "decided": undone, "stop": "cancelled by the user"}
+    group: list[int] = []
+    kinds: dict[str, str] = {}
+    for index in open_calls:
+        info, waits = _info(runtime.context, state["message"], index, decided[str(index)])
+        if (info.alone or waits) and group:
+            break
+        group.append(index)
+        kinds[str(index)] = "question" if info.risk == "question" else info.kind
+        if info.alone or waits:
+            break
+    return {"group": group, "kinds": kinds}
+
+
+def _info(deps: Deps, message: str, index: int, ready: str) -> tuple[ToolInfo, bool]:
+    """The tool, and whether the call asked to wait for those before it."""
+    call = deps.journal.call(CallKey(message=message, index=index, attempt=attempt_of(ready)))
+    info = deps.toolset.info(call.name)
+    if info is None:
+        raise RunError(f"Tool {call.name!r} is gone since its call was decided. Resume when it is back.")
+    return info, call.args.get("wait_for_previous") is True
+
+
+def _cancel(deps: Deps, state: ToolsState, indices: list[int]) -> dict[str, str]:
+    """Answer what was to run: a person cancelled the batch."""
+    gone: dict[str, str] = {}
+    for index in indices:
+        attempt = attempt_of(state["decided"][str(index)])
+        key = CallKey(message=state["message"], index=index, attempt=attempt)
+        text = load("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
+        deps.journal.finish(key, deps.journal.call(key), cancelled(text))
+        gone[str(index)] = verdict("cancel", attempt)
+    return gone
+
+
+@node(
+    reads=(
+        "head",
+        "message",
+        "count",
+        "decided",
+        "finished",
+        "stop",
+        "stopped_by",
+        "refused",
+        "approval_mode",
+        "plan_phase",
+        "plan_file",
+        "approved_plan",
+        "plan_steps",
+        "noted_epoch",
+    ),
+    writes=(
+        "head",
+        "stop",
+        "stopped_by",
+        "refused",
+        "approval_mode",
+        "plan_phase",
+        "plan_file",
+        "approved_plan",
+        "plan_steps",
+        "plan_verdict",
+        "todos",
+        "noted_epoch",
+    ),
+)
+async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
+    """Only the join appends answers (`engine.md` 9), so that the chain never holds half a batch."""
+    deps = runtime.context
+    verdicts = {**state["decided"], **(state.get("finished") or {})}
+    if any(map(is_ready, verdicts.values())):
+        return {}
+    calls = deps.transcript.message(state["message"]).tool_calls
+    answers: list[Message] = []
+    done: list[tuple[CallView, ToolResult]] = []
+    told: list[tuple[CallView, ToolResult]] = []
+    for index, call in enumerate(calls):
+        verdict = verdicts[str(index)]
+        view, result = recorded_of(deps.journal, state["message"], index, verdict)
+        sent = as_sent(deps.transcript, verdict, result)
+        done.append((view, result))
+        told.append((view, sent))
+        answers.append(
+            Message(
+                role="tool", tool_call_id=call.id, name=call.name, content=sent.content, status=sent.status
+            )
+        )
+    head = deps.transcript.append(state["head"], answers)
+    for index, record in enumerate(deps.transcript.ids(head, len(answers))):
+        attempt = attempt_of(verdicts[str(index)])
+        if instead_of(verdicts[str(index)]):
+            continue  # the journal alone holds all of it
+        deps.journal.settle(CallKey(message=state["message"], index=index, attempt=attempt), record)
+    moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
+    note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
+    head = deps.transcript.append(head, note)
+    stop = _stop(deps, state, [verdicts[str(i)] for i in range(len(calls))], done)
+    refused = refusals_after(refusals_in(state), told, lambda name: _risk(deps, name))
+    return {"head": head, **stop, "refused": refused, "noted_epoch": epoch, **moved, **_todos(deps, done)}
+
+
+def _stop(
+    deps: Deps, state: ToolsState, verdicts: Sequence[str], done: Sequence[tuple[CallView, ToolResult]]
+) -> ToolsState:
+    """Why the run ends here, and who wants it: a person, then the first hook that said so, before or after its call."""
+    if state.get("stop"):
+        return {"stop": state["stop"], "stopped_by": "person"}
+    for said, (_, result) in zip(verdicts, done, strict=True):
+        if is_stop(said):
+            return {"stop": deps.transcript.read(instead_of(said))[0].text, "stopped_by": "hook"}
+        if result.stop:
+            by_hook = (result.error or {}).get("type") == "stopped_by_hook"
+            return {"stop": result.stop, "stopped_by": "hook" if by_hook else "person"}
+    return {"stop": "", "stopped_by": ""}
+
+
+def _todos(deps: Deps, done: Sequence[tuple[CallView, ToolResult]]) -> ToolsState:
+    """The newest list of steps leaves the conversation for the state: compression can't lose it."""
+    lists = [r.meta["todos"] for c, r in done if c.name == "write_todos" and r.status == "success"]
+    if not lists:
+        return {}
+    record = Message(role="tool", name="write_todos", content=json.dumps(lists[-1], ensure_ascii=False))
+    return {"todos": deps.transcript.append("", [record])}
+
+
+def _plan_of(state: ToolsState) -> PlanMode:
+    return {
+        "approval_mode": state["approval_mode"],
+        "plan_phase": state.get("plan_phase", ""),
+        "plan_file": state.get("plan_file", ""),
+        "plan_steps": state.get("plan_steps", []),
+    }
+
+
+def _risk(deps: Deps, name: str) -> str:
+    info = deps.toolset.info(name)
+    return info.risk if info else ""
+
+
+def each_call(state: ToolsState) -> Sequence[DecideSend]:
+    """Every call is decided by itself, all at once: their questions are pending together."""
+    mode = state["approval_mode"]
+    return [{"message": state["message"], "index": i, "approval_mode": mode} for i in range(state["count"])]
+
+
+def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
+    sends: list[ExecuteSend] = []
+    for index in state["group"]:
+        verdict = state["decided"][str(index)]
+        sends.append(
+            {
+                "message": state["message"],
+                "index": index,
+                "attempt": attempt_of(verdict),
+                "approval": approval_of(verdict),
+                "by_hook": is_changed(verdict),
+                "kind": state["kinds"][str(index)],
+                "approval_mode": state["approval_mode"],
+            }
+        )
+    return sends
+
+
+def after_collect(state: ToolsState) -> Literal["groups left", "done"]:
+    """The head moves when the answers are in."""
+    return "groups left" if state["head"] == state["message"] else "done"
+
+
+def refusals_after(
+    before: Refusals, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
+) -> Refusals:
+    """A refused call with an effect is made up for by one of its kind that succeeds in a later batch, once the model
+    knows of the refusal; one without by any. Nobody needs an answer to a question. A person who lets another call of
+    the batch change something has chosen among them: that no fails nothing."""
+    worked = {risk(call.name) for call, result in batch if _worked(result)}
+    after = {kind: _settled(kind, refused, worked) for kind, refused in before.items()}
+    for call, result in batch:
+        for kind, found in _refusals(call, result, risk(call.name)):
+            earlier = after.pop(kind, None)  # the newest stands last
+            chosen = found["who"] == "person" and not worked.isdisjoint(EFFECTS)
+            after[kind] = _added(earlier, {**found, "open": found["open"] and not chosen})
+    return after
+
+
+def _added(earlier: Refused | None, found: Refused) -> Refused:
+    """One that is open isn't hidden by one that isn't."""
+    if earlier is None:
+        return found
+    shown = earlier if earlier["open"] and not found["open"] else found
+    return {**shown, "times": earlier["times"] + found["times"]}
+
+
+def _settled(kind: str, refused: Refused, worked: set[str]) -> Refused:
+    made_up = kind in worked if kind in EFFECTS else bool(worked)
+    return {**refused, "open": refused["open"] and not made_up}
+
+
+def _worked(result: ToolResult) -> bool:
+    """A command that ended with another code than 0, or by a signal, made up for nothing."""
+    ended = (result.meta.get("exit_code") or 0, result.meta.get("signal"))
+    return result.status == "success" and ended == (0, None)
+
+
+def _refusals(call: CallView, result: ToolResult, kind: str) -> Iterator[tuple[str, Refused]]:
+    """The call's own, or those of a sub-agent."""
+    inside = result.meta.get("refused")
+    if isinstance(inside, dict):
+        yield from cast(Refusals, inside).items()
+    elif who := _WHO.get((result.error or {}).get("type", "")):
+        yield kind, _refused(call, result, who, kind)
+
+
+def _refused(call: CallView, result: ToolResult, who: str, kind: str) -> Refused:
+    meta = result.meta
+    by = meta.get("rule") or meta.get("by") or meta.get("hook") or ""
+    why = meta.get("why") if "why" in meta else (result.error or {}).get("message")
+    reason = " ".join(str(why or "").split())[:_REASON]
+    needed = kind != "question"
+    return {"tool": call.name, "who": who, "by": str(by), "reason": reason, "times": 1, "open": needed}
+
+
+def ended_processes(deps: Deps, since: int) -> tuple[list[Message], int]:
+    """The note, if there is something to tell, and the drive up to which everything is told."""
+    ended, epoch = deps.journal.ended_background(since)
+    if not ended:
+        return [], epoch
+    processes = "\n".join(f"- {call.args.get('command', call.name)}" for call in ended)
+    text = load("run/processes_ended").text(processes=processes)
+    return [Message(role="user", origin="context", content=text)], epoch

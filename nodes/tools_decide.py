@@ -1,0 +1,317 @@
+"""tools_decide: one call from its name to `ready`, or to an answer without execution."""
+
+from typing import Literal
+
+from langgraph.runtime import Runtime
+from pydantic import JsonValue
+
+from interlock.nodes.edit_subject import strings
+from interlock.nodes.hooks import fired, waits
+from interlock.nodes.tools_approval import earlier_calls, info_of, is_foreseen
+from interlock.nodes.tools_results import (
+    names,
+    note,
+    note_change,
+    note_hooks,
+    one_reason,
+    result_event,
+    told,
+    verdict,
+)
+from interlock.prompts import load
+from interlock.state.calls import CallKey, CallView, ToolResult, Verdict, failure
+from interlock.state.charts import ToolCallChart, step
+from interlock.state.decided import Decided
+from interlock.state.deps import Deps
+from interlock.state.edit import EDIT_TOOL
+from interlock.state.hooks import HookOutcome, is_hooked
+from interlock.state.node import node
+from interlock.state.tools import DecideState
+
+
+@node(
+    reads=("message", "index", "approval_mode"),
+    writes=(
+        "attempt",
+        "asks",
+        "by_person",
+        "by_hook",
+        "must_ask",
+        "hook_attempt",
+        "hook_reason",
+        "approval",
+        "status",
+        "label",
+    ),
+)
+async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """An unknown tool is an error with the nearest names."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"])
+    call = deps.journal.call(key)
+    fresh: DecideState = {
+        "attempt": 1,
+        "asks": 0,
+        "by_person": False,
+        "by_hook": False,
+        "must_ask": False,
+        "hook_attempt": 0,
+        "hook_reason": "",
+        "approval": "",
+        "status": "validating",
+        "label": "known",
+    }
+    if deps.toolset.info(call.name) is not None:
+        return {**fresh, "attempt": _placed(runtime, state, key, call)}
+    near = deps.toolset.nearest(call.name)
+    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+    deps.journal.finish(key, call, failure("tool_not_registered", f"No tool {call.name!r}.{hint}"))
+    return {**fresh, "label": "unknown", "status": step(ToolCallChart, fresh["status"], "fail")}
+
+
+def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView) -> int:
+    """In plan mode a relative Markdown file is one of the plans folder; the attempt whose arguments say so."""
+    deps = runtime.context
+    placed = deps.plans.placed(call) if state.get("approval_mode") == "plan" else None
+    if placed is None:
+        return 1
+    deps.journal.amend(key.model_copy(update={"attempt": 2}), placed)
+    note_change(runtime, key, "program", 2, "plan mode", "a plan's file lies in the plans folder")
+    return 2
+
+
+@node(reads=("message", "index", "attempt", "status"), writes=("status", "label"))
+async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """Bad arguments are an error that names the field."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    problem = deps.toolset.invalid(call)
+    if problem is None:
+        return {"label": "valid"}
+    deps.journal.finish(key, call, failure("invalid_tool_params", problem))
+    return {"label": "invalid", "status": step(ToolCallChart, state["status"], "fail")}
+
+
+@node(
+    reads=(
+        "message",
+        "index",
+        "attempt",
+        "approval_mode",
+        "by_person",
+        "hook_reason",
+        "edit_status",
+        "status",
+    ),
+    writes=("must_ask", "status", "label"),
+)
+async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """Deny answers the call. Else hooks have their say first, and then perhaps a person."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    info = info_of(deps, call)
+    verdict = await deps.policy.decide(
+        call, info.risk, state["approval_mode"], deps.approvals.session_rules()
+    )
+    note(runtime, key, _decided(verdict, state["approval_mode"]))
+    if verdict.decision == "deny":
+        why = verdict.deny_message or verdict.reason
+        text = load("run/call_denied").text(tool=call.name, reason=why)
+        deps.journal.finish(key, call, failure("policy_violation", text, rule=verdict.rule, why=why))
+        return {"label": "deny", "status": step(ToolCallChart, state["status"], "fail")}
+    # What a person wrote was approved by writing it.
+    must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
+    if info.name == EDIT_TOOL and not state["by_person"] and await _misses(deps, state, call):
+        return {"label": "no match", "must_ask": must_ask}
+    return {"label": "pass", "must_ask": must_ask}
+
+
+async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
+    """The old string isn't in the file, and nobody tried yet to correct it."""
+    earlier = earlier_calls(deps, state["message"], state["index"])
+    if state.get("edit_status") or not is_foreseen(deps, earlier):
+        return False
+    return (await deps.toolset.preview(call, earlier)).code == "no_occurrence"
+
+
+def _decided(verdict: Verdict, mode: str) -> Decided:
+    return Decided(
+        by="policy",
+        decision=verdict.decision,
+        rule=verdict.rule,
+        reason=verdict.reason,
+        parts=verdict.parts,
+        session=verdict.session,
+        mode=mode,
+    )
+
+
+@node(
+    reads=(
+        "message",
+        "index",
+        "attempt",
+        "helper",
+        "helper_role",
+        "edit_status",
+        "explanation",
+        "error",
+        "status",
+    ),
+    writes=("attempt", "status", "label"),
+)
+async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """Corrected strings are a further attempt, which is checked and approved like any other; else the call is over."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    if state["edit_status"] == "applied":
+        tried = strings(
+            deps,
+            {
+                "message": key.message,
+                "index": key.index,
+                "attempt": key.attempt,
+                "helper": state["helper"],
+                "helper_role": state["helper_role"],
+            },
+        )
+        args = {**call.args, "old_string": tried.old, "new_string": tried.new}
+        amended = CallView(id=call.id, name=call.name, args=args)
+        deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), amended)
+        why = state.get("explanation") or "what the edit looked for isn't in the file"
+        note_change(runtime, key, "helper", key.attempt + 1, state["helper_role"], why)
+        return {"label": "corrected", "attempt": key.attempt + 1}
+    if state["edit_status"] == "already_applied":
+        text = load("run/edit_already_there").text(explanation=state.get("explanation") or "")
+        deps.journal.finish(key, call, ToolResult(status="success", content=text))
+        return {"label": "answered", "status": _through(state["status"], "schedule", "execute", "succeed")}
+    deps.journal.finish(key, call, failure(state["error"]["code"], state["error"]["message"]))
+    return {"label": "answered", "status": _through(state["status"], "fail")}
+
+
+def _through(status: str, *events: str) -> str:
+    for event in events:
+        status = step(ToolCallChart, status, event)
+    return status
+
+
+@node(
+    reads=("hook_key", "message", "index", "attempt", "by_person", "must_ask", "status"),
+    writes=(
+        "hook_event",
+        "approval",
+        "hook_key",
+        "attempt",
+        "by_person",
+        "by_hook",
+        "must_ask",
+        "hook_attempt",
+        "hook_reason",
+        "status",
+        "label",
+    ),
+)
+async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """A hook may block, stop, have a person asked, or change the arguments. Its allow lifts nobody's ask."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    given: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
+    told = await fired("BeforeTool", given, state, runtime, call.name)
+    if told.open:
+        return {**told.asks}
+    outcome = told.outcome
+    if outcome.stop is not None or outcome.decision == "block":
+        _refuse(deps, key, call, outcome)
+        note_hooks(runtime, key, "BeforeTool", outcome)
+        return {**told.asks, "label": "blocked", "status": step(ToolCallChart, state["status"], "fail")}
+    amended = _amended(deps, key, call, outcome)
+    note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
+    # A person who wrote the arguments was asked; one whose arguments a hook changed was not.
+    by_person = state["by_person"] and amended is None
+    asks = outcome.decision == "ask" and not by_person
+    found: DecideState = {
+        **told.asks,
+        "label": "changed" if amended else "seen",
+        "approval": "",
+        "attempt": (amended or key).attempt,
+        "hook_attempt": (amended or key).attempt,
+        "hook_reason": f"{names(outcome)} asks: {one_reason(outcome)}" if asks else "",
+        "must_ask": state["must_ask"] or asks,
+        "by_person": by_person,
+    }
+    return {**found, "by_hook": True} if amended else found
+
+
+def _refuse(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> None:
+    kind = "stopped_by_hook" if outcome.stop is not None else "blocked_by_hook"
+    why = outcome.stop or one_reason(outcome)
+    text = load("run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked").text(
+        reason=why
+    )
+    result = failure(kind, text, hook=names(outcome), why=why)
+    deps.journal.finish(key, call, result.model_copy(update={"stop": outcome.stop and why}))
+
+
+def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> CallKey | None:
+    """The attempt that has a hook's arguments; None: they stay."""
+    args = outcome.output.get("tool_input")
+    if not isinstance(args, dict) or args == call.args:
+        return None
+    later = key.model_copy(update={"attempt": key.attempt + 1})
+    deps.journal.amend(later, CallView(id=call.id, name=call.name, args=args))
+    return later
+
+
+@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"))
+async def ready(state: DecideState) -> DecideState:
+    word = verdict("changed" if state.get("by_hook") else "ready", state["attempt"], state["approval"])
+    return {
+        "status": step(ToolCallChart, state["status"], "schedule"),
+        "decided": {str(state["index"]): word},
+    }
+
+
+@node(reads=("message", "index", "attempt", "by_hook", "label"), writes=("decided",))
+async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """A cancel is passed on: it ends every call of the batch that hasn't run."""
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    instead = told(runtime.context, key, by_hook=state.get("by_hook", False))
+    word = verdict("cancel" if state["label"] == "cancel" else "answered", state["attempt"], instead)
+    runtime.stream_writer(result_event(runtime.context, key, word))
+    return {"decided": {str(state["index"]): word}}
+
+
+def after_resolve(state: DecideState) -> Literal["known", "unknown"]:
+    return "known" if state["label"] == "known" else "unknown"
+
+
+def after_validate(state: DecideState) -> Literal["valid", "invalid"]:
+    return "valid" if state["label"] == "valid" else "invalid"
+
+
+def after_check_policy(state: DecideState) -> Literal["allow", "ask", "hooks", "deny", "no match"]:
+    """Hooks are asked about every attempt once, and never about what they made themselves."""
+    label = state["label"]
+    if label in ("no match", "deny"):
+        return "no match" if label == "no match" else "deny"
+    if is_hooked(state.get("hooked", ""), "BeforeTool") and state["hook_attempt"] != state["attempt"]:
+        return "hooks"
+    return "ask" if state["must_ask"] else "allow"
+
+
+def after_before_tool(
+    state: DecideState,
+) -> Literal["allow", "ask", "changed", "blocked or stopped", "unknown", "cancelled"]:
+    if open_ := waits(state):
+        return open_
+    if state["label"] == "blocked":
+        return "blocked or stopped"
+    return "changed" if state["label"] == "changed" else "ask" if state["must_ask"] else "allow"
+
+
+def after_take_edit(state: DecideState) -> Literal["corrected", "answered"]:
+    return "corrected" if state["label"] == "corrected" else "answered"

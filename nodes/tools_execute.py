@@ -1,0 +1,240 @@
+"""tools_execute: one call that may run, to its result in the journal."""
+
+import asyncio
+import time
+from dataclasses import replace
+from typing import Literal
+
+from langgraph.runtime import Runtime
+from pydantic import JsonValue
+
+from interlock.nodes.hooks import fired, is_result_for_hooks, marked, waits
+from interlock.nodes.subagent import left_s
+from interlock.nodes.summarize import is_long, rule_of
+from interlock.nodes.tools_results import (
+    answered,
+    note_hooks,
+    one_reason,
+    recorded,
+    result_event,
+    told,
+    verdict,
+)
+from interlock.prompts import load
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult, cancelled, failure
+from interlock.state.charts import ToolCallChart, step
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError
+from interlock.state.events import ToolStart
+from interlock.state.hooks import HookOutcome
+from interlock.state.journal import JournalRow
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.tools import ExecuteState
+from interlock.state.toolset import ToolInfo, ToolRun
+
+_LEAST_S = 0.1
+"""Seconds that a call of a sub-agent gets whose time is up: enough to read a file."""
+
+
+@node(reads=("message", "index", "attempt", "approval", "agent", "status"), writes=("status", "label"))
+async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """On re-entry after a crash the journal decides: done, do it, or ask a person (`engine.md` 13)."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    info = deps.toolset.info(call.name)
+    if info is None:
+        raise RunError(f"Tool {call.name!r} is gone. Resume when it is back.")
+    row = deps.journal.find(key, call)
+    if row is not None and row.state == "done" and row.result is not None:
+        return _ended(state, row.result, is_too_long(deps, call, row.result))
+    if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
+        return {"label": "unknown"}
+    result = _refused(deps, state, call) if row is None or row.state == "scheduled" else None
+    if result is None:
+        started = time.monotonic()
+        left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
+        runtime.stream_writer(_start_event(deps, key, call))
+        run = ToolRun(
+            key=key, call=call, emit=runtime.stream_writer, time_left_s=left, shown=_shown(deps, state)
+        )
+        result = await _execute(deps, info, run, row)
+        meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
+        result = result.model_copy(update={"meta": meta})
+    deps.journal.finish(key, call, result)
+    return _ended(state, result, is_too_long(deps, call, result))
+
+
+def _start_event(deps: Deps, key: CallKey, call: CallView) -> ToolStart:
+    changed = call.args if key.attempt > 1 else None
+    return ToolStart(
+        tool_name=call.name, tool_id=call.id, summary=deps.toolset.summary(call), parameters=changed
+    )
+
+
+def _shown(deps: Deps, state: ExecuteState) -> str:
+    """Who changed the arguments wasn't shown what comes of them."""
+    if not state["approval"]:
+        return ""
+    request, answer = answered(deps, state["approval"])
+    return "" if answer.choice == "modify" else request.preview
+
+
+async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None) -> ToolResult:
+    """Intent first, for everything that has an effect."""
+    if info.effect == "none":
+        return await _until_cancelled(deps, run)
+    if row is not None and row.state == "intent":
+        return await deps.toolset.run(replace(run, planned=row.planned))
+    planned: Planned | None = None
+    if info.effect == "file":
+        computed = await deps.toolset.plan(run.call)
+        if isinstance(computed, ToolResult):
+            return computed
+        planned = computed
+    deps.journal.intend(run.key, run.call, planned)
+    return await deps.toolset.run(replace(run, planned=planned))
+
+
+async def _until_cancelled(deps: Deps, run: ToolRun) -> ToolResult:
+    """What leaves no effect may be cut short; anything else races token and time itself, and ends in order."""
+    work = asyncio.ensure_future(deps.toolset.run(run))
+    stop = asyncio.ensure_future(deps.cancel.wait())
+    try:
+        await asyncio.wait({work, stop}, timeout=run.time_left_s, return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            return work.result()
+        if not stop.done():
+            return failure(
+                "timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left."
+            )
+        return cancelled(load("run/call_interrupted").text())
+    finally:
+        for task in (work, stop):
+            task.cancel()
+        await asyncio.gather(work, stop, return_exceptions=True)
+
+
+def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
+    """An intent without an end: a file shows by its bytes whether it was written, a command doesn't."""
+    if info.effect != "file" or row.planned is None:
+        return info.effect == "none"
+    return deps.toolset.now(row.planned.path) in (row.planned.before, row.planned.after)
+
+
+def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
+    """What was approved is what runs: arguments and files are compared with the request once more."""
+    if not state["approval"]:
+        return None
+    request, answer = answered(deps, state["approval"])
+    approved = answer.args if answer.choice == "modify" else request.call.args
+    if call.args != approved:
+        raise RunError(f"Call {call.id!r} has other arguments than those that were approved; it was not run.")
+    changed = [file.path for file in request.files if deps.toolset.now(file.path) != file.sha256]
+    if not changed:
+        return None
+    return failure("stale_approval", load("run/call_stale").text(files=", ".join(changed)))
+
+
+def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
+    event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
+    executing = step(ToolCallChart, state.get("status", "scheduled"), "execute")
+    return {"label": "long" if long else "done", "status": step(ToolCallChart, executing, event)}
+
+
+@node(
+    reads=("hook_key", "message", "index", "attempt", "kind"),
+    writes=("hook_event", "approval", "hook_key", "shortened", "hook_notes", "hook_stop", "label"),
+)
+async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """They see the result as the tool gave it. The journal keeps that; what the model is sent instead is a record."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call, result = deps.journal.call(key), recorded(deps.journal, key)
+    answer = await fired("AfterTool", _given(call, result), state, runtime, call.name)
+    if answer.open:
+        return {**answer.asks}
+    outcome = answer.outcome
+    note_hooks(runtime, key, "AfterTool", outcome)
+    stop = one_reason(outcome) if outcome.stop == "" else outcome.stop or ""
+    told: ExecuteState = {**answer.asks, "label": "done", "hook_stop": stop}
+    told["hook_notes"] = _notes(deps, call, outcome, stop)
+    if outcome.decision == "block" and not stop:
+        return {**told, "shortened": _in_place(deps, call, outcome)}
+    long = state["kind"] == "tool" and is_too_long(deps, call, result)
+    return {**told, "label": "long"} if long else told
+
+
+def _given(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
+    response: dict[str, JsonValue] = {
+        "llmContent": result.content,
+        "returnDisplay": result.meta.get("summary"),
+    }
+    if result.error:
+        response["error"] = {**result.error}
+    return {"tool_name": call.name, "tool_input": call.args, "tool_response": response}
+
+
+def _in_place(deps: Deps, call: CallView, outcome: HookOutcome) -> str:
+    """Record of what replaces a blocked result."""
+    text = load("run/result_blocked").text(reason=one_reason(outcome))
+    return deps.transcript.append("", [Message(role="tool", name=call.name, status="error", content=text)])
+
+
+def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
+    """Record of what is added to the result; empty: nothing is."""
+    parts = [marked(outcome.context)] if outcome.context else []
+    parts += [load("run/stopped_after_call").text(reason=stop)] if stop else []
+    if not parts:
+        return ""
+    return deps.transcript.append("", [Message(role="tool", name=call.name, content="\n\n".join(parts))])
+
+
+@node(
+    reads=("message", "index", "attempt", "by_hook", "shortened", "hook_notes", "hook_stop"),
+    writes=("finished",),
+)
+async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """The result itself stays in the journal; the batch learns which attempt holds it."""
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    stop = state.get("hook_stop", "")
+    instead = told(
+        runtime.context,
+        key,
+        state.get("shortened", ""),
+        by_hook=state.get("by_hook", False),
+        notes=state.get("hook_notes", ""),
+        stop=stop,
+    )
+    word = verdict("stop" if stop else "done", state["attempt"], instead)
+    runtime.stream_writer(result_event(runtime.context, key, word))
+    return {"finished": {str(state["index"]): word}}
+
+
+def by_kind(state: ExecuteState) -> Literal["tool", "question", "agent", "review"]:
+    kind = state["kind"]
+    if kind == "question":
+        return "question"
+    return "agent" if kind == "agent" else "review" if kind == "review" else "tool"
+
+
+def after_run_tool(state: ExecuteState) -> Literal["done", "long output", "hooks", "unknown outcome"]:
+    label = state["label"]
+    if label == "unknown":
+        return "unknown outcome"
+    if is_result_for_hooks(state):
+        return "hooks"
+    return "long output" if label == "long" else "done"
+
+
+def after_after_tool(state: ExecuteState) -> Literal["done", "long output", "unknown", "cancelled"]:
+    if open_ := waits(state):
+        return open_
+    return "long output" if state["label"] == "long" else "done"
+
+
+def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
+    """A cancelled call's output stays: nobody is asked anything while the run stops."""
+    rule = rule_of(deps.settings, call.name)
+    return result.status != "cancelled" and is_long(deps.settings, rule, result.content)

@@ -1,0 +1,233 @@
+"""tools_questions: calls that a person answers: questions, plan reviews, and outcomes that a crash hid."""
+
+import asyncio
+from pathlib import Path
+from typing import Literal
+
+from langgraph.runtime import Runtime
+from pydantic import JsonValue
+
+from interlock.nodes.hooks import after_ask, is_result_for_hooks
+from interlock.nodes.plan import parse_steps
+from interlock.nodes.tools_results import (
+    answered,
+    note_person,
+    put_request,
+    rejected,
+)
+from interlock.prompts import load, render
+from interlock.state.calls import (
+    Answer,
+    ApprovalRequest,
+    CallKey,
+    CallView,
+    FileState,
+    ToolResult,
+    cancelled,
+    failure,
+)
+from interlock.state.charts import ToolCallChart, step
+from interlock.state.deps import Deps
+from interlock.state.node import node
+from interlock.state.tools import ExecuteState
+
+
+@node(reads=("message", "index", "attempt"), writes=("approval",))
+async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """Needs no permission: to ask is harmless, and the answer is the person's own."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    raw = call.args.get("questions")
+    questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
+    preview = await deps.toolset.preview(call, ())
+    request = ApprovalRequest(
+        key=f"{key}:question:1",
+        kind="question",
+        call=call,
+        reason="The model asks you.",
+        preview=preview.text,
+        choices=("proceed_once", "reject"),
+        questions=questions,
+    )
+    put_request(runtime, request)
+    return {"approval": request.key}
+
+
+@node(reads=("message", "index", "attempt", "approval", "status"), writes=("status",))
+async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """The answer is the call's result, word for word."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    _, answer = answered(deps, state["approval"])
+    note_person(runtime, key, state["approval"], answer)
+    executing = step(ToolCallChart, "scheduled", "execute")
+    if answer.choice == "reject":
+        deps.journal.finish(key, call, rejected(answer))
+        return {"status": step(ToolCallChart, executing, "fail")}
+    deps.journal.finish(key, call, ToolResult(status="success", content=answer.text or ""))
+    return {"status": step(ToolCallChart, executing, "succeed")}
+
+
+@node(reads=("message", "index", "attempt", "asks"), writes=("approval", "asks", "label"))
+async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """Whatever rules say: no policy, no mode and no flag approves a plan. Without a plan the model is told so."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    name = str(call.args["plan_filename"])
+    path = deps.plans.find(name)
+    text = await asyncio.to_thread(_read, path)
+    if path is None or not text.strip():
+        told = render("plan/missing", file=repr(name), folder=str(deps.plans.folder))
+        deps.journal.finish(key, call, ToolResult(status="success", content=told))
+        return {"label": "no plan"}
+    asks = (state.get("asks") or 0) + 1
+    request = _request(f"{key}:review:{asks}", call, path, text, deps.toolset.now(str(path)), asks > 1)
+    put_request(runtime, request)
+    return {"label": "asked", "approval": request.key, "asks": asks}
+
+
+def _read(path: Path | None) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace") if path else ""
+    except OSError:
+        return ""  # gone meanwhile: as if it had never been written
+
+
+def _request(
+    key: str, call: CallView, path: Path, text: str, sha256: str | None, again: bool
+) -> ApprovalRequest:
+    return ApprovalRequest(
+        key=key,
+        kind="approval",
+        call=call,
+        reason="The plan is ready for your review. Approved, it is carried out; with always, edits aren't asked about.",
+        preview=text,
+        files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
+        choices=("proceed_once", "proceed_always", "modify", "reject", "cancel"),
+        note="The plan file changed since it was shown; this is the new text." if again else None,
+    )
+
+
+@node(reads=("message", "index", "attempt", "approval"), writes=("status", "label"))
+async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """What was read is what is approved: a file that changed meanwhile is shown again."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    request, answer = answered(deps, state["approval"])
+    note_person(runtime, key, state["approval"], answer)
+    executing = step(ToolCallChart, "scheduled", "execute")
+    if answer.choice in ("reject", "cancel"):
+        result = _refused(answer)
+        deps.journal.finish(key, call, result)
+        return {
+            "label": "decided",
+            "status": step(ToolCallChart, executing, "cancel" if answer.choice == "cancel" else "succeed"),
+        }
+    file = request.files[0]
+    edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
+    if isinstance(edited, str) and edited.strip():
+        await asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key))
+        text = edited
+    elif deps.toolset.now(file.path) != file.on_disk:
+        return {"label": "changed since"}
+    else:
+        text = request.preview
+    deps.journal.finish(key, call, _approved(request, answer, text))
+    return {"label": "decided", "status": step(ToolCallChart, executing, "succeed")}
+
+
+def _refused(answer: Answer) -> ToolResult:
+    if answer.choice == "cancel":
+        stopped = cancelled(render("plan/cancelled"))
+        return stopped.model_copy(update={"stop": "cancelled by the user", "meta": {"plan": "cancel"}})
+    prompt = "plan/rejected" if answer.feedback else "plan/rejected_silently"
+    values = {"feedback": answer.feedback} if answer.feedback else {}
+    meta: dict[str, JsonValue] = {"plan": "reject", "feedback": answer.feedback, "summary": "rejected"}
+    return ToolResult(status="success", content=render(prompt, **values), meta=meta)
+
+
+def _approved(request: ApprovalRequest, answer: Answer, text: str) -> ToolResult:
+    asked = (answer.args or {}).get("approval_mode") if answer.choice == "modify" else None
+    automatic = asked == "auto_edit" or answer.choice == "proceed_always"
+    mode = "auto_edit" if automatic else "default"
+    path = request.files[0].path
+    meta: dict[str, JsonValue] = {
+        "plan": f"approve_{mode}",
+        "plan_file": path,
+        "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_steps(text)],
+        "summary": f"approved, into {mode}",
+    }
+    return ToolResult(status="success", content=render("plan/approved", file=path, plan=text), meta=meta)
+
+
+@node(reads=("message", "index", "attempt"), writes=("approval",))
+async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """Only a person can tell whether it happened; the preview is what was about to run."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    reason = (
+        "The run was killed while this ran, so it may or may not have taken effect. "
+        "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
+    )
+    request = ApprovalRequest(
+        key=f"{key}:outcome:1",
+        kind="outcome",
+        call=call,
+        reason=reason,
+        preview=deps.toolset.summary(call),
+        choices=("proceed_once", "reject"),
+        questions=({"question": reason, "options": ["redo", "skip"]},),
+    )
+    put_request(runtime, request)
+    return {"approval": request.key}
+
+
+@node(
+    reads=("message", "index", "attempt", "approval", "status"),
+    writes=("attempt", "approval", "status", "label"),
+)
+async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
+    """Redo is a new attempt with the same arguments; skip closes this one."""
+    deps = runtime.context
+    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    call = deps.journal.call(key)
+    _, answer = answered(deps, state["approval"])
+    redo = answer.choice == "proceed_once"
+    note_person(runtime, key, state["approval"], answer, key.attempt + 1 if redo else 0)
+    text = load("run/call_unknown_outcome").text()
+    deps.journal.finish(key, call, failure("unknown_outcome", text))
+    if redo:
+        deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), call)
+        return {"label": "redo", "attempt": key.attempt + 1, "approval": "", "status": "scheduled"}
+    executing = step(ToolCallChart, "scheduled", "execute")
+    return {"label": "skip", "status": step(ToolCallChart, executing, "fail")}
+
+
+def after_ask_review(state: ExecuteState) -> Literal["asked", "notify", "no plan"]:
+    return after_ask(state) if state["label"] == "asked" else "no plan"
+
+
+def after_take_review(state: ExecuteState) -> Literal["decided", "hooks", "changed since"]:
+    if state["label"] == "changed since":
+        return "changed since"
+    return "hooks" if is_result_for_hooks(state) else "decided"
+
+
+def after_result(state: ExecuteState) -> Literal["done", "hooks"]:
+    """A question that nobody answers has no result either."""
+    return "hooks" if is_result_for_hooks(state) and state.get("status") != "error" else "done"
+
+
+def by_request(state: ExecuteState) -> Literal["outcome", "question", "review"]:
+    """What a request is about stands in its key."""
+    kind = state["approval"].rsplit(":", 2)[1]
+    return "question" if kind == "question" else "review" if kind == "review" else "outcome"
+
+
+def after_apply_outcome(state: ExecuteState) -> Literal["redo", "skip"]:
+    return "redo" if state["label"] == "redo" else "skip"

@@ -1,0 +1,211 @@
+"""tools_results: what deciding and executing a call share: verdicts, results, requests to people."""
+
+from langgraph.runtime import Runtime
+
+from interlock.prompts import load
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView, ToolResult, failure
+from interlock.state.decided import Decided, DecidedBy
+from interlock.state.deps import Deps, Transcript
+from interlock.state.errors import RunError
+from interlock.state.events import ApprovalRequired, ToolResultEvent
+from interlock.state.hooks import HookOutcome
+from interlock.state.journal import Journal
+from interlock.state.messages import Message
+
+_REASON = 2000
+"""Characters of a hook's reason that go into state and requests; the record of decisions holds all of it."""
+
+
+def verdict(word: str, attempt: int, more: str = "") -> str:
+    return f"{word} {attempt} {more}".rstrip()
+
+
+def attempt_of(text: str) -> int:
+    return int(text.split(" ")[1])
+
+
+def approval_of(text: str) -> str:
+    """Key of the request that was approved; empty: nobody was asked."""
+    return text.partition(" ")[2].partition(" ")[2]
+
+
+def instead_of(text: str) -> str:
+    """Chain record of what the model is sent in place of the result; empty: the result itself."""
+    return "" if is_ready(text) else text.partition(" ")[2].partition(" ")[2]
+
+
+def is_ready(text: str) -> bool:
+    return text.startswith("ready ") or is_changed(text)
+
+
+def is_changed(text: str) -> bool:
+    """Ready, with arguments that a hook made."""
+    return text.startswith("changed ")
+
+
+def is_stop(text: str) -> bool:
+    """Done, and a hook wants the run to end."""
+    return text.startswith("stop ")
+
+
+def is_cancel(text: str) -> bool:
+    return text.startswith("cancel ")
+
+
+def recorded(journal: Journal, key: CallKey) -> ToolResult:
+    """The journal's result of an attempt that is over."""
+    row = journal.find(key, journal.call(key))
+    if row is None or row.result is None:
+        raise RunError(f"Call {str(key)!r} is over but the journal holds no result of it.")
+    return row.result
+
+
+def recorded_of(journal: Journal, message: str, index: int, verdict: str) -> tuple[CallView, ToolResult]:
+    """The call and the result that a batch's verdict stands for."""
+    key = CallKey(message=message, index=index, attempt=attempt_of(verdict))
+    return journal.call(key), recorded(journal, key)
+
+
+def as_sent(transcript: Transcript, verdict: str, result: ToolResult) -> ToolResult:
+    """The result as the model reads it: shortened, or with what hooks said of it."""
+    record = instead_of(verdict)
+    if not record:
+        return result
+    message = transcript.message(record)
+    if message.status is None or message.status == result.status:
+        return result.model_copy(update={"content": message.text})
+    error = {"type": "blocked_by_hook", "message": message.text}
+    return result.model_copy(update={"status": message.status, "content": message.text, "error": error})
+
+
+def result_event(deps: Deps, key: CallKey, verdict: str) -> ToolResultEvent:
+    """What people are told of a call: all of a long output, but a blocked one as the model has it."""
+    call, raw = deps.journal.call(key), recorded(deps.journal, key)
+    sent = as_sent(deps.transcript, verdict, raw)
+    result = raw if sent.status == raw.status else sent
+    duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
+    return ToolResultEvent(
+        tool_name=call.name,
+        tool_id=call.id,
+        status=result.status,
+        output=result.content,
+        error=result.error,
+        duration_ms=duration if isinstance(duration, int) else 0,
+        diff=str(result.meta.get("diff") or ""),
+        summary=deps.toolset.summary(call),
+        exit=str(result.meta.get("signal") or (f"exit {code}" if code else "")),
+    )
+
+
+def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
+    """Write it, idempotently, before anything stops for it; and tell."""
+    request = request.model_copy(update={"agent": runtime.context.info.agent})
+    name = runtime.context.approvals.ask(request)
+    runtime.stream_writer(
+        ApprovalRequired(
+            id=name,
+            kind=request.kind,
+            tool_name=request.call.name,
+            args=request.call.args,
+            reason=request.reason,
+            preview=request.preview,
+            choices=list(request.choices),
+        )
+    )
+
+
+def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
+    """A request and its answer. Raises `RunError` when the run went on without one."""
+    request, answer = deps.approvals.get(key), deps.approvals.answer(key)
+    if request is None or answer is None:
+        raise RunError(f"Request {key!r} has no answer. See: interlock approvals")
+    return request, answer
+
+
+def rejected(answer: Answer) -> ToolResult:
+    """What the model reads when a person said no."""
+    if answer.feedback:
+        text = load("run/call_rejected").text(feedback=answer.feedback)
+    else:
+        text = load("run/call_rejected_silently").text()
+    return failure("rejected", text, by=answer.by, why=answer.feedback or "")
+
+
+def note(runtime: Runtime[Deps], key: CallKey, what: Decided) -> None:
+    if runtime.execution_info is None:
+        raise RunError("A call was decided outside a graph.")
+    runtime.context.steps.decided(runtime.execution_info.task_id, key, what)
+
+
+def note_change(
+    runtime: Runtime[Deps], key: CallKey, by: DecidedBy, becomes: int, who: str, reason: str = ""
+) -> None:
+    """Somebody gave the call other arguments: those of the attempt `becomes`."""
+    what = Decided(by=by, decision="changed", who=who, reason=reason, becomes=becomes)
+    note(runtime, key, what)
+
+
+def note_person(runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, becomes: int = 0) -> None:
+    """What a person answered to the request with this key."""
+    said = answer.text or answer.feedback or ""
+    what = Decided(
+        by="person",
+        decision=answer.choice,
+        who=answer.by,
+        request=request,
+        said=said,
+        said_at=answer.at,
+        becomes=becomes,
+    )
+    note(runtime, key, what)
+
+
+def one_reason(outcome: HookOutcome) -> str:
+    """The reason, never empty."""
+    return outcome.reason.strip()[:_REASON] or "no reason given"
+
+
+def names(outcome: HookOutcome) -> str:
+    """The hooks whose decision it is: `hook lint`, `hooks lint, audit`."""
+    word = "block" if outcome.stop is not None else outcome.decision
+    said = [v.name for v in outcome.verdicts if v.decision == word and not v.warning]
+    found = list(dict.fromkeys(said or [v.name for v in outcome.verdicts]))
+    return f"{'hook' if len(found) == 1 else 'hooks'} {', '.join(found)}"
+
+
+def note_hooks(
+    runtime: Runtime[Deps], key: CallKey, event: str, outcome: HookOutcome, becomes: int = 0
+) -> None:
+    """The entry for the call's record, where a hook has run."""
+    if not outcome.verdicts:
+        return
+    what = Decided(
+        by="hook",
+        decision="stop" if outcome.stop is not None else outcome.decision,
+        who=names(outcome),
+        event=event,
+        reason=outcome.stop or outcome.reason,
+        hooks=outcome.verdicts,
+        becomes=becomes,
+    )
+    note(runtime, key, what)
+
+
+def told(
+    deps: Deps, key: CallKey, instead: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
+) -> str:
+    """Chain record with the result, or what stands `instead` of it, and what is to be said besides; empty: the result.
+
+    `instead` and `notes` are records. With `stop` the record before it says why the run must end.
+    """
+    extra = [load("run/args_changed_by_hook").text()] if by_hook else []
+    extra += [deps.transcript.message(notes).text] if notes else []
+    if not extra:
+        return instead
+    call = deps.journal.call(key)
+    known = deps.transcript.message(instead) if instead else None
+    text = known.text if known else recorded(deps.journal, key).content
+    status = known.status if known else None
+    message = Message(role="tool", name=call.name, status=status, content="\n\n".join([text, *extra]))
+    before = [Message(role="user", origin="hook", content=stop)] if stop else []
+    return deps.transcript.append("", [*before, message])

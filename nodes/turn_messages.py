@@ -1,0 +1,341 @@
+"""turn_messages: the messages of a request: older outputs masked, as they are sent, and as hooks may change them."""
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from langgraph.runtime import Runtime
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from interlock.nodes.hooks import warn
+from interlock.prompts import load
+from interlock.state.compress import KEPT_OUTPUT_TOKENS
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError
+from interlock.state.hooks import HookEvent, HookOutcome
+from interlock.state.messages import DataPart, Message, ToolCall, curated, open_calls
+from interlock.state.models import ToolDeclaration
+from interlock.state.node import node
+from interlock.state.text import clean, estimate_tokens, is_visible
+from interlock.state.turn import TurnState
+
+WORTH_TOKENS = 30_000
+"""Less than this is not worth a new chain, which costs the provider's cache (gemini-cli: the same)."""
+
+_NEVER = frozenset({"ask_user", "enter_plan_mode", "exit_plan_mode", "write_todos"})
+"""What people said and decided stays, and so does the list of steps."""
+
+_SHELL = frozenset({"run_shell_command", "execute_command"})
+
+_PREVIEW_CHARS, _PREVIEW_LINES, _LINE_CHARS = 250, 10, 500
+"""Characters at each end; for shell output lines at each end, and characters of a line (gemini-cli: 250, 10, none)."""
+
+_TELLING = re.compile(r"(?:Exit Code|Signal|Error|PID|Process Group PGID): .*")
+
+_SPARED = 50
+"""Tokens; an output that isn't longer isn't worth a file."""
+
+
+class Request(NamedTuple):
+    """One request to the main model."""
+
+    messages: list[Message]
+    model: str
+    temperature: float | None
+    """None: the run's own."""
+    tools: list[ToolDeclaration]
+
+
+_ROLES = {"system": "system", "user": "user", "assistant": "model", "tool": "tool"}
+"""Ours → a hook's."""
+
+_OURS: dict[str, Literal["system", "user", "assistant"]] = {
+    "system": "system",
+    "user": "user",
+    "model": "assistant",
+    "assistant": "assistant",
+}
+
+
+class BadChangeError(ValueError):
+    """What a hook asks for can't be done; the text names the place."""
+
+
+class _Lenient(BaseModel):
+    """A hook may say more than we read, as gemini-cli's do."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class _Config(_Lenient):
+    temperature: float | None = Field(None, ge=0, le=2, allow_inf_nan=False)
+
+
+class RequestChange(_Lenient):
+    """`llm_request` of a BeforeModel hook: what isn't there stays."""
+
+    model: str | None = Field(None, min_length=1)
+    messages: list[dict[str, JsonValue]] | None = None
+    config: _Config = Field(default_factory=lambda: _Config(temperature=None))
+
+
+class ToolChoice(_Lenient):
+    """`toolConfig` of a BeforeToolSelection hook."""
+
+    mode: Literal["AUTO", "ANY", "NONE"] = "AUTO"
+    allowedFunctionNames: list[str] | None = None  # noqa: N815 - gemini-cli's name
+    """None, or empty without NONE: all."""
+
+
+class _Content(_Lenient):
+    parts: list[str | dict[str, JsonValue]]
+
+
+class _Candidate(_Lenient):
+    content: _Content
+
+
+class _Answer(_Lenient):
+    text: str | None = None
+    candidates: list[_Candidate] = Field(default_factory=list[_Candidate])
+
+
+_Shown = Sequence[tuple[dict[str, JsonValue], Message]]
+"""Each message as the hook was shown it."""
+
+_BOUND = ("role", "tool_calls", "tool_call_id", "name")
+"""What a message with calls or a result is known by."""
+
+M = TypeVar("M", bound=_Lenient)
+
+
+@node(reads=("head",), writes=("head", "last_prompt_tokens"))
+async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """A new chain that names the old. The request is estimated anew, because the provider's count is of the old one."""
+    deps = runtime.context
+    messages = deps.transcript.read(state["head"])
+    indices = older_outputs(messages)
+    if not indices or gain(messages, indices) < WORTH_TOKENS:
+        return {}
+    for index in indices:
+        message = messages[index]
+        path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
+        messages[index] = masked(message, str(path))
+    return {"head": deps.transcript.append("", messages, continues=state["head"]), "last_prompt_tokens": 0}
+
+
+def older_outputs(messages: Sequence[Message]) -> list[int]:
+    """Indices of the outputs beyond the newest 50,000 tokens, oldest first.
+
+    The one that crosses the line counts as older. Those that no model has seen yet never do.
+    """
+    unseen = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
+    tokens, found = 0, list[int]()
+    for index in range(len(messages) - 1, -1, -1):
+        message = messages[index]
+        if message.role != "tool":
+            continue
+        size = estimate_tokens(message.text)
+        tokens += size
+        if tokens > KEPT_OUTPUT_TOKENS and index < unseen and _can_go(message, size):
+            found.append(index)
+    return found[::-1]
+
+
+def masked(message: Message, path: str) -> Message:
+    text = load("summarize/masked").text(
+        characters=f"{len(message.text):,}", path=path, preview=_preview(message)
+    )
+    return message.model_copy(update={"content": text})
+
+
+def gain(messages: Sequence[Message], indices: Sequence[int]) -> int:
+    """Tokens that masking them frees; the file's name counts with some characters of its own."""
+    name = "x" * 100
+    return sum(
+        estimate_tokens(messages[i].text) - estimate_tokens(masked(messages[i], name).text) for i in indices
+    )
+
+
+def _can_go(message: Message, size: int) -> bool:
+    """What is masked already is short, so that it never is masked twice."""
+    if message.name in _NEVER or message.text.startswith("<tool_output_masked>"):
+        return False
+    return size - estimate_tokens(_preview(message)) > _SPARED
+
+
+def _preview(message: Message) -> str:
+    """The two ends; of shell output whole lines, and those that say how the command ended."""
+    text = message.text
+    if message.name not in _SHELL:
+        return _ends(text, _PREVIEW_CHARS)
+    lines = text.splitlines()
+    if len(lines) <= 2 * _PREVIEW_LINES:
+        return "\n".join(map(_cut, lines))
+    middle = lines[_PREVIEW_LINES:-_PREVIEW_LINES]
+    kept = [line for line in middle[-_PREVIEW_LINES:] if _TELLING.fullmatch(line)]
+    shown = [*lines[:_PREVIEW_LINES], f"[… {len(middle):,} lines …]", *kept, *lines[-_PREVIEW_LINES:]]
+    return "\n".join(map(_cut, shown))
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LINE_CHARS else _ends(line, _LINE_CHARS // 2)
+
+
+def _ends(text: str, each: int) -> str:
+    return text if len(text) <= 2 * each else f"{text[:each]} […] {text[-each:]}"
+
+
+def request_of(state: TurnState, deps: Deps) -> Request:
+    """The request as the state has it. Raises `RunError` where a call has no answer: no model takes that."""
+    history = deps.transcript.read(state.get("request_head") or state["head"])
+    if unanswered := open_calls(history):
+        raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
+    named = state.get("request_tools")
+    tools = [t for t in deps.toolset.declarations() if named is None or t.name in named]
+    model = state.get("request_model") or state["sticky_model"]
+    return Request(curated(history), model, state.get("request_temperature"), tools)
+
+
+def shown_request(request: Request) -> dict[str, JsonValue]:
+    """Bytes of images and files stay out; the temperature is there where something other than the default is set."""
+    shown: dict[str, JsonValue] = {
+        "model": request.model,
+        "messages": [*map(shown_message, request.messages)],
+        "tools": [t.name for t in request.tools],
+    }
+    if request.temperature is not None:
+        shown["config"] = {"temperature": request.temperature}
+    return shown
+
+
+def shown_message(message: Message) -> dict[str, JsonValue]:
+    """`content` is the text; a list of parts where there is more than text."""
+    shown: dict[str, JsonValue] = {"role": _ROLES[message.role], "content": _content(message)}
+    if message.tool_calls:
+        shown["tool_calls"] = [_call(c) for c in message.tool_calls]
+    if message.role == "tool":
+        shown |= {"tool_call_id": message.tool_call_id, "name": message.name}
+    return shown
+
+
+def shown_answer(message: Message, finish_reason: str) -> dict[str, JsonValue]:
+    content: JsonValue = {"role": "model", "parts": [message.text] if message.text else []}
+    candidate: JsonValue = {"content": content, "finishReason": finish_reason.upper()}
+    shown: dict[str, JsonValue] = {"text": message.text, "candidates": [candidate]}
+    if message.tool_calls:
+        shown["tool_calls"] = [_call(c) for c in message.tool_calls]
+    return shown
+
+
+def _content(message: Message) -> JsonValue:
+    if isinstance(message.content, str):
+        return message.content
+    return [
+        {"type": part.type, "mime_type": part.mime_type}
+        if isinstance(part, DataPart)
+        else {"type": "text", "text": part.text}
+        for part in message.content
+    ]
+
+
+def _call(call: ToolCall) -> JsonValue:
+    return {"id": call.id, "name": call.name, "args": call.args}
+
+
+def read(kind: type[M], output: Mapping[str, JsonValue], field: str) -> M | None:
+    """A field of a hook's output; None: it isn't there. Raises `BadChangeError`."""
+    if output.get(field) is None:
+        return None
+    try:
+        return kind.model_validate(output[field])
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in (field, *first["loc"]))
+        raise BadChangeError(f"{place}: {first['msg']}") from error
+
+
+def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) -> str:
+    """The text of `llm_response`; empty: there is none that can be used, of which people are told."""
+    try:
+        answer = read(_Answer, outcome.output, "llm_response")
+        if answer is None:
+            return ""
+        text = answer.text or ""
+        if answer.candidates:
+            parts = answer.candidates[0].content.parts
+            text = "".join(p if isinstance(p, str) else str(p.get("text", "")) for p in parts)
+        if not is_visible(text):
+            raise BadChangeError("llm_response: expected a text in `text` or in the first of `candidates`")
+        return clean(text)
+    except BadChangeError as problem:
+        warn(event, outcome, str(problem), runtime)
+        return ""
+
+
+def changed_messages(given: Sequence[Mapping[str, Any]], sent: Sequence[Message]) -> list[Message]:
+    """The messages as a hook wants them sent. Raises `BadChangeError`.
+
+    What it left as it was stays the very record. Texts may change, and messages of text come and go; calls and their
+    results keep what belongs to them (arguments, signatures, ids), and go only together.
+    """
+    shown = [(shown_message(m), m) for m in sent]
+    messages = [_message(i, item, shown) for i, item in enumerate(given)]
+    _check_order(messages)
+    return messages
+
+
+def _message(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
+    if index < len(shown) and shown[index][0] == item:
+        return shown[index][1]
+    if found := next((message for as_shown, message in shown if as_shown == item), None):
+        return found
+    text = item.get("content")
+    if not isinstance(text, str):
+        raise BadChangeError(
+            f"llm_request.messages.{index}.content: expected a text, or the parts as they were"
+        )
+    if item.get("role") == "tool" or item.get("tool_calls"):
+        return _original(index, item, shown).model_copy(update={"content": clean(text)})
+    try:
+        role = _OURS[str(item.get("role"))]
+    except KeyError:
+        expected = ", ".join([*_OURS, "tool"])
+        raise BadChangeError(
+            f"llm_request.messages.{index}.role: {item.get('role')!r}, expected one of {expected}"
+        ) from None
+    if role == "user":
+        return Message(role="user", origin="hook", content=clean(text))
+    return Message(role=role, content=clean(text))
+
+
+def _original(index: int, item: Mapping[str, Any], shown: _Shown) -> Message:
+    """The message whose calls, or whose result, this is."""
+    for as_shown, message in shown:
+        if all(as_shown.get(key) == item.get(key) for key in _BOUND):
+            return message
+    raise BadChangeError(
+        f"llm_request.messages.{index}: calls and results can't be made up or changed, only their texts"
+    )
+
+
+def _check_order(messages: Sequence[Message]) -> None:
+    """Every call is answered right after it, once; the system message, if any, comes first."""
+    open_ids: list[str] = []
+    for index, message in enumerate(messages):
+        if message.role == "system" and index:
+            raise BadChangeError(f"llm_request.messages.{index}.role: a system message can only be the first")
+        if message.role == "tool":
+            if message.tool_call_id not in open_ids:
+                raise BadChangeError(f"llm_request.messages.{index}: a result without its call")
+            open_ids.remove(message.tool_call_id)
+        elif open_ids:
+            raise BadChangeError(
+                f"llm_request.messages.{index}: calls without a result before it: {open_ids!r}"
+            )
+        open_ids += [call.id for call in message.tool_calls]
+    if open_ids:
+        raise BadChangeError(f"llm_request.messages: calls without a result: {open_ids!r}")
+    if not any(m.role != "system" and (is_visible(m.text) or m.role == "tool") for m in messages):
+        raise BadChangeError("llm_request.messages: nothing is left to send")

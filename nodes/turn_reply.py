@@ -1,0 +1,354 @@
+"""turn_reply: what a turn gets: the streamed answer, its check, and what hooks and loop detection say of it."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, cast
+
+from langgraph.runtime import ExecutionInfo, Runtime
+
+from interlock.nodes.hooks import ending, fired
+from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered, told
+from interlock.nodes.turn_messages import replacement, request_of, shown_answer, shown_request
+from interlock.prompts import load
+from interlock.state.deps import Deps, Transcript
+from interlock.state.errors import ModelError, RunError
+from interlock.state.events import Event, MessageEvent, Thought
+from interlock.state.hooks import is_hooked
+from interlock.state.loop_check import LONGEST_CYCLE, Kind
+from interlock.state.messages import Message
+from interlock.state.models import ModelCall, Reply, TextDelta, ThoughtDelta
+from interlock.state.node import node
+from interlock.state.text import is_visible
+from interlock.state.turn import STREAM_ATTEMPTS, TurnState
+from interlock.state.turn_events import Finished, InvalidStream, LoopDetected, Retry
+
+_BLOCKED = {
+    "safety",
+    "recitation",
+    "blocklist",
+    "prohibited_content",
+    "spii",
+    "image_safety",
+    "prompt_blocked",
+}
+"""Finish reasons that asking again doesn't change."""
+
+_ADVICE = "Show it another way: interlock resume RUN -p '…'"
+
+
+class Failure(NamedTuple):
+    error: dict[str, str]
+    unavailable: dict[str, str]
+    failed_model: str
+    """Empty: the model isn't to blame, another would fail as well."""
+
+
+_CALLS = 2 * LONGEST_CYCLE
+"""Messages at the end of a history that hold the calls of the longest cycle, each with its answer."""
+
+
+class LoopWatch:
+    """Sees the text before it is shown, and the calls before they are run."""
+
+    def __init__(self, history: Sequence[Message], keys: Sequence[str]) -> None:
+        self.keys = list(keys)
+        self._history = history
+        self._chants = Chants()
+        for text in _spoken(history):
+            self._chants.feed(text)
+
+    def text(self, piece: str) -> str | None:
+        """What repeats, once it does."""
+        found = self._chants.feed(piece)
+        return f"the text “{found}” was repeated again and again" if found else None
+
+    def found(self, reply: Reply) -> dict[str, str]:
+        """`{kind, detail}`; empty: no loop. The reply's calls are remembered either way."""
+        if reply.finish_reason == "abandoned":
+            return {"kind": "content", "detail": reply.problem or ""}
+        loop: dict[str, str] = {}
+        names = [call.name for message in self._history[-_CALLS:] for call in message.tool_calls]
+        for call in reply.message.tool_calls:
+            names.append(call.name)
+            self.keys = remembered(self.keys, call_key(call.name, call.args))
+            if not loop and (length := cycle(self.keys)):
+                loop = {"kind": "tool_call", "detail": told(names, length, call.args)}
+        return loop
+
+
+@node(
+    reads=(
+        "head",
+        "sticky_model",
+        "request_head",
+        "request_model",
+        "request_temperature",
+        "request_tools",
+        "hooked",
+        "attempt",
+        "stream_problem",
+        "unavailable",
+        "loop_keys",
+        "time_left_s",
+    ),
+    writes=(
+        "candidate",
+        "stream_problem",
+        "finish_reason",
+        "last_prompt_tokens",
+        "error",
+        "unavailable",
+        "failed_model",
+        "loop_keys",
+        "loop_found",
+    ),
+)
+async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """The answer is recorded as a candidate; `check_stream` decides whether it enters the conversation."""
+    if state["attempt"] > 1 and await _wait(state, runtime):
+        return {"candidate": "", "stream_problem": "cancelled"}
+    try:
+        async with asyncio.timeout(state.get("time_left_s")):
+            reply, watch = await _ask(state, runtime)
+    except TimeoutError:
+        message = f"The answer took longer than the {state['time_left_s']:.1f} s that were left."
+        return {"candidate": "", "error": {"type": "timeout", "message": message}, "failed_model": ""}
+    except ModelError as error:
+        told = failure(
+            error, state.get("request_model") or state["sticky_model"], state.get("unavailable", {})
+        )
+        return {"candidate": "", **told._asdict()}  # pyright: ignore[reportReturnType]
+    if reply is None:
+        return {"candidate": "", "stream_problem": "cancelled"}
+    runtime.stream_writer(
+        Finished(
+            reason=reply.finish_reason or "none",
+            usage=reply.usage.model_dump(),
+            duration_ms=reply.duration_ms,
+        )
+    )
+    update: TurnState = {
+        "candidate": reply.record,
+        "stream_problem": reply.problem or "",
+        "finish_reason": reply.finish_reason or "",
+    }
+    if watch is not None:
+        update["loop_found"] = watch.found(reply)
+        update["loop_keys"] = watch.keys
+    if reply.usage.input:
+        update["last_prompt_tokens"] = reply.usage.input
+    return update
+
+
+async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply | None, LoopWatch | None]:
+    """The answer, None when it was cancelled; and what watched it, None where loops aren't looked for."""
+    deps = runtime.context
+    request = request_of(state, deps)
+    if state["attempt"] > 1:
+        request.messages.append(
+            Message(role="user", origin="continue", content=_again(state["stream_problem"]))
+        )
+    off = deps.settings.model.disable_loop_detection
+    watch = None if off else LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []))
+    call = ModelCall(
+        task=_task(runtime.execution_info),
+        role="main",
+        head=state["head"],
+        messages=request.messages,
+        model=request.model,
+        tools=request.tools,
+        temperature=request.temperature,
+        watch=watch.text if watch else None,
+    )
+    held = is_hooked(state.get("hooked", ""), "AfterModel")
+    async for item in deps.models.stream(call, runtime.stream_writer):
+        if isinstance(item, Reply):
+            return item, watch
+        if not held:
+            runtime.stream_writer(_shown(item))
+    return None, watch
+
+
+def _shown(item: TextDelta | ThoughtDelta) -> Event:
+    if isinstance(item, TextDelta):
+        return MessageEvent(role="assistant", content=item.text, delta=True)
+    return Thought(content=item.text)
+
+
+async def _wait(state: TurnState, runtime: Runtime[Deps]) -> bool:
+    """The delay before another try at an invalid stream: 1, 2, 4 s. True: cancelled meanwhile."""
+    settings = runtime.context.settings.model
+    delay = settings.stream_retry_delay_s * 2 ** (state["attempt"] - 2)
+    runtime.stream_writer(Retry(reason=state["stream_problem"], delay_s=delay, attempt=state["attempt"]))
+    return await runtime.context.cancel.sleep(delay)
+
+
+def _again(problem: str) -> str:
+    return load("run/continue_stream").text(problem=problem)
+
+
+def _task(info: ExecutionInfo | None) -> str:
+    if info is None:
+        raise RunError("call_model ran outside a graph.")
+    return info.task_id
+
+
+@node(
+    reads=(
+        "head",
+        "hooked",
+        "said",
+        "candidate",
+        "attempt",
+        "stream_problem",
+        "finish_reason",
+        "error",
+        "failed_model",
+        "rerouted",
+        "loop_found",
+    ),
+    writes=("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
+)
+async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """An answer enters the conversation only if it is whole; here, or where hooks see it first, after them."""
+    if error := state.get("error"):
+        if state.get("failed_model") and not state["rerouted"]:
+            return {"turn_status": "", "rerouted": True}
+        overflow = error["type"] == "context_overflow"
+        return {"turn_status": "context_overflow" if overflow else "error"}
+    if state.get("loop_found") or state["stream_problem"] == "cancelled":
+        return {"turn_status": ""}
+    transcript = runtime.context.transcript
+    message = transcript.message(state["candidate"])
+    reason = state.get("finish_reason", "")
+    if reason in _BLOCKED and not is_visible(message.text) and not message.tool_calls:
+        text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
+        return {"turn_status": "error", "error": {"type": "blocked", "message": text}}
+    answers_tool = transcript.message(state["head"]).role == "tool"
+    problem = state["stream_problem"] or _problem(message, reason, answers_tool)
+    if not problem:
+        if is_hooked(state.get("hooked", ""), "AfterModel"):
+            return {"turn_status": "calls" if message.tool_calls else "ok"}
+        return {**accepted(state, transcript, state["candidate"])}
+    runtime.stream_writer(InvalidStream(reason=problem))
+    if state["attempt"] < STREAM_ATTEMPTS:
+        return {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
+    text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. Try again with: interlock resume RUN"
+    return {"turn_status": "invalid_stream", "error": {"type": "invalid_stream", "message": text}}
+
+
+def _problem(message: Message, reason: str, answers_tool: bool) -> str:
+    """Why the answer can't be used; empty: it can (`pipelines.md` §2)."""
+    if message.tool_calls:
+        return ""
+    if not reason:
+        return "the stream ended without a finish reason"
+    if is_visible(message.text):
+        return ""
+    if message.thought:
+        return "the answer holds thoughts only"
+    return "" if answers_tool else "the answer is empty"
+
+
+@node(
+    reads=(
+        "head",
+        "sticky_model",
+        "request_head",
+        "request_model",
+        "request_temperature",
+        "request_tools",
+        "hook_key",
+        "hooked",
+        "said",
+        "candidate",
+        "finish_reason",
+    ),
+    writes=("hook_event", "approval", "hook_key", "head", "reply", "said", "turn_status", "error"),
+)
+async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """A refused answer never enters the conversation, nor do its calls; with another text they stay."""
+    deps = runtime.context
+    answer = deps.transcript.message(state["candidate"])
+    given = {
+        "llm_request": shown_request(request_of(state, deps)),
+        "llm_response": shown_answer(answer, state.get("finish_reason", "")),
+    }
+    fire = await fired("AfterModel", given, state, runtime)
+    if fire.open:
+        return {**fire.asks}
+    if end := ending("AfterModel", fire.outcome, "the answer", runtime):
+        return {**fire.asks, "turn_status": end.status, "error": end.error}
+    record = state["candidate"]
+    text = replacement("AfterModel", fire.outcome, runtime)
+    if text and text != answer.text:
+        answer = _with_text(answer, text)
+        record = deps.transcript.append(state["head"], [answer])
+    _tell(answer, runtime)
+    return {**fire.asks, **accepted(state, deps.transcript, record)}
+
+
+def _with_text(answer: Message, text: str) -> Message:
+    """Thoughts and their signature belong to the words that are gone; those of the calls stay with the calls."""
+    return answer.model_copy(update={"content": text, "thought": None, "signature": None})
+
+
+def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
+    """What was held back."""
+    if answer.thought:
+        runtime.stream_writer(Thought(content=answer.thought))
+    if answer.text:
+        runtime.stream_writer(MessageEvent(role="assistant", content=answer.text, delta=True))
+
+
+@node(reads=("loop_found", "loop_count"), writes=("loop_count", "turn_status", "error"))
+async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """What repeated stays out of the conversation, and is kept as the step's reason."""
+    if runtime.execution_info is None:
+        raise RunError("note_loop ran outside a graph.")
+    kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
+    count = state.get("loop_count", 0) + 1
+    runtime.context.steps.reasoned(runtime.execution_info.task_id, f"loop {count} ({kind}): {detail}")
+    runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
+    if count == 1:
+        return {"loop_count": count, "turn_status": "loop_nudge"}
+    message = f"The model repeats itself, also after it was told: {detail}. {_ADVICE}"
+    error = {"type": "loop_detected", "message": message}
+    return {"loop_count": count, "turn_status": "loop_detected", "error": error}
+
+
+def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
+    """`reply` is the record of the answer, after the conversation's head. AfterAgent hooks are told what was said."""
+    message = transcript.message(reply)
+    update: TurnState = {
+        "head": reply,
+        "reply": reply,
+        "turn_status": "calls" if message.tool_calls else "ok",
+    }
+    if is_hooked(state.get("hooked", ""), "AfterAgent") and is_visible(message.text):
+        said = Message(role="assistant", content=message.text)
+        update["said"] = transcript.append(state.get("said", ""), [said])
+    return update
+
+
+def failure(error: ModelError, model: str, unavailable: Mapping[str, str]) -> Failure:
+    """A quota used up or an unknown model lasts for the run, a server that is overloaded for the prompt."""
+    kind = "context_overflow" if error.overflow else error.kind
+    told = {"type": kind, "message": str(error)}
+    if error.terminal:
+        return Failure(told, {**unavailable, model: "run"}, model)
+    if error.retryable and error.status is not None:
+        return Failure(told, {**unavailable, model: "prompt"}, model)
+    return Failure(told, dict(unavailable), "")
+
+
+def _spoken(history: Sequence[Message]) -> list[str]:
+    """What the model has said since a person or a tool spoke: an answer that it was told to go on with."""
+    texts: list[str] = []
+    for message in reversed(history):
+        ours = message.role == "user" and message.origin in ("continue", "nudge")
+        if message.role == "assistant" and not message.tool_calls:
+            texts.append(message.text)
+        elif not ours:
+            break
+    return texts[::-1]

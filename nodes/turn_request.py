@@ -1,0 +1,328 @@
+"""turn_request: what a turn sends: limits, the model, and what hooks change of the request."""
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.compress_snapshot import size
+from interlock.nodes.hooks import ending, fired, waits, warn
+from interlock.nodes.turn_messages import (
+    BadChangeError,
+    Request,
+    RequestChange,
+    ToolChoice,
+    changed_messages,
+    read,
+    replacement,
+    request_of,
+    shown_request,
+)
+from interlock.nodes.turn_reply import accepted
+from interlock.state.deps import Deps, Transcript
+from interlock.state.errors import RunError, UserError
+from interlock.state.events import MessageEvent
+from interlock.state.hooks import HookEvent, HookOutcome, is_hooked
+from interlock.state.loop_check import FIRST_CHECK
+from interlock.state.messages import Message, estimate_message
+from interlock.state.node import node
+from interlock.state.turn import TurnState
+from interlock.state.turn_events import ContextOverflow, MaxSessionTurns, ModelInfo, RouteEvent
+
+_UNCHANGED: TurnState = {
+    "request_head": "",
+    "request_model": "",
+    "request_temperature": None,
+    "request_tools": None,
+}
+
+
+@node(
+    reads=(
+        "head",
+        "model",
+        "sticky_model",
+        "last_prompt_tokens",
+        "turn_no",
+        "session_turns",
+        "max_turns",
+        "max_session_turns",
+    ),
+    writes=(
+        "long",
+        "turn_no",
+        "session_turns",
+        "turn_status",
+        "attempt",
+        "candidate",
+        "stream_problem",
+        "error",
+        "failed_model",
+        "rerouted",
+        "loop_found",
+    ),
+)
+async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """Both limits count model turns; the session's is -1 when there is none."""
+    fresh: TurnState = {
+        "long": False,
+        "attempt": 1,
+        "candidate": "",
+        "stream_problem": "",
+        "error": {},
+        "failed_model": "",
+        "rerouted": False,
+        "loop_found": {},
+        "turn_status": "",
+    }
+    session = state["max_session_turns"]
+    if session >= 0 and state["session_turns"] >= session:
+        runtime.stream_writer(MaxSessionTurns(limit=session))
+        return _refuse(fresh, "max_session_turns", f"The session's limit of {session} turns is reached")
+    if state["turn_no"] >= state["max_turns"]:
+        runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
+        return _refuse(fresh, "max_turns", f"This prompt's limit of {state['max_turns']} turns is reached")
+    long = size(runtime.context, state).reaches(runtime.context.settings.model.compression_threshold)
+    return {
+        **fresh,
+        "long": long,
+        "turn_no": state["turn_no"] + 1,
+        "session_turns": state["session_turns"] + 1,
+    }
+
+
+def _refuse(fresh: TurnState, kind: str, what: str) -> TurnState:
+    message = f"{what}. Go on with: interlock resume RUN --max-turns N"
+    return {**fresh, "turn_status": "session_limit", "error": {"type": kind, "message": message}}
+
+
+@node(reads=("head", "model", "sticky_model", "last_prompt_tokens"), writes=("turn_status", "error"))
+async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """Compare what is new since the last request with what that left free."""
+    deps = runtime.context
+    model = state.get("sticky_model") or deps.models.resolve(state["model"])
+    known = state.get("last_prompt_tokens", 0)
+    history = deps.transcript.read(state["head"])
+    estimated = sum(map(estimate_message, _unsent(history) if known else history))
+    remaining = deps.models.limit(model) - known
+    if estimated <= remaining:
+        return {}
+    runtime.stream_writer(ContextOverflow(estimated=estimated, remaining=remaining))
+    message = (
+        f"The request has about {estimated} tokens, {model!r} has room for {remaining}. "
+        "Ask for less at a time, or choose a model with a larger window (-m)."
+    )
+    return {"turn_status": "context_overflow", "error": {"type": "context_overflow", "message": message}}
+
+
+def _unsent(history: list[Message]) -> list[Message]:
+    """What came after the last answer."""
+    last = max((i for i, m in enumerate(history) if m.role == "assistant"), default=-1)
+    return history[last + 1 :]
+
+
+@node(
+    reads=("chosen_model", "strategy", "route_reason", "failed_model", "unavailable"),
+    writes=("sticky_model", "failed_model", "attempt", "stream_problem", "turn_status", "error"),
+)
+async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """After a failure only a model that is available counts: else the failure stands."""
+    model = state["chosen_model"]
+    if state["failed_model"] and model in state["unavailable"]:
+        return {"turn_status": "error"}
+    if runtime.execution_info is None:
+        raise RunError("use_model ran outside a graph.")
+    strategy, reason = state["strategy"], state["route_reason"]
+    runtime.context.steps.reasoned(runtime.execution_info.task_id, f"{model}, by {strategy}: {reason}")
+    runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
+    runtime.stream_writer(ModelInfo(model=model))
+    return {"sticky_model": model, "failed_model": "", "attempt": 1, "stream_problem": "", "error": {}}
+
+
+@node(
+    reads=(
+        "head",
+        "sticky_model",
+        "request_head",
+        "request_model",
+        "request_temperature",
+        "request_tools",
+        "hook_key",
+        "hooked",
+        "said",
+    ),
+    writes=(
+        "request_head",
+        "request_model",
+        "request_temperature",
+        "request_tools",
+        "hook_event",
+        "approval",
+        "hook_key",
+        "head",
+        "reply",
+        "said",
+        "turn_status",
+        "finish_reason",
+        "error",
+    ),
+)
+async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """Changes hold for this request alone: the conversation and the prompt's model stay as they are."""
+    deps = runtime.context
+    request = request_of({"head": state["head"], "sticky_model": state["sticky_model"]}, deps)
+    fire = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
+    if fire.open:
+        return {**fire.asks}
+    if fire.outcome.stop is None and (text := replacement("BeforeModel", fire.outcome, runtime)):
+        runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
+        reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
+        return {**fire.asks, **accepted(state, deps.transcript, reply), "finish_reason": "stop"}
+    if end := ending("BeforeModel", fire.outcome, "the request", runtime):
+        return {**fire.asks, "turn_status": end.status, "error": end.error}
+    return {**fire.asks, **_UNCHANGED, **_changes(fire.outcome, state["head"], request, runtime)}
+
+
+def _changes(outcome: HookOutcome, head: str, request: Request, runtime: Runtime[Deps]) -> TurnState:
+    """Each change that can be made is made; of the others people are told."""
+    deps = runtime.context
+    changed: TurnState = {}
+    try:
+        wanted = read(RequestChange, outcome.output, "llm_request")
+        if wanted is None:
+            return changed
+        changed["request_temperature"] = wanted.config.temperature
+        if wanted.model and wanted.model != request.model:
+            changed["request_model"] = deps.models.resolve(wanted.model)
+        if wanted.messages is not None:
+            messages = changed_messages(wanted.messages, request.messages)
+            changed["request_head"] = _chain(deps.transcript, head, messages)
+    except (BadChangeError, UserError) as problem:
+        warn("BeforeModel", outcome, str(problem), runtime)
+    return changed
+
+
+def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> str:
+    """A chain of what is sent; it shares what comes before the first change with the conversation's."""
+    same = [*takewhile(lambda pair: pair[0] is pair[1], zip(transcript.read(head), messages, strict=False))]
+    if not same:
+        return transcript.append("", messages, continues=head)
+    shared = transcript.ids(head)[len(same) - 1]
+    return transcript.append(shared, messages[len(same) :])
+
+
+@node(
+    reads=(
+        "head",
+        "sticky_model",
+        "request_head",
+        "request_model",
+        "request_temperature",
+        "request_tools",
+        "hook_key",
+    ),
+    writes=("hook_event", "approval", "hook_key", "request_tools", "turn_status", "error"),
+)
+async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
+    """What isn't offered isn't forbidden: that is policy's to say."""
+    request = request_of(state, runtime.context)
+    given = {"llm_request": shown_request(request)}
+    fire = await fired("BeforeToolSelection", given, state, runtime)
+    if fire.open:
+        return {**fire.asks}
+    if end := ending("BeforeToolSelection", fire.outcome, "the request", runtime):
+        return {**fire.asks, "turn_status": end.status, "error": end.error}
+    return {**fire.asks, "request_tools": _chosen(fire.outcome, [t.name for t in request.tools], runtime)}
+
+
+def _chosen(outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]) -> list[str] | None:
+    """None: all. Names that there aren't are told to people."""
+    try:
+        choice = read(ToolChoice, outcome.output, "toolConfig")
+    except BadChangeError as problem:
+        warn("BeforeToolSelection", outcome, str(problem), runtime)
+        return None
+    if choice is None or (choice.mode != "NONE" and not choice.allowedFunctionNames):
+        return None
+    named = [] if choice.mode == "NONE" else choice.allowedFunctionNames or []
+    if unknown := sorted(set(named).difference(offered)):
+        warn("BeforeToolSelection", outcome, f"no tool {', '.join(map(repr, unknown))} is offered", runtime)
+    return [name for name in offered if name in named]
+
+
+def after_check_limits(state: TurnState) -> Literal["short", "long", "limit"]:
+    if state["turn_status"]:
+        return "limit"
+    return "long" if state["long"] else "short"
+
+
+def after_check_context(
+    state: TurnState,
+) -> Literal["overflow", "look due", "sticky", "hooked", "unrouted"]:
+    if state["turn_status"]:
+        return "overflow"
+    if state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK):
+        return "look due"
+    return _routed(state)
+
+
+def after_loop_check(state: TurnState) -> Literal["loop", "sticky", "hooked", "unrouted"]:
+    return "loop" if state["loop_found"] else _routed(state)
+
+
+def after_use_model(state: TurnState) -> Literal["usable", "hooked", "none left"]:
+    if state["turn_status"]:
+        return "none left"
+    return "hooked" if _asks_before(state) else "usable"
+
+
+def after_before_model(state: TurnState) -> Literal["ask", "choose tools", "ended", "unknown", "cancelled"]:
+    """`ended` also by an answer that a hook gave in the model's place."""
+    if waiting := waits(state):
+        return waiting
+    if state["turn_status"]:
+        return "ended"
+    return "choose tools" if _is_hooked(state, "BeforeToolSelection") else "ask"
+
+
+def after_before_tool_selection(state: TurnState) -> Literal["ask", "ended", "unknown", "cancelled"]:
+    if waiting := waits(state):
+        return waiting
+    return "ended" if state["turn_status"] else "ask"
+
+
+def after_check_stream(state: TurnState) -> Literal["again", "unavailable", "loop", "whole", "end"]:
+    """`again` for an invalid answer, and for one that the user cut short: a resumed run asks once more."""
+    if state["turn_status"]:
+        whole = state["turn_status"] in ("ok", "calls")
+        return "whole" if whole and _is_hooked(state, "AfterModel") else "end"
+    if state.get("failed_model"):
+        return "unavailable"
+    return "loop" if state.get("loop_found") else "again"
+
+
+def after_after_model(state: TurnState) -> Literal["end", "unknown", "cancelled"]:
+    return waits(state) or "end"
+
+
+def after_await_hook(state: TurnState) -> Literal["BeforeModel", "BeforeToolSelection", "AfterModel"]:
+    event = state["hook_event"]
+    if event == "BeforeModel":
+        return "BeforeModel"
+    return "BeforeToolSelection" if event == "BeforeToolSelection" else "AfterModel"
+
+
+def _routed(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:
+    if not state.get("sticky_model"):
+        return "unrouted"
+    return "hooked" if _asks_before(state) else "sticky"
+
+
+def _asks_before(state: TurnState) -> bool:
+    """Two events stand before the request, of which the first node leads to the second."""
+    return _is_hooked(state, "BeforeModel") or _is_hooked(state, "BeforeToolSelection")
+
+
+def _is_hooked(state: TurnState, event: HookEvent) -> bool:
+    return is_hooked(state.get("hooked", ""), event)
