@@ -2,19 +2,7 @@
 
 import re
 
-_TOOL_NAMES = {
-    "Bash": "run_shell_command",
-    "Edit": "replace",
-    "MultiEdit": "replace",
-    "Write": "write_file",
-    "Read": "read_file",
-    "Grep": "grep_search",
-    "Glob": "glob",
-    "LS": "list_directory",
-    "WebFetch": "web_fetch",
-    "TodoWrite": "write_todos",
-}
-"""Claude Code's tools under our names."""
+from interlock.state.tool_names import OTHER_NAMES
 
 
 def tool_rules(values: list[str]) -> list[str]:
@@ -25,5 +13,5 @@ def tool_rules(values: list[str]) -> list[str]:
 
 def _our_name(text: str) -> str:
     name, bracket, rest = text.partition("(")
-    name = _TOOL_NAMES.get(name, name)
+    name = OTHER_NAMES.get(name, name)
     return f"{name}({rest.removesuffix(')').removesuffix(':*').removesuffix(' *')})" if bracket else name

@@ -18,6 +18,7 @@ from interlock.engine.prepare import prepare
 from interlock.engine.untrusted import check_hooks
 from interlock.services.hooks.command import Surroundings
 from interlock.services.hooks.definition import Hook
+from interlock.services.hooks.matcher import subjects_of
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.tool_environment import tool_environment
@@ -67,7 +68,7 @@ class HookCheck:
 
         Raises `UntrustedError` where only ignored files have hooks for it.
         """
-        hooks = self._prepared.hooks.selected(event, self._subject(event, given))
+        hooks = self._prepared.hooks.selected(event, *subjects_of(event, self._subject(event, given), given))
         if not hooks and not self._prepared.trusted:
             check_hooks(event, self._around.workspace, self._prepared.options)
         told = self._around.input(event, given)

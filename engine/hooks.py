@@ -9,6 +9,7 @@ from pydantic import JsonValue
 from interlock.engine.hook_log import WHOLE, Firing, HookLog, HookRow
 from interlock.services.hooks.command import Surroundings, run_hook
 from interlock.services.hooks.definition import Hook, HookBook
+from interlock.services.hooks.matcher import subjects_of
 from interlock.services.hooks.merge import Said, changed, merged
 from interlock.services.hooks.reply import Reply
 from interlock.state.events import Emit, ErrorEvent
@@ -53,7 +54,7 @@ class RunHooks:
         if not _is_over(rows):
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-            hooks = self.book.selected(event, subject)
+            hooks = self.book.selected(event, *subjects_of(event, subject, given))
             if not hooks and not rows:
                 return HookOutcome()
             await self._run(firing, hooks, self.around.input(event, given))

@@ -101,7 +101,8 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     settings = rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
     agents, bad = load_agents(root, options.user_home, trusted)
-    warnings += [*rules.warnings(), *map(str, policy.problems), *bad, *hooks.problems]
+    idle = policy.idle_rules(agents, settings.mcp_servers)
+    warnings += [*rules.warnings(), *map(str, (*policy.problems, *idle)), *bad, *hooks.problems]
     warnings += told(root, options, trusted, [*hooks.hooks])
     return Prepared(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.

@@ -139,13 +139,16 @@ def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Setting
 
 
 def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.agents import load_agents
     from interlock.services.policy import workspace_policy
     from interlock.services.policy.places import Places, rule_files
     from interlock.services.workspace_settings import open_workspace
 
     files = rule_files(Places(root, home, trusted))
     try:
-        problems = workspace_policy(settings, open_workspace(root, settings), files).problems
+        policy = workspace_policy(settings, open_workspace(root, settings), files)
+        agents = load_agents(root, home, trusted)[0]
+        problems = [*policy.problems, *policy.idle_rules(agents, settings.mcp_servers)]
     except InterlockError as error:
         yield Finding("problem", "policies", str(error))
         return

@@ -56,11 +56,14 @@ class HookBook:
         """Names of the events that have hooks, comma-joined and sorted."""
         return ",".join(sorted({hook.event for hook in self.hooks}))
 
-    def selected(self, event: HookEvent, subject: str) -> list[Hook]:
-        """The hooks to run. The same name and command runs once, as strictly as its strictest definition says."""
+    def selected(self, event: HookEvent, *subjects: str) -> list[Hook]:
+        """The hooks to run for something with these names.
+
+        The same name and command runs once, as strictly as its strictest definition says.
+        """
         chosen: dict[str, Hook] = {}
         for hook in self.hooks:
-            if hook.event != event or not hook.matcher.matches(subject):
+            if hook.event != event or not hook.matcher.matches(subjects):
                 continue
             known = chosen.get(hook.id)
             chosen[hook.id] = _stricter(known, hook) if known else hook

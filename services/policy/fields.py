@@ -14,13 +14,13 @@ from pydantic import (
     model_validator,
 )
 
+from interlock.services.policy.names import canonical, of_server
 from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
 from interlock.services.policy.rule import WORKSPACE, Rule
 from interlock.state.calls import ApprovalMode, Decision
 
 SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
 """Tools whose argument `command` is a line of bash."""
-SHELL_ALIASES = {"ShellTool": "run_shell_command", "execute_command": "run_shell_command"}
 
 _CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "path", "host")
 MODE_NAMES = {"autoEdit": "auto_edit"}
@@ -73,7 +73,7 @@ class RuleFields(BaseModel):
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} exclude each other")
         command = self.commandPrefix is not None or self.commandRegex is not None
-        if command and not all(SHELL_ALIASES.get(n, n) in SHELL_TOOLS for n in self.toolName):
+        if command and not all(canonical(n) in SHELL_TOOLS for n in self.toolName):
             raise ValueError(f"{given[0]} is only for toolName 'run_shell_command', got {self.toolName}")
         if (self.path or self.host) and self.decision != "allow":
             raise ValueError("path and host are only for decision 'allow'; to restrict, use argsPattern")
@@ -97,7 +97,7 @@ def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
         raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
     return Rule(
         source=source,
-        tools=tuple(SHELL_ALIASES.get(n, n) for n in fields.toolName),
+        tools=tuple(name for n in fields.toolName for name in of_server(n, fields.mcpName)),
         decision=decision_of(fields.decision),
         tier=tier,
         priority=fields.priority,

@@ -4,8 +4,9 @@ MCP servers: `mcp.excluded`, `mcp.allowed`, and `mcpServers` that are trusted.""
 import re
 from collections.abc import Iterable, Iterator
 
-from interlock.services.policy.fields import SHELL_ALIASES, SHELL_TOOLS, usable_tool_name, words
+from interlock.services.policy.fields import SHELL_TOOLS, usable_tool_name, words
 from interlock.services.policy.load import Problem, stand_in
+from interlock.services.policy.names import canonical
 from interlock.services.policy.rule import USER, Rule
 from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.settings import Settings
@@ -85,7 +86,7 @@ def _entries(
 def _rule(entry: str, source: str, decision: Decision, priority: int) -> Rule:
     narrowed = _CALL.fullmatch(entry.strip())
     name = narrowed[1] if narrowed else entry.strip()
-    name = SHELL_ALIASES.get(name, name)
+    name = canonical(name)
     prefix = narrowed[2].strip() if narrowed else ""
     if not usable_tool_name(name):
         raise ValueError(f"{name!r} is no tool's name")

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, cast
 
 from interlock.services.policy.checker_fields import to_checker
 from interlock.services.policy.chunks import BadChunk, Chunk, chunks_of
-from interlock.services.policy.fields import SHELL_ALIASES, to_rule, usable_tool_name
+from interlock.services.policy.fields import to_rule, usable_tool_name
+from interlock.services.policy.names import canonical
 from interlock.services.policy.rule import EXTENSION, SHIPPED, Rule
 from interlock.services.policy.rule_text import RuleTextError, read_rules
 from interlock.state.errors import SetupError
@@ -137,7 +138,7 @@ def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:
     names = cast(list[object], value) if isinstance(value, list) else [value]
     if not names or not all(isinstance(n, str) and usable_tool_name(n) for n in names):
         return ("*",)
-    return tuple(SHELL_ALIASES.get(str(n), str(n)) for n in names)
+    return tuple(canonical(str(n)) for n in names)
 
 
 def conflicts(rules: Sequence[Rule]) -> list[Problem]:

@@ -1,7 +1,7 @@
 """policy: what may run, what is asked about, what is denied."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +12,10 @@ from interlock.services.policy.arguments import meets, names_it, protection, wit
 from interlock.services.policy.checkers import Said, lowered
 from interlock.services.policy.decided import Decided, unless_widened
 from interlock.services.policy.explain import Explanation, explanation
-from interlock.services.policy.fields import MODE_NAMES, SHELL_ALIASES, SHELL_TOOLS
+from interlock.services.policy.fields import MODE_NAMES, SHELL_TOOLS
 from interlock.services.policy.from_settings import settings_rules
-from interlock.services.policy.load import shipped_rules
+from interlock.services.policy.load import Problem, shipped_rules
+from interlock.services.policy.names import about_nothing, canonical, names_of, rule_args
 from interlock.services.policy.narrowing import LOOSER, server_rule, shell_rule, target_rule
 from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.rule import SHIPPED, Rule, Scope, server_of
@@ -45,22 +46,20 @@ class RulePolicy:
         workspace: Workspace,
         *,
         scope: Scope | None = None,
-        aliases: Mapping[str, str] | None = None,
         save_to: Path | None = None,
     ) -> None:
-        """`aliases`: another name of a tool → the name that rules use. `save_to`: folder for saved choices, if any."""
+        """`save_to`: folder for saved choices, if any."""
         self.started: RulePolicy | None = None
         """The rules that the run began with, where they have changed since: the stricter decision holds."""
         from_settings, self.problems = settings_rules(settings)
         self._workspace = workspace
         self._save_to = save_to
         self._scope = scope or Scope()
-        self._aliases = {**SHELL_ALIASES, **(aliases or {})}
         here = str(workspace.root)
         mine = [r for r in rules if r.workspace is None or os.path.realpath(r.workspace) == here]
         deciding = [r for r in mine if r.checker is None]
-        self._book = RuleBook([*deciding, *from_settings, *shipped_rules()], self._scope, self._aliases)
-        checking = RuleBook([r for r in mine if r.checker is not None], self._scope, self._aliases)
+        self._book = RuleBook([*deciding, *from_settings, *shipped_rules()], self._scope)
+        checking = RuleBook([r for r in mine if r.checker is not None], self._scope)
         self.safety = SafetyCheckers(checking, workspace)
 
     def run_checkers_with(self, processes: Processes) -> None:
@@ -145,6 +144,12 @@ class RulePolicy:
         rule = self.narrow(call, risk, choice, "default")
         return rule is not None and self.check(call, risk, "default", [rule]).decision == "allow"
 
+    def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
+        """Rules that are about no call: `agents` and `servers` are those that there are here."""
+        rules = (*self._book.rules, *self.safety.book.rules)
+        found = about_nothing(rules, agents, servers)
+        return [Problem(rule.source, why, "it never counts here") for rule, why in found]
+
     def for_agent(self, name: str) -> "RulePolicy":
         """The same rules, for the calls of a sub-agent."""
         return self._scoped(replace(self._scope, agent=name))
@@ -156,14 +161,14 @@ class RulePolicy:
     def _scoped(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
         own._scope = scope
-        own._book = RuleBook(self._book.rules, scope, self._aliases)
-        own.safety = SafetyCheckers(RuleBook(self.safety.book.rules, scope, self._aliases), self._workspace)
+        own._book = RuleBook(self._book.rules, scope)
+        own.safety = SafetyCheckers(RuleBook(self.safety.book.rules, scope), self._workspace)
         own.safety.processes = self.safety.processes
         own.started = self.started and self.started._scoped(scope)
         return own
 
     def _is_shell(self, call: CallView) -> bool:
-        return not SHELL_TOOLS.isdisjoint(self._book.names(call.name))
+        return canonical(call.name) in SHELL_TOOLS
 
     def _decide(
         self,
@@ -175,12 +180,12 @@ class RulePolicy:
     ) -> Decided:
         mode = MODE_NAMES.get(mode, mode)
         hints = with_plan_file(hints, call, risk, mode, self._workspace)
-        rules = self._book.about(call.name, risk, mode, hints)
+        rules = self._book.about(call, risk, mode, hints)
         if self._is_shell(call):
             return self._decide_line(call, risk, mode, session, rules)
         told = any(r.target is not None for r in rules)
         about = target(call, risk, self._workspace) if told else None
-        rule = first(rules, lambda r: meets(r, call.args, about))
+        rule = first(rules, lambda r: meets(r, rule_args(call), about))
         outcome = Outcome(rule.decision, "rule", rule) if rule else Outcome("ask", "none")
         protected = None if outcome.decision == "deny" else protection(call, risk, self._workspace)
         named = protected is None or any(names_it(r, call, about, protected) for r in rules)
@@ -197,7 +202,7 @@ class RulePolicy:
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule], rules: Sequence[Rule]
     ) -> Decided:
         line = _line(call)
-        own = [r for r in session if r.tool in self._book.names(call.name)]
+        own = [r for r in session if canonical(r.tool) == canonical(call.name)]
         away = escape(call, line, self._workspace)
         protected = protected_target(call, line, self._workspace)
         outcome, parts = decide_line(LineCheck(call, line, rules, mode, own, away, protected))
@@ -208,7 +213,7 @@ class RulePolicy:
     ) -> SessionRule | None:
         if not session or (risk == "execute" and not self._scope.servers):
             return None
-        names, server = self._book.names(call.name), server_of(call.name, self._scope.servers)
+        names, server = names_of(call.name, {}), server_of(call.name, self._scope.servers)
         about = (
             target(call, risk, self._workspace) if any(r.path and r.tool in names for r in session) else None
         )

@@ -5,8 +5,9 @@ from dataclasses import replace
 
 from pydantic import JsonValue
 
+from interlock.services.policy.names import agent_of, canonical, names_of
 from interlock.services.policy.rule import SHIPPED, Rule, Scope, about, annotations_of
-from interlock.state.calls import Risk
+from interlock.state.calls import CallView, Risk
 
 _STRICTNESS = {"deny": 0, "ask": 1, "allow": 2}
 _HARMLESS: frozenset[Risk] = frozenset({"read", "question", "state"})
@@ -18,38 +19,45 @@ _MODE_TOOLS = frozenset({"enter_plan_mode", "exit_plan_mode", "invoke_agent"})
 class RuleBook:
     """Rules, highest rank first; at equal rank the stricter first, then in the order given."""
 
-    def __init__(self, rules: Iterable[Rule], scope: Scope, aliases: Mapping[str, str]) -> None:
+    def __init__(self, rules: Iterable[Rule], scope: Scope) -> None:
         self.rules = tuple(sorted(rules, key=lambda r: (-r.rank, _STRICTNESS[r.decision])))
         self._scope = scope
-        self._aliases = aliases
-        self._known: dict[tuple[str, Risk, str], tuple[Rule, ...]] = {}
-
-    def names(self, tool: str) -> frozenset[str]:
-        """The tool's name and the one that it is an alias of."""
-        return frozenset({tool, self._aliases.get(tool, tool)})
+        self._known: dict[tuple[str, str | None, Risk, str], tuple[Rule, ...]] = {}
 
     def about(
-        self, tool: str, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
+        self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
     ) -> tuple[Rule, ...]:
-        """The rules about a tool, arguments aside, highest rank first."""
+        """The rules about a call, arguments aside, highest rank first."""
         if annotations:
-            return self._select(tool, risk, mode, annotations)
-        key = (tool, risk, mode)
+            return self._select(call, risk, mode, annotations)
+        key = (call.name, agent_of(call.name, call.args), risk, mode)
         if key not in self._known:
-            self._known[key] = self._select(tool, risk, mode, annotations)
+            self._known[key] = self._select(call, risk, mode, annotations)
         return self._known[key]
 
     def _select(
-        self, tool: str, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
+        self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
     ) -> tuple[Rule, ...]:
-        names, hints = self.names(tool), annotations_of(risk, annotations)
-        fitting = (r for r in self.rules if about(r, names, mode, hints, self._scope))
+        own, every = frozenset({call.name, canonical(call.name)}), names_of(call.name, call.args)
+        hints = annotations_of(risk, annotations)
+        fitting = (
+            # What allows a name allows no agent of that name; what restricts one restricts all that it stands for.
+            r
+            for r in self.rules
+            if about(r, own if r.decision == "allow" else every | _through(r, call), mode, hints, self._scope)
+        )
         counted = tuple(c for r in fitting if (c := _counted(r, risk, mode)) is not None)
         shipped = [r.decision for r in counted if r.tier == SHIPPED]
-        if names & _MODE_TOOLS and "deny" in shipped:
+        if own & _MODE_TOOLS and "deny" in shipped:
             # Where the mode has no place for it, no rule makes one.
             return tuple(r for r in counted if r.decision == "deny" or r.tier == SHIPPED)
         return counted
+
+
+def _through(rule: Rule, call: CallView) -> frozenset[str]:
+    """A rule against one agent by its name among the arguments is against the tool that starts just that one, too."""
+    one = rule.args is not None and agent_of(call.name, call.args) is not None
+    return frozenset({"invoke_agent"}) if one else frozenset()
 
 
 def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:

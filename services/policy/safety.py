@@ -30,7 +30,7 @@ class SafetyCheckers:
         self, call: CallView, risk: Risk, mode: str, line: ShellLine | None, hints: Mapping[str, JsonValue]
     ) -> list[Said]:
         """`line`: the call's, where it is a shell call."""
-        about = self.book.about(call.name, risk, mode, hints)
+        about = self.book.about(call, risk, mode, hints)
         wanted = [r for r in about if _concerns(r, call, line)]
         if not wanted:
             return []

@@ -92,3 +92,15 @@ def test_plan_mode_can_be_asked_for_by_a_flag(run: Run, tmp_path: Path) -> None:
     edit = json.dumps({"file_path": "a.txt", "old_string": "one", "new_string": "two"})
     refused = run("run", "edit", "--input", edit, "--approval-mode", "plan")
     assert (refused.code, file.read_text()) == (56, "one\n") and "Plan mode changes no files" in refused.err
+
+
+def test_a_rule_that_names_nothing_is_told_of_by_a_run_and_by_doctor(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
+    policies = home / ".interlock/policies"
+    policies.mkdir(parents=True)
+    (policies / "typo.toml").write_text(RULE.format(tool="wirte_file", decision="deny"))
+    done = run(*script(tmp_path, {"text": "Done."}), "-p", "do it", "-o", "json")
+    told = "typo.toml:1: there is no tool 'wirte_file'; did you mean 'write_file'?; it never counts here"
+    assert any(told in text for text in done.json["warnings"])
+    assert told in run("doctor").out

@@ -1,0 +1,43 @@
+"""tool_names: what other programs call our tools, and tools that they have and later versions will."""
+
+OTHER_NAMES = {
+    # Claude Code's.
+    "Bash": "run_shell_command",
+    "Edit": "replace",
+    "MultiEdit": "replace",
+    "Write": "write_file",
+    "Read": "read_file",
+    "Grep": "grep_search",
+    "Glob": "glob",
+    "LS": "list_directory",
+    "WebFetch": "web_fetch",
+    "TodoWrite": "write_todos",
+    "Task": "invoke_agent",
+    # gemini-cli's classes, as its older settings name them.
+    "ShellTool": "run_shell_command",
+    "EditTool": "replace",
+    "WriteFileTool": "write_file",
+    "ReadFileTool": "read_file",
+    "ReadManyFilesTool": "read_many_files",
+    "GrepTool": "grep_search",
+    "RipGrepTool": "grep_search",
+    "GlobTool": "glob",
+    "LSTool": "list_directory",
+    "WebFetchTool": "web_fetch",
+    # The task loop's.
+    "execute_command": "run_shell_command",
+    "write_to_file": "write_file",
+    "search_files": "grep_search",
+    "list_files": "list_directory",
+}
+"""Another name → ours."""
+ELSEWHERE = frozenset(
+    {
+        *("web_search", "google_web_search", "save_memory", "codebase_search", "activate_skill"),
+        *("get_internal_docs", "WebSearchTool", "MemoryTool", "WebSearch", "NotebookEdit", "apply_diff"),
+        *("insert_content", "list_code_definition_names", "ask_followup_question", "attempt_completion"),
+        *("new_task", "switch_mode", "update_todo_list", "fetch_instructions", "use_mcp_tool"),
+        *("access_mcp_resource", "generate_image", "browser_action"),
+    }
+)
+"""Tools that aren't here: a rule may name them for other programs that read it."""
