@@ -182,7 +182,8 @@ def test_a_plain_decision_does_not_load_the_shell_grammar() -> None:
         "from interlock.services.policy import shipped_rules\n"
         "from interlock.services.policy.rulebook import RuleBook\n"
         "from interlock.services.policy.rule import Scope\nfrom interlock.state.calls import CallView\n"
-        "assert RuleBook(shipped_rules(), Scope()).about(CallView(id='', name='read_file', args={}), 'read', 'default', {})\n"
+        "call = CallView(id='', name='read_file', args={})\n"
+        "assert RuleBook(shipped_rules(), Scope()).about(call, 'read', 'default', {})\n"
         "assert not {'tree_sitter', 'tree_sitter_bash'} & set(sys.modules), 'loaded'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
