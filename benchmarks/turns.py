@@ -31,11 +31,13 @@ def drive(folder: Path, model: str, env: dict[str, str]) -> dict[str, Any]:
 
     starts: list[float] = []
     resident: list[int] = []
+    written: list[int] = []
 
     def watch(event: Any) -> None:
         if event.type == "node_start" and event.node == "check_limits":
             starts.append(time.perf_counter())
             resident.append(_resident())
+            written.append(_written())
 
     options = Options(
         home=folder / "home",
@@ -52,11 +54,23 @@ def drive(folder: Path, model: str, env: dict[str, str]) -> dict[str, Any]:
         raise SystemExit(f"the benchmark's run ended as {outcome.status}: {outcome.error}")
     turns = [(b - a) * 1000 for a, b in pairwise(starts)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return {"turns": turns, "resident": resident, "peak_mb": peak, **_bytes(folder / "home" / "interlock.db")}
+    kb = (written[-1] - written[0]) / (len(written) - 1) / 1024
+    return {
+        "turns": turns,
+        "resident": resident,
+        "peak_mb": peak,
+        "written_kb": kb,
+        **_bytes(folder / "home" / "interlock.db"),
+    }
 
 
 def _resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
+
+
+def _written() -> int:
+    """Bytes that this process gave to the system to write."""
+    return int(Path("/proc/self/io").read_text().split("wchar: ")[1].split()[0])
 
 
 def _bytes(store: Path) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import NamedTuple
 
 from interlock.services.models.names import provider_of
-from interlock.services.sqlite import transaction
+from interlock.services.sqlite import later, transaction
 from interlock.state.deps import Cancel
 from interlock.state.models import ModelCall
 from interlock.state.run import Limits
@@ -48,13 +48,14 @@ class RunBudget:
         limits: Limits,
         model: ModelSettings,
         cancel: Cancel,
+        on_refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._conn, self._run, self._epoch = conn, run, epoch
         self._limits = limits
         self._model = model
         self._cancel = cancel
         self._settled = asyncio.Event()
-        self.on_refused: Callable[[str], None] = lambda _: None
+        self._on_refused = on_refused
         """Told once the limit is reached, with a line for people."""
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> bool:
@@ -67,16 +68,17 @@ class RunBudget:
                     self._insert(call, agent, model, tokens)
                     return True
             if refusal:
-                self.on_refused(refusal)
+                self._on_refused(refusal)
                 return False
             self._settled.clear()
             if await _either(self._settled.wait(), self._cancel.wait()):
                 return False
 
     def settle(self, task: str) -> None:
-        """Its reply is recorded, or it was never answered: what it really used is counted."""
-        with transaction(self._conn) as conn:
-            conn.execute("delete from reservations where run = ? and task = ? and epoch = ?", self._key(task))
+        """Its reply is recorded in the next commit, or it was never answered: what it really used is counted."""
+        later(
+            self._conn, "delete from reservations where run = ? and task = ? and epoch = ?", self._key(task)
+        )
         self._settled.set()
 
     def lose(self, task: str) -> None:

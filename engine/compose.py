@@ -1,8 +1,7 @@
 """compose: the `Deps` of a drive."""
 
-import sqlite3
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -24,6 +23,7 @@ from interlock.services.models import ChatModels
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses
+from interlock.services.sqlite import Buffered
 from interlock.services.tool_environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
@@ -51,7 +51,6 @@ class Composed:
     journal: SqlJournal
     models: ChatModels
     processes: SupervisedProcesses | SandboxedProcesses
-    budget: RunBudget
 
     async def close(self) -> None:
         self.processes.close()
@@ -60,32 +59,34 @@ class Composed:
 
 @dataclass(frozen=True)
 class Wires:
-    """What the drive itself made: its fenced connections, its cancel token, its steps."""
+    """What the drive itself made: its fenced connection, its cancel token, its steps, and how it is stopped."""
 
-    normal: sqlite3.Connection
-    full: sqlite3.Connection
-    """Commits on it are synced to the disk."""
+    conn: Buffered
     token: Token
     steps: StepLog
+    on_refused: Callable[[str], None]
+    """Told once a budget is used up, with a line for people."""
 
 
 def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: Wires) -> Composed:
     """Wire the services of one drive; nothing is connected to or started yet."""
-    normal, full, token = wires.normal, wires.full, wires.token
-    transcript = ChainTranscript(normal, store.outputs, info.run, redact=prepared.redact)
+    conn, token = wires.conn, wires.token
+    transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = plans_folder(store.home, info.run)
-    journal = SqlJournal(normal, full, transcript, store.outputs, info.run, epoch, prepared.redact)
+    journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs = OutputFiles(store.home, prepared.redact)
     processes = _processes(prepared, outputs, token)
     prepared.policy.run_checkers_with(processes)
-    budget = RunBudget(normal, info.run, epoch, prepared.limits, prepared.settings.model, token)
-    models = _models(prepared, info, SqlModelLog(normal, transcript, info.run), token, budget)
+    budget = RunBudget(
+        conn, info.run, epoch, prepared.limits, prepared.settings.model, token, wires.on_refused
+    )
+    models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), token, budget)
 
     tools = {**TOOLS, **agent_tools(prepared.agents)}
     commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
     toolset = partial(_toolset, prepared, commands, outputs)
-    approvals = SqlApprovals(normal, info.run, prepared.redact)
-    log = HookLog(normal, full, store.outputs, info.run, epoch)
+    approvals = SqlApprovals(conn, info.run, prepared.redact)
+    log = HookLog(conn, store.outputs, info.run, epoch)
     hooks = RunHooks(prepared.hooks, log, approvals, processes, _surroundings(prepared, info))
     agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset, hooks))
     deps = Deps(
@@ -107,7 +108,7 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
         hooks=hooks,
     )
     agents.root = deps
-    return Composed(deps, transcript, journal, models, commands, budget)
+    return Composed(deps, transcript, journal, models, commands)
 
 
 def _processes(prepared: Prepared, outputs: OutputFiles, token: Token) -> SupervisedProcesses:

@@ -6,6 +6,7 @@ import time
 from typing import NamedTuple
 
 from interlock.services.redaction import SHAPES, Redactor
+from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
 from interlock.state.decided import Decided
 
@@ -27,13 +28,14 @@ class DecisionLog:
         self._notes[task] = _Note(key, what, time.time())
 
     def save(self, conn: sqlite3.Connection, run: str, task: str) -> None:
-        """Inside the saver's transaction; a task that runs again writes the same row."""
+        """With the task's writes; a task that runs again writes the same row."""
         note = self._notes.pop(task, None)
         if note is not None:
             key = note.key
             told = self._redact.json(note.what.model_dump(mode="json", exclude_defaults=True))
             body = json.dumps(told, ensure_ascii=False)
-            conn.execute(
+            later(
+                conn,
                 "insert or replace into decisions (run, message, idx, attempt, task, body, at) "
                 "values (?, ?, ?, ?, ?, ?, ?)",
                 (run, key.message, key.index, key.attempt, task, body, note.at),

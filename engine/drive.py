@@ -1,7 +1,6 @@
 """drive: one process advances one run, until it is done, parked, stopped or lost."""
 
 import asyncio
-import sqlite3
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -44,11 +43,11 @@ class Drive:
         self._control = RunControl()
         self._stack = ExitStack()
         self._loop = asyncio.get_running_loop()
-        normal, full, own = (self._connect(mode) for mode in ("NORMAL", "FULL", "NORMAL"))
-        self.conn = normal
-        steps = StepLog(prepared.redact)
-        steps.resume(normal, lease.run)
-        raise_id_clock(normal, lease.run)
+        self.conn = store.connect_driver()
+        self._stack.callback(self.conn.close)
+        fence(self.conn, lease)
+        steps = StepLog(prepared.redact, self.conn, lease.run)
+        raise_id_clock(self.conn, lease.run)
         info = RunInfo(
             run=lease.run,
             workflow=pipeline.name,
@@ -56,17 +55,10 @@ class Drive:
             interactive=prepared.options.interactive,
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
-        wires = Wires(normal, full, self.token, steps)
+        wires = Wires(self.conn, self.token, steps, self.refuse)
         self.composed: Composed = compose(prepared, info, store, lease.epoch, wires)
-        self.composed.budget.on_refused = self.refuse
-        self.app: Compiled = pipeline.compile(Saver(own, steps), prepared.settings.agents.max_depth)
+        self.app: Compiled = pipeline.compile(Saver(self.conn, steps), prepared.settings.agents.max_depth)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
-
-    def _connect(self, synchronous: Any) -> sqlite3.Connection:
-        conn = self.store.connect(synchronous)
-        self._stack.callback(conn.close)
-        fence(conn, self.lease)
-        return conn
 
     def stop(self, why: str = "cancelled") -> None:
         """Cancel what waits and stop at the end of the superstep; the run can be resumed."""
@@ -121,6 +113,8 @@ class Drive:
                 self.hub(event)
         except GraphDrained:
             return
+        finally:
+            self.conn.commit_waiting()
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
         """Interrupt id → taken up, for the pending ones that have an answer. The answer itself is a row."""

@@ -98,7 +98,7 @@ class HookCheck:
         processes = _Heard(outputs=OutputFiles(folder), cancel=Token(), env=env, redact=prepared.redact)
         try:
             conn.executescript(files("interlock.engine").joinpath("schema.sql").read_text(encoding="utf-8"))
-            log = HookLog(conn, conn, folder, _SESSION, 1)
+            log = HookLog(conn, folder, _SESSION, 1)
             hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
             subject = self._subject(event, given)
             outcome = await hooks.fire(event, _SESSION, given, subject=subject, emit=_untold)

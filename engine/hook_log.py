@@ -44,19 +44,17 @@ class HookRow(NamedTuple):
 
 
 class HookLog:
-    """The table `hook_calls`, for the driver of a run. Intents are committed on a connection that syncs (`FULL`)."""
+    """The table `hook_calls`, for the driver of a run. Intents are synced to the disk."""
 
-    def __init__(
-        self, normal: sqlite3.Connection, full: sqlite3.Connection, outputs: Path, run: str, epoch: int
-    ) -> None:
-        self._normal, self._full = normal, full
+    def __init__(self, conn: sqlite3.Connection, outputs: Path, run: str, epoch: int) -> None:
+        self._conn = conn
         self._outputs = outputs
         self._run = run
         self.epoch = epoch
 
     def rows(self, event: str, key: str) -> list[HookRow]:
         """The hooks of a firing, in its order; the row of the whole is first, where it is there."""
-        found = self._normal.execute(
+        found = self._conn.execute(
             "select hook, attempt, name, source, command, idempotent, state, reply, reply_file, subject, epoch "
             "from hook_calls where run = ? and event = ? and key = ? order by place",
             (self._run, event, key),
@@ -65,7 +63,7 @@ class HookLog:
 
     def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
         """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
-        with transaction(self._full) as conn:
+        with transaction(self._conn, synced=True) as conn:
             for place, hook, attempt in hooks:
                 self._put(conn, firing, hook, place, attempt)
 
@@ -76,7 +74,7 @@ class HookLog:
         if len(body) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
             store_file(self._outputs, file, body)
-        with transaction(self._normal) as conn:
+        with transaction(self._conn) as conn:
             conn.execute(
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
                 "where run = ? and event = ? and key = ? and hook = ?",
@@ -90,7 +88,7 @@ class HookLog:
 
     def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
         """A person said what becomes of hooks that a kill cut: `redo`, or `skipped`."""
-        with transaction(self._normal) as conn:
+        with transaction(self._conn) as conn:
             for hook in hooks:
                 conn.execute(
                     "update hook_calls set state = ?, attempt = attempt + 1, epoch = ? "
@@ -100,7 +98,7 @@ class HookLog:
 
     def forget(self, firing: Firing) -> None:
         """The firing begins anew."""
-        with transaction(self._normal) as conn:
+        with transaction(self._conn) as conn:
             conn.execute(
                 "delete from hook_calls where run = ? and event = ? and key = ?",
                 (self._run, firing.event, firing.key),
@@ -108,7 +106,7 @@ class HookLog:
 
     def close(self, firing: Firing) -> None:
         """The firing is over."""
-        with transaction(self._normal) as conn:
+        with transaction(self._conn) as conn:
             self._close(conn, firing)
 
     def _put(self, conn: sqlite3.Connection, firing: Firing, hook: Hook, place: int, attempt: int) -> None:

@@ -2,6 +2,7 @@
 
 import sqlite3
 import time
+from functools import cached_property
 from typing import Any
 
 from interlock.services.sqlite import transaction
@@ -47,14 +48,21 @@ class SqlModelLog:
         )
 
     def ordinal(self, agent: str, role: str) -> int:
-        # A plan and the run that carries it out are one piece of work: a script goes on where the plan ended.
         (count,) = self._conn.execute(
-            "select count(*) from model_calls where agent = ?2 and role = ?3 and (run = ?1 or run = "
-            "(select p.run from runs r join runs p on p.run = r.parent where r.run = ?1 and p.workflow = 'plan' "
-            "and r.workflow = 'main'))",
-            (self._run, agent, role),
+            "select count(*) from model_calls where run in (?, ?) and agent = ? and role = ?",
+            (self._run, self._plan, agent, role),
         ).fetchone()
         return count
+
+    @cached_property
+    def _plan(self) -> str:
+        """The run that made the plan which this one carries out: one piece of work, so a script goes on."""
+        found = self._conn.execute(
+            "select p.run from runs r join runs p on p.run = r.parent "
+            "where r.run = ? and p.workflow = 'plan' and r.workflow = 'main'",
+            (self._run,),
+        ).fetchone()
+        return found[0] if found else self._run
 
     def record(
         self,

@@ -3,11 +3,12 @@
 import re
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interlock.engine.decided import DecisionLog
 from interlock.services.redaction import SHAPES, Redactor
+from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
 from interlock.state.decided import Decided
 
@@ -30,25 +31,14 @@ class _Note:
 class StepLog:
     """Implements `Steps`: notes from the nodes' wrapper, saved by the saver with the task's writes."""
 
-    def __init__(self, redact: Redactor = SHAPES) -> None:
-        self.root_step = 0
+    def __init__(
+        self, redact: Redactor = SHAPES, conn: sqlite3.Connection | None = None, run: str = ""
+    ) -> None:
+        """Of a run that is driven it goes on counting where the run's rows end."""
         self._notes: dict[str, _Note] = {}
         self._decisions = DecisionLog(redact)
-        self._seq = -1
-        self._read: Callable[[str], list[tuple[float, float]]] = lambda _: []
-
-    def resume(self, conn: sqlite3.Connection, run: str) -> None:
-        """Go on counting where the run's rows end."""
-        (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
-        self._seq = -1 if seq is None else seq
-        self._read = lambda namespace: conn.execute(
-            "select started, started + ms / 1000 from steps where run = ? and workflow <> '' "
-            "and (?2 = '' or namespace = ?2 or namespace like ?2 || '|%') order by started",
-            (run, namespace),
-        ).fetchall()
-        # Not the steps' own maximum: a kill may have come between a root checkpoint and the first step after it.
-        row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
-        self.root_step = row[0] if row else 0
+        self._conn, self._run = conn, run
+        self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
         now = time.time()
@@ -76,10 +66,19 @@ class StepLog:
     def spent_s(self, namespace: str) -> float:
         """What ran side by side counts once."""
         total, until = 0.0, 0.0
-        for begin, end in self._read(_ID.sub(r"\1", namespace)):
+        for begin, end in self._times(_ID.sub(r"\1", namespace)):
             total += max(0.0, end - max(begin, until))
             until = max(until, end)
         return total
+
+    def _times(self, namespace: str) -> list[tuple[float, float]]:
+        if self._conn is None:
+            return []
+        return self._conn.execute(
+            "select started, started + ms / 1000 from steps where run = ? and workflow <> '' "
+            "and (?2 = '' or namespace = ?2 or namespace like ?2 || '|%') order by started",
+            (self._run, namespace),
+        ).fetchall()
 
     def save(
         self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
@@ -92,7 +91,8 @@ class StepLog:
         started = note.started if note else now
         ms = note.ms if note and note.ms is not None else (now - started) * 1000
         self._seq += 1
-        conn.execute(
+        later(
+            conn,
             "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, reason, root_step, "
             "superstep, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
@@ -111,3 +111,11 @@ class StepLog:
                 self._seq,
             ),
         )
+
+
+def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
+    """Number of the last row of a run, and of its root step."""
+    (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
+    # Not the steps' own maximum: a kill may have come between a root checkpoint and the first step after it.
+    row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
+    return (-1 if seq is None else seq), (row[0] if row else 0)

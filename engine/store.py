@@ -3,13 +3,16 @@
 import sqlite3
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
-from interlock.services.sqlite import BUSY_TIMEOUT_S, StoreConnection, explained, transaction
+from interlock.services.sqlite import BUSY_TIMEOUT_S, Buffered, StoreConnection, explained, transaction
 from interlock.state.errors import StoreError
 
 SCHEMA_VERSION = 3
 """`PRAGMA user_version`; grows with every change that an older Interlock can't read."""
+_PAGE = 2048
+"""Bytes. A commit writes whole pages, of many small tables."""
+C = TypeVar("C", bound=StoreConnection)
 __all__ = ["SCHEMA_VERSION", "Store", "transaction"]
 _CHECKPOINT_TABLES = """
 create table if not exists checkpoints (
@@ -52,11 +55,17 @@ class Store:
 
     def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> StoreConnection:
         """A connection in autocommit: transactions begin with `transaction` and hold no `await`."""
+        return self._connect(StoreConnection, synchronous)
+
+    def connect_driver(self) -> Buffered:
+        """The connection of a drive: rows may wait for its next commit."""
+        return self._connect(Buffered, "NORMAL")
+
+    def _connect(self, kind: type[C], synchronous: str) -> C:
         with explained(self.path):
-            conn = StoreConnection(
-                self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
-            )
+            conn = kind(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             try:
+                conn.execute(f"pragma page_size={_PAGE}")  # of a new file; others keep theirs
                 conn.execute("pragma journal_mode=wal")
                 conn.execute(f"pragma synchronous={synchronous}")
                 conn.remember()

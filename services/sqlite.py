@@ -1,12 +1,14 @@
-"""sqlite: transactions, and SQLite's errors as one line each."""
+"""sqlite: transactions, rows that wait for one, and SQLite's errors as one line each."""
 
 import errno
 import os
+import re
 import sqlite3
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from interlock.state.errors import BusyError, StoreError
 
@@ -46,22 +48,125 @@ def _identity(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
+class Buffered(StoreConnection):
+    """A driver's connection: rows that nothing outside depends on wait for its next commit (`engine.md` 23).
+
+    They are written first in the next transaction, and committed with it; a statement that names one of their tables
+    commits them before it is executed. A kill loses them, and with them only what can be done again.
+    """
+
+    def __init__(self, path: Path, **options: Any) -> None:
+        super().__init__(path, **options)
+        self._waiting: list[tuple[str, Sequence[Any]]] = []
+        self._sources: list[Source] = []
+
+    def wait(self, sql: str, values: Sequence[Any]) -> None:
+        self._waiting.append((sql, values))
+
+    def join(self, source: "Source") -> None:
+        """From here on every commit takes along what `source` keeps."""
+        self._sources.append(source)
+
+    def write(self) -> None:
+        """Inside a transaction: write what waits; it is kept until `committed`."""
+        for sql, values in self._waiting:
+            super().execute(sql, values)
+        for source in self._sources:
+            source.write()
+
+    def committed(self) -> None:
+        self._waiting.clear()
+        for source in self._sources:
+            source.written()
+
+    def commit_waiting(self) -> None:
+        """Commit what waits, if anything does."""
+        if not self.in_transaction and (self._waiting or any(source.waits for source in self._sources)):
+            with transaction(self):
+                pass
+
+    def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
+        if self._waiting and not self.in_transaction and self._concerns(sql):
+            self.commit_waiting()
+        return super().execute(sql, values)
+
+    def stored(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
+        """What is committed, for who knows what of it waits."""
+        return super().execute(sql, values)
+
+    def _concerns(self, sql: str) -> bool:
+        words = set(_WORD.findall(sql))
+        return any(_table_of(waiting) in words for waiting, _ in self._waiting)
+
+
+class Source(Protocol):
+    """Rows of its own that wait for a commit of the connection."""
+
+    @property
+    def waits(self) -> bool: ...
+
+    def write(self) -> None:
+        """Write them, in the open transaction."""
+        ...
+
+    def written(self) -> None:
+        """They are committed."""
+        ...
+
+
+_WORD = re.compile(r"\w+")
+
+
+@cache
+def _table_of(sql: str) -> str:
+    """Of an insert, an update or a delete."""
+    words = _WORD.findall(sql)
+    return words[1] if words[0] == "update" else words[words.index("into" if "into" in words else "from") + 1]
+
+
 @contextmanager
-def transaction(conn: sqlite3.Connection) -> Generator[sqlite3.Connection]:
-    """One write transaction, or a part of the one that is open. Holds no `await`: others would wait for it."""
+def transaction(conn: sqlite3.Connection, *, synced: bool = False) -> Generator[sqlite3.Connection]:
+    """One write transaction, or a part of the one that is open. Holds no `await`: others would wait for it.
+
+    `synced`: a power cut doesn't lose it, nor anything that was committed before it.
+    """
     if conn.in_transaction:
         yield conn
         return
-    conn.execute("begin immediate")
+    with _synchronous(conn) if synced else nullcontext():
+        conn.execute("begin immediate")
+        try:
+            if isinstance(conn, StoreConnection):
+                conn.check()
+            if isinstance(conn, Buffered):
+                conn.write()
+            yield conn
+            conn.execute("commit")
+        except BaseException:
+            if conn.in_transaction:
+                conn.execute("rollback")
+            raise
+    if isinstance(conn, Buffered):
+        conn.committed()
+
+
+@contextmanager
+def _synchronous(conn: sqlite3.Connection) -> Generator[None]:
+    (before,) = conn.execute("pragma synchronous").fetchone()
+    conn.execute("pragma synchronous = full")
     try:
-        if isinstance(conn, StoreConnection):
-            conn.check()
-        yield conn
-        conn.execute("commit")
-    except BaseException:
-        if conn.in_transaction:
-            conn.execute("rollback")
-        raise
+        yield
+    finally:
+        conn.execute(f"pragma synchronous = {before}")
+
+
+def later(conn: sqlite3.Connection, sql: str, values: Sequence[Any]) -> None:
+    """A row that nothing outside depends on: with the driver's next commit, on other connections at once."""
+    if isinstance(conn, Buffered) and not conn.in_transaction:
+        conn.wait(sql, values)
+    else:
+        with transaction(conn):
+            conn.execute(sql, values)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from interlock.services.outputs import store_file
 from interlock.services.redaction import SHAPES, Redactor
-from interlock.services.sqlite import transaction
+from interlock.services.sqlite import later
 from interlock.state.errors import RunError
 from interlock.state.messages import Message
 
@@ -57,11 +57,10 @@ class ChainTranscript:
 
     def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
         """Add records after `head` (`""`: after a new root record, which names what it continues); the new head."""
-        with transaction(self._conn):
-            if not head:
-                head = self._write("", self._root(continues or self._continues), None)
-            for message in map(self.redact.message, messages):
-                head = self._write(head, encode(message), message)
+        if not head:
+            head = self._write("", self._root(continues or self._continues), None)
+        for message in map(self.redact.message, messages):
+            head = self._write(head, encode(message), message)
         return head
 
     def read(self, head: str) -> list[Message]:
@@ -131,7 +130,8 @@ class ChainTranscript:
         if len(body) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
             store_file(self._outputs, file, body)
-        self._conn.execute(
+        later(
+            self._conn,
             "insert or ignore into chain (id, parent, run, body, file) values (?, ?, ?, ?, ?)",
             (name, parent, self._run, b"" if file else body, file),
         )

@@ -157,19 +157,19 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(work: Path, monkeypatch: py
     replies = [{"tool_calls": [call]} for call in calls]
     (work / "s.json").write_text(json.dumps([*replies, {"text": "done"}]))
     chosen = options(work, model=f"script:{work / 's.json'}")
-    connect = Store.connect
+    connect = Store._connect  # pyright: ignore[reportPrivateUsage]
 
     def small(self: Store, *args: Any) -> sqlite3.Connection:
         conn = connect(self, *args)
-        conn.execute("pragma max_page_count = 60")
+        conn.execute("pragma max_page_count = 100")
         return conn
 
-    monkeypatch.setattr(Store, "connect", small)
+    monkeypatch.setattr(Store, "_connect", small)
     outcome = run_sync("main", {"prompt": "go"}, options=chosen)
     assert outcome.exit_code == 1
     assert outcome.error is not None
     assert "No space left" in outcome.error["message"]
-    monkeypatch.setattr(Store, "connect", connect)
+    monkeypatch.setattr(Store, "_connect", connect)
     again = resume_sync(outcome.run, options=chosen)
     assert (again.status, again.output["response"]) == ("done", "done")
     answers = [m for m in again.output["history"] if m["role"] == "tool"]

@@ -106,15 +106,14 @@ def answer(_: Stage, outcome: Outcome) -> list[Decision]:
 def crash_after_the_intent(stage: Stage, outcome: Outcome) -> list[Decision]:
     """What a kill between intent and effect leaves: the row that says it was about to happen."""
     store = Store(stage.folder / "home")
-    normal, full = store.connect(), store.connect("FULL")
+    conn = store.connect()
     journal = SqlJournal(
-        normal, full, ChainTranscript(normal, store.outputs, outcome.run), store.outputs, outcome.run, 1
+        conn, ChainTranscript(conn, store.outputs, outcome.run), store.outputs, outcome.run, 1
     )
-    (request,) = normal.execute("select request from approvals where answer is null").fetchone()
+    (request,) = conn.execute("select request from approvals where answer is null").fetchone()
     key = CallKey.parse(json.loads(request)["key"].split(":")[0])
     journal.intend(key, journal.call(key))
-    normal.close()
-    full.close()
+    conn.close()
     return approve(stage, outcome)
 
 

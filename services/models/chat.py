@@ -183,6 +183,7 @@ class ChatModels:
         if self._recorder is not None:
             # Before the row: a kill in between repeats the request, and the later entry of an ordinal counts.
             self._recorder.add(request, message, answer)
+        self._budget.settle(call.task)  # in the commit of the reply: a kill leaves both, or neither
         return self._log.record(
             call,
             self._agent,

@@ -39,7 +39,7 @@ class Size:
 async def counted(
     budget: Budget, task: str, items: AsyncGenerator[ModelItem, None]
 ) -> AsyncGenerator[ModelItem, None]:
-    """The items. A reply, and a provider's refusal, settle the reservation; whatever else ends it loses it."""
+    """The items. A provider's refusal settles the reservation, a reply did so; whatever else ends it loses it."""
     settled = False
     try:
         async with aclosing(items):
@@ -48,6 +48,8 @@ async def counted(
                 yield item
     except ModelError:
         settled = True
+        budget.settle(task)
         raise
     finally:
-        (budget.settle if settled else budget.lose)(task)
+        if not settled:
+            budget.lose(task)

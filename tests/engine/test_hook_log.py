@@ -40,7 +40,7 @@ class Stage:
     ) -> HookOutcome:
         async def go() -> HookOutcome:
             outputs, home = OutputFiles(self.folder / "home"), self.folder / "home"
-            log = HookLog(self.conn, self.conn, home / "outputs", "r", epoch)
+            log = HookLog(self.conn, home / "outputs", "r", epoch)
             processes = SupervisedProcesses(outputs=outputs, cancel=Token(), env=dict(os.environ))
             book = load_hooks([HookLayer("s.json", hooks, config, False)], {})
             around = Surroundings("r", self.folder, None)

@@ -16,9 +16,11 @@ from langgraph.checkpoint.conformance import checkpointer_test, validate
 
 from interlock.engine.saver import Saver, raise_id_clock, status_of
 from interlock.engine.store import Store
+from interlock.services.sqlite import later, transaction
 
 
-def test_it_passes_langgraphs_conformance_suite(tmp_path: Path) -> None:
+@pytest.mark.parametrize("buffered", [False, True])
+def test_it_passes_langgraphs_conformance_suite(tmp_path: Path, buffered: bool) -> None:
     made = 0
 
     @checkpointer_test(name="interlock")
@@ -27,7 +29,7 @@ def test_it_passes_langgraphs_conformance_suite(tmp_path: Path) -> None:
         made += 1
         store = Store(tmp_path / str(made))
         store.open()
-        conn = store.connect()
+        conn = store.connect_driver() if buffered else store.connect()
         yield Saver(conn)
         conn.close()
 
@@ -111,10 +113,7 @@ def test_writes_of_one_checkpoint_are_one_transaction(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open()
     conn, other = store.connect(), sqlite3.connect(store.path)
-    conn.execute(
-        "insert into runs (run, workflow, workspace, title, created, updated, status, options, input) "
-        "values ('r', 'main', '/', 't', 0, 0, 'open', '{}', '{}')"
-    )
+    _insert_run(conn)
     seen: list[tuple[int, int]] = []
 
     def look() -> tuple[int, int]:
@@ -131,3 +130,74 @@ def test_writes_of_one_checkpoint_are_one_transaction(tmp_path: Path) -> None:
     assert [*seen, look()] == [(0, 0), (1, 4)]
     conn.close()
     other.close()
+
+
+def _insert_run(conn: sqlite3.Connection) -> None:
+    conn.execute(
+        "insert into runs (run, workflow, workspace, title, created, updated, status, options, input) "
+        "values ('r', 'main', '/', 't', 0, 0, 'open', '{}', '{}')"
+    )
+
+
+def test_what_waits_is_seen_by_every_read_of_the_driver_and_committed_with_its_next_commit(
+    tmp_path: Path,
+) -> None:
+    store = Store(tmp_path)
+    store.open()
+    conn, other = store.connect_driver(), sqlite3.connect(store.path)
+    _insert_run(conn)
+    saver = Saver(conn)
+
+    def stored(table: str) -> int:
+        return other.execute(f"select count(*) from {table}").fetchone()[0]
+
+    root: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
+    checkpoint = empty_checkpoint()
+    saved = saver.put(root, checkpoint, {"source": "loop", "step": 4}, {})
+    later(conn, "insert into chain (id, parent, run, body) values ('c', '', 'r', 'b')", ())
+    assert (stored("checkpoints"), stored("chain")) == (0, 0)
+    assert conn.execute("select body from chain").fetchall() == [("b",)]
+    assert (stored("checkpoints"), stored("chain")) == (1, 1), "a read commits all that waits, in its order"
+    saver.put_writes(saved, [("key", 1)], "t")
+    found = saver.get_tuple(root)
+    assert found is not None
+    assert [write[1:] for write in found.pending_writes or []] == [("key", 1)]
+    saver.put_writes(saved, [("key", 2)], "u")
+    with pytest.raises(ZeroDivisionError), transaction(conn):
+        raise ZeroDivisionError
+    assert stored("writes") == 1
+    with transaction(conn):
+        pass
+    assert stored("writes") == 2, "a transaction that failed takes nothing of it along"
+    conn.close()
+    other.close()
+
+
+def test_rows_of_a_nested_graph_that_is_over_never_reach_the_disk(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open()
+    conn = store.connect_driver()
+    saver = Saver(conn)
+    root: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
+    nested: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": "turn:t"}}
+    first = saver.put(root, {**empty_checkpoint(), "id": "1"}, {"source": "loop", "step": 0}, {})
+
+    def rows() -> list[tuple[str, str]]:
+        return conn.execute("select checkpoint_ns, checkpoint_id from checkpoints order by 1, 2").fetchall()
+
+    for name in ("1", "2"):
+        inside = saver.put(nested, {**empty_checkpoint(), "id": name}, {"source": "loop", "step": 0}, {})
+        saver.put_writes(inside, [("key", 1)], f"inner {name}")
+    conn.commit_waiting()
+    assert rows() == [("", "1"), ("turn:t", "2")], "only its newest checkpoint is of use"
+    assert conn.execute("select checkpoint_id from writes").fetchall() == [("2",)]
+    other: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": "turn:u|part:v"}}
+    saver.put(other, {**empty_checkpoint(), "id": "3"}, {"source": "loop", "step": 0}, {})
+    saver.put_writes(first, [("key", 1)], "u")
+    conn.commit_waiting()
+    assert rows() == [("", "1"), ("turn:t", "2")], "its task is done, so it isn't entered again"
+    saver.put(first, {**empty_checkpoint(), "id": "2"}, {"source": "loop", "step": 1}, {})
+    conn.commit_waiting()
+    assert rows() == [("", "1"), ("", "2")]
+    assert conn.execute("select count(*) from writes where checkpoint_ns <> ''").fetchone() == (0,)
+    conn.close()

@@ -1,4 +1,4 @@
-"""moments: fail points before and after every commit and every effect of a child process."""
+"""moments: fail points before and after every commit, every effect and every node of a child process."""
 
 import os
 import signal
@@ -33,14 +33,15 @@ class Moments:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _patch(self) -> None:
+        from interlock.engine import steps
         from interlock.services import file_calls, processes, sqlite, transcript
 
         original = sqlite.transaction
 
         @contextmanager
-        def transaction(conn: Any) -> Generator[Any]:
+        def transaction(conn: Any, **how: Any) -> Generator[Any]:
             outer = not conn.in_transaction
-            with original(conn):
+            with original(conn, **how):
                 yield conn
                 if outer:
                     self._here("before commit")
@@ -50,6 +51,8 @@ class Moments:
         _replace_everywhere(original, transaction)
         self._around(file_calls, "write_atomically", "write")
         self._around(transcript, "store_file", "output file")
+        # Between two nodes, of which the first waits with what it wrote for a commit.
+        self._around(steps.StepLog, "ended", "the end of a node")
         run = processes.SupervisedProcesses.run
 
         async def supervised(*args: Any, **kwargs: Any) -> Any:
@@ -69,6 +72,7 @@ class Moments:
             self._here(f"after {what}")
             return result
 
+        setattr(module, name, wrapped)
         _replace_everywhere(function, wrapped)
 
 
