@@ -77,10 +77,7 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
     outputs = OutputFiles(store.home, prepared.redact)
     processes = _processes(prepared, outputs, token)
     prepared.policy.run_checkers_with(processes)
-    budget = RunBudget(
-        conn, info.run, epoch, prepared.limits, prepared.settings.model, token, wires.on_refused
-    )
-    models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), token, budget)
+    models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, wires)
 
     tools = {**TOOLS, **agent_tools(prepared.agents)}
     commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
@@ -143,9 +140,9 @@ def _of_the_root(prepared: Prepared, tools: Mapping[str, Tool]) -> dict[str, Too
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 
-def _models(
-    prepared: Prepared, info: RunInfo, log: SqlModelLog, token: Token, budget: RunBudget
-) -> ChatModels:
+def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, epoch: int, wires: Wires) -> ChatModels:
+    limits, model, token = prepared.limits, prepared.settings.model, wires.token
+    budget = RunBudget(wires.conn, info.run, epoch, limits, model, token, wires.on_refused)
     return ChatModels(
         settings=prepared.settings,
         log=log,
