@@ -114,7 +114,7 @@ class Drive:
         except GraphDrained:
             return
         finally:
-            self.conn.commit_waiting()
+            self.conn.end_waiting()
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
         """Interrupt id → taken up, for the pending ones that have an answer. The answer itself is a row."""

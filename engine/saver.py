@@ -67,6 +67,10 @@ class Saver(SqliteSaver):
                 self._nested(thread).add(ns)
         self._waiting.clear()
 
+    def give_up(self) -> None:
+        self._waiting.clear()
+        self._stored.clear()
+
     @contextmanager
     def cursor(self, transaction: bool = True) -> Generator[sqlite3.Cursor]:
         """A cursor inside the open transaction, or in one of its own; what waits is committed before it reads."""

@@ -85,6 +85,16 @@ class Buffered(StoreConnection):
             with transaction(self):
                 pass
 
+    def end_waiting(self) -> None:
+        """Commit what waits; what can't be written is given up, as after a kill."""
+        try:
+            self.commit_waiting()
+        except sqlite3.Error:
+            self._waiting.clear()
+            for source in self._sources:
+                source.give_up()
+            raise
+
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
         if self._waiting and not self.in_transaction and self._concerns(sql):
             self.commit_waiting()
@@ -111,6 +121,10 @@ class Source(Protocol):
 
     def written(self) -> None:
         """They are committed."""
+        ...
+
+    def give_up(self) -> None:
+        """They never will be."""
         ...
 
 

@@ -121,8 +121,8 @@ def test_writes_of_one_checkpoint_are_one_transaction(tmp_path: Path) -> None:
         return other.execute("select count(*) from checkpoints").fetchone()[0], step
 
     class Spying(Saver):
-        def _move_run(self, *args: Any) -> None:
-            super()._move_run(*args)
+        def _move_run(self, *args: Any, **how: Any) -> None:
+            super()._move_run(*args, **how)
             seen.append(look())
 
     config: Any = {"configurable": {"thread_id": "r", "checkpoint_ns": ""}}
