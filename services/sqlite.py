@@ -89,7 +89,7 @@ class Buffered(StoreConnection):
         """Commit what waits; what can't be written is given up, as after a kill."""
         try:
             self.commit_waiting()
-        except sqlite3.Error:
+        except Exception:
             self._waiting.clear()
             for source in self._sources:
                 source.give_up()
