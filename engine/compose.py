@@ -165,7 +165,7 @@ def _context(prepared: Prepared, info: RunInfo) -> WorkspaceContext:
         clock=SystemClock(),
         env=prepared.env,
         workspace_roots=prepared.workspace.roots,
-        ignored=prepared.workspace.ignored,
+        ignored_in=prepared.workspace.ignored_in,
         system_prompt=prepared.options.system_prompt,
         append_system_prompt=prepared.options.append_system_prompt,
         home=prepared.options.user_home,

@@ -2,7 +2,7 @@
 
 import asyncio
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from interlock.services.git_summary import git_summary
 from interlock.services.memory import MemoryFile, git_root, load_memory
 from interlock.services.system_prompt import generated, replacement
 from interlock.services.tool_environment import tool_environment
-from interlock.services.tree import ENTRIES, tree
+from interlock.services.tree import ENTRIES, IgnoredIn, tree
 from interlock.state.deps import Clock, RunInfo
 from interlock.state.messages import Message
 from interlock.state.models import ToolDeclaration
@@ -33,7 +33,7 @@ class WorkspaceContext:
         clock: Clock,
         env: Mapping[str, str],
         workspace_roots: Sequence[Path],
-        ignored: Callable[[Path], bool],
+        ignored_in: IgnoredIn,
         system_prompt: str | None,
         append_system_prompt: str | None,
         home: Path,
@@ -43,7 +43,7 @@ class WorkspaceContext:
         self._clock = clock
         self._env = env
         self._roots = list(dict.fromkeys([info.workspace, *workspace_roots]))
-        self._ignored = ignored
+        self._ignored_in = ignored_in
         self._system_prompt = system_prompt
         self._append = append_system_prompt
         self._home = home
@@ -113,7 +113,7 @@ class WorkspaceContext:
 
     def _trees(self) -> str:
         limit = max(ENTRIES // len(self._roots), _EACH)
-        return "\n\n".join(f"{root}/\n{tree(root, self._ignored, limit)}" for root in self._roots)
+        return "\n\n".join(f"{root}/\n{tree(root, self._ignored_in, limit)}" for root in self._roots)
 
     def _memory(self, file: MemoryFile) -> str:
         name = self._shown(file.path)

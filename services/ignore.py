@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -143,6 +143,14 @@ class IgnoreRules:
             if entry_ignored(layers, agent, level, is_dir if level == path else True):
                 return True
         return False
+
+    def inside(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
+        """`ignored` for the entries right inside a directory, by name: its rules are looked up once."""
+        if directory != self._root and self.ignored(directory, True, git=git):
+            return lambda _name, _is_dir: True
+        layers, agent = self.git_layers(directory) if git else [], self.agent_layers()
+        base = _slashed(directory)
+        return lambda name, is_dir: entry_ignored(layers, agent, base + name, is_dir)
 
     def _top(self) -> str | None:
         """The work tree around the root; looked up anew, because a run may make one."""

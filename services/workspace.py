@@ -3,7 +3,7 @@
 import os
 import re
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -123,7 +123,17 @@ class FolderWorkspace:
             return True
         return self._rules[root].ignored(str(path), os.path.isdir(path), git=git)  # noqa: PTH112 - as above
 
-    def walk(self, start: Path, *, include_ignored: bool = False) -> Sequence[Path]:
+    def ignored_in(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
+        root = self._root_of(directory)
+        if root is None:
+            return lambda _name, _is_dir: False
+        inside = self._rules[root].inside(str(directory), git=git)
+        below = git and self._in_dependencies(directory)
+        return lambda name, is_dir: below or (git and folded(name) == DEPENDENCIES) or inside(name, is_dir)
+
+    def walk(
+        self, start: Path, *, include_ignored: bool = False, stop: Callable[[], None] = lambda: None
+    ) -> Sequence[Path]:
         root = self._root_of(start)
         if root is None:
             return ()
@@ -136,8 +146,13 @@ class FolderWorkspace:
             return [start] if stat.S_ISREG(mode) else []
         git = not include_ignored and not self._in_dependencies(start)
         rules = self._rules[root]
+
+        def entries(path: str) -> list[Entry]:
+            stop()
+            return self._entries(path)
+
         return list(
-            files_below(str(start), rules, self._entries, lambda path: self._own_link(path, rules), git=git)
+            files_below(str(start), rules, entries, lambda path: self._own_link(path, rules), git=git)
         )
 
     @contextmanager

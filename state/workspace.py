@@ -1,6 +1,6 @@
 """workspace: the directories that tools may touch, and how they are reached."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -67,9 +67,16 @@ class Workspace(Protocol):
         """By .gitignore (in git repositories; not asked when `git` is false), .geminiignore, .rooignore."""
         ...
 
-    def walk(self, start: Path, *, include_ignored: bool = False) -> Sequence[Path]:
+    def ignored_in(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
+        """`ignored` for many entries right inside a directory: takes a name, and whether it is a directory."""
+        ...
+
+    def walk(
+        self, start: Path, *, include_ignored: bool = False, stop: Callable[[], None] = lambda: None
+    ) -> Sequence[Path]:
         """All files below `start`, sorted, without ignored ones, never following symlinks out.
 
-        `include_ignored` brings what git ignores, never what .geminiignore and .rooignore keep from tools.
+        `include_ignored` brings what git ignores, never what .geminiignore and .rooignore keep from tools. `stop`
+        is called for each directory and may raise.
         """
         ...

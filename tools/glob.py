@@ -1,6 +1,5 @@
 """glob: find files by name."""
 
-import asyncio
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import checked, kind_of
 from interlock.tools.search.globs import has_magic, literal, matcher
 
@@ -37,10 +37,10 @@ class GlobArgs(BaseModel):
 
 
 async def run(args: GlobArgs, context: ToolContext) -> ToolResult:
-    return await asyncio.to_thread(_find, args, context.workspace)
+    return await in_thread(_find, args, context.workspace)
 
 
-def _find(args: GlobArgs, workspace: Workspace) -> ToolResult:
+def _find(stop: Stop, args: GlobArgs, workspace: Workspace) -> ToolResult:
     start = checked(workspace.readable, args.dir_path)
     if isinstance(start, ToolResult):
         return start
@@ -59,7 +59,7 @@ def _find(args: GlobArgs, workspace: Workspace) -> ToolResult:
             "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
         )
     test = _test(pattern, start, args.case_sensitive)
-    files = workspace.walk(start, include_ignored=not args.respect_git_ignore)
+    files = workspace.walk(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
     found = [path for path in files if test(path.relative_to(start).as_posix())]
     return _result(args.pattern, [workspace.relative(path) for path in found])
 

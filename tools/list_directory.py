@@ -1,8 +1,6 @@
 """list_directory: what a directory holds."""
 
-import asyncio
 import os
-from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
+from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import checked, kind_of, trouble
 from interlock.tools._places import entry_kind, open_directory
 from interlock.tools.search.globs import matcher
@@ -34,52 +33,59 @@ class ListDirectoryArgs(BaseModel):
 
 
 async def run(args: ListDirectoryArgs, context: ToolContext) -> ToolResult:
-    return await asyncio.to_thread(_list, args, context.workspace)
+    return await in_thread(_list, args, context.workspace)
 
 
-def _list(args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
+def _list(stop: Stop, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
     path = checked(workspace.readable, args.dir_path)
     if isinstance(path, ToolResult):
         return path
     shown = workspace.relative(path)
     if kind_of(workspace, path) in ("file", "other"):
         return failure("not_a_directory", f"{shown!r} is a file; read_file shows what is in it.")
+    left_out = [matcher(pattern) for pattern in args.ignore]
+    ignored = workspace.ignored_in(path, git=args.respect_git_ignore)
     try:
         with (
             workspace.place(path) as place,
             open_directory(place) as directory,
             os.scandir(directory) as found,
         ):
-            entries = sorted(_shown(workspace, path, entry) for entry in found)
+            named = [
+                _seen(stop, workspace, path, e) for e in found if not any(test(e.name) for test in left_out)
+            ]
+            # Private files are shown as names, so that the model knows they are there; reading them is refused.
+            kept = sorted(entry for entry in named if not ignored(entry.name, not entry.is_file))
+            lines = [_line(workspace, path, entry) for entry in kept[:_MOST_ENTRIES]]
     except OSError as error:
         return trouble(workspace, path, error)
-    left_out = [matcher(pattern) for pattern in args.ignore]
-    named = [entry for entry in entries if not any(test(entry.name) for test in left_out)]
-    # Private files are shown as names, so that the model knows they are there; reading them is refused.
-    kept = [e for e in named if not workspace.ignored(path / e.name, git=args.respect_git_ignore)]
-    return _result(shown, [entry.line for entry in kept], len(named) - len(kept))
+    return _result(shown, lines, len(kept), len(named) - len(kept))
 
 
-class _Shown(NamedTuple):
-    """An entry as it is listed; in the order of its fields."""
+class _Seen(NamedTuple):
+    """An entry; in the order of its fields. Names are different, so what follows them isn't compared."""
 
     is_file: bool
     folded: str
     name: str
-    line: str
+    entry: os.DirEntry[str]
+    note: str
 
 
-def _shown(workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Shown:
+def _seen(stop: Stop, workspace: Workspace, directory: Path, entry: os.DirEntry[str]) -> _Seen:
     """Looked at while the directory is open; links only where they may be followed."""
-    name = workspace.relative(directory / entry.name).rpartition("/")[2]
+    stop.check()
     kind, note = entry_kind(entry), ""
     if kind == "link":
         kind, note = _led_to(workspace, directory / entry.name)
-    elif kind != "directory":
-        note = f" ({_size(entry)})"
-    is_file = kind != "directory"
-    line = f"{name}{note}" if is_file else f"[DIR] {name}{note}"
-    return _Shown(is_file, entry.name.casefold(), entry.name, line)
+    return _Seen(kind != "directory", entry.name.casefold(), entry.name, entry, note)
+
+
+def _line(workspace: Workspace, directory: Path, seen: _Seen) -> str:
+    name = workspace.relative(directory / seen.name).rpartition("/")[2]
+    if not seen.is_file:
+        return f"[DIR] {name}{seen.note}"
+    return name + (seen.note or f" ({_size(seen.entry)})")
 
 
 def _led_to(workspace: Workspace, link: Path) -> tuple[str, str]:
@@ -98,21 +104,17 @@ def _size(entry: os.DirEntry[str]) -> str:
         return "unreadable"
 
 
-def _result(shown: str, lines: list[str], ignored: int) -> ToolResult:
+def _result(shown: str, lines: list[str], total: int, ignored: int) -> ToolResult:
     where = "the workspace" if shown == "." else repr(shown)
     if not lines:
         text = f"{where[0].upper() + where[1:]} is empty." if not ignored else f"Nothing to show in {where}."
     else:
-        text = "\n".join([f"In {where}:", *_capped(lines)])
+        text = "\n".join([f"In {where}:", *lines])
+    if total > len(lines):
+        text += f"\n… {total - len(lines)} more entries aren't shown; narrow it with glob."
     if ignored:
         text += f"\n({ignored} ignored)"
-    return ToolResult(status="success", content=clean(text), meta={"summary": _count(len(lines))})
-
-
-def _capped(lines: list[str]) -> Iterable[str]:
-    yield from lines[:_MOST_ENTRIES]
-    if len(lines) > _MOST_ENTRIES:
-        yield f"… {len(lines) - _MOST_ENTRIES} more entries aren't shown; narrow it with glob."
+    return ToolResult(status="success", content=clean(text), meta={"summary": _count(total)})
 
 
 def _count(number: int) -> str:

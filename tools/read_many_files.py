@@ -1,6 +1,5 @@
 """read_many_files: several text files at once."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
+from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of, read_bytes, real_file
 from interlock.tools._paging import MOST_CHARS, heading, notice, page
 from interlock.tools._text import decode
@@ -59,11 +59,11 @@ class _Chosen:
 
 
 async def run(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
-    return await asyncio.to_thread(_read, args, context.workspace)
+    return await in_thread(_read, args, context.workspace)
 
 
-def _read(args: ReadManyFilesArgs, workspace: Workspace) -> ToolResult:
-    chosen = _choose(args, workspace)
+def _read(stop: Stop, args: ReadManyFilesArgs, workspace: Workspace) -> ToolResult:
+    chosen = _choose(stop, args, workspace)
     if not chosen.files:
         reasons = " ".join(chosen.problems) or f"No file matches {args.include!r}."
         return failure("file_not_found", reasons)
@@ -71,6 +71,7 @@ def _read(args: ReadManyFilesArgs, workspace: Workspace) -> ToolResult:
     left_out: list[str] = []
     room = MOST_CHARS
     for path in sorted(chosen.files, key=workspace.relative):
+        stop.check()
         shown = workspace.relative(path)
         text = _content(args, workspace, path, chosen.files[path], room) if room > 0 else None
         if text is None:
@@ -81,12 +82,13 @@ def _read(args: ReadManyFilesArgs, workspace: Workspace) -> ToolResult:
     return _result(parts, left_out, chosen.problems)
 
 
-def _choose(args: ReadManyFilesArgs, workspace: Workspace) -> _Chosen:
+def _choose(stop: Stop, args: ReadManyFilesArgs, workspace: Workspace) -> _Chosen:
     chosen = _Chosen()
     excluded = [_relative_test(pattern, workspace) for pattern in args.exclude]
     defaults = [matcher(pattern) for pattern in _DEFAULT_EXCLUDES] if args.use_default_excludes else []
     for pattern in args.include:
-        for path, named in _matches(pattern, args, workspace, chosen.problems):
+        for path, named in _matches(stop, pattern, args, workspace, chosen.problems):
+            stop.check()
             name = workspace.relative(path)
             tests = excluded if named else [*excluded, *defaults]
             if not any(test(name) for test in tests):
@@ -99,7 +101,7 @@ def _relative_test(pattern: str, workspace: Workspace) -> Callable[[str], bool]:
 
 
 def _matches(
-    pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[str]
+    stop: Stop, pattern: str, args: ReadManyFilesArgs, workspace: Workspace, problems: list[str]
 ) -> Iterator[tuple[Path, bool]]:
     try:
         path = workspace.readable(pattern)
@@ -109,13 +111,13 @@ def _matches(
     include_ignored = not args.respect_git_ignore
     kind = kind_of(workspace, path)
     if kind == "directory":
-        below = workspace.walk(path, include_ignored=include_ignored)
+        below = workspace.walk(path, include_ignored=include_ignored, stop=stop.check)
         yield from ((file, False) for file in below if args.recursive or file.parent == path)
     elif kind != "missing":
         yield path, True
     elif has_magic(pattern):
         test = _relative_test(pattern, workspace)
-        every = workspace.walk(workspace.root, include_ignored=include_ignored)
+        every = workspace.walk(workspace.root, include_ignored=include_ignored, stop=stop.check)
         found = [file for file in every if test(workspace.relative(file))]
         if not found:
             problems.append(f"No file matches {pattern!r}.")

@@ -77,7 +77,7 @@ def opening(work: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
             clock=Noon(),
             env={**os.environ, **(env or {})},
             workspace_roots=folder.roots,
-            ignored=folder.ignored,
+            ignored_in=folder.ignored_in,
             system_prompt=flags.get("system_prompt"),
             append_system_prompt=flags.get("append_system_prompt"),
             home=home,
@@ -340,8 +340,8 @@ def test_changes_are_not_looked_for_where_that_would_run_the_repositorys_filters
     assert text.endswith(" one")
 
 
-def nothing(_: Path) -> bool:
-    return False
+def nothing(_: Path) -> Callable[[str, bool], bool]:
+    return lambda _name, _is_dir: False
 
 
 def test_a_tree_is_broad_before_it_is_deep(work: Path) -> None:
@@ -361,7 +361,7 @@ def test_a_tree_leaves_out_what_is_ignored(work: Path) -> None:
         (work / name).touch()
     (work / ".gitignore").write_text("*.pyc\nout/\n")
     (work / ".geminiignore").write_text("secret.txt\n")
-    text = tree(work, FolderWorkspace(work).ignored)
+    text = tree(work, FolderWorkspace(work).ignored_in)
     assert text == "src/\n  a.py\n.geminiignore\n.gitignore\nkeep.txt"
 
 
