@@ -25,15 +25,13 @@ _LOOKED_AT_numerical = 8
     writes=("chosen_model", "strategy", "route_reason", "route_ms"),
 )
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
-    """First of all strategies; `auto` as such is always available."""
+    """First of all strategies. Who named a model gets that one or an error: another answers under `auto` only."""
     fresh: RouteState = {"chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
-    asked = state.get("failed_model") or state["model"]
-    if asked == AUTO:
+    failed = state.get("failed_model")
+    if state["model"] != AUTO or not failed:
         return fresh
     deps = runtime.context
-    model, gone = deps.models.resolve(asked), unavailable(runtime, state)
-    if model not in gone:
-        return fresh
+    model, gone = deps.models.resolve(failed), unavailable(runtime, state)
     models = [deps.models.resolve(name) for name in deps.settings.model.fallback]
     other = stand_in(model, models, gone)
     if not other:

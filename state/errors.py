@@ -106,6 +106,7 @@ class ModelError(RunError):
         status: int | None = None,
         retryable: bool = False,
         retry_after_s: float | None = None,
+        attempts: int | None = None,
         terminal: bool = False,
         overflow: bool = False,
     ) -> None:
@@ -115,6 +116,8 @@ class ModelError(RunError):
         self.retryable = retryable
         self.retry_after_s = retry_after_s
         """The server's own delay in seconds, honoured instead of the backoff."""
+        self.attempts = attempts
+        """Most attempts that make sense where it fails so; None: as many as there are."""
         self.terminal = terminal
         """The model is gone for the run: quota used up, or no such model."""
         self.overflow = overflow

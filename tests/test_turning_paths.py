@@ -101,11 +101,8 @@ SCENES: dict[str, Scene] = {
     "route: it fails": route([], expect=(PRO, "default")),
     "route: it talks": route([{"role": "classifier", "text": "flash!"}] * 2, expect=(PRO, "default")),
     "route: a named model": route(requested_model="flash-lite", expect=(LITE, "override")),
-    "route: a named model that is gone": route(
-        requested_model="flash", unavailable=["flash"], expect=(LITE, "fallback")
-    ),
-    "route: the last of them is gone": route(
-        requested_model="flash-lite", unavailable=[LITE, "flash"], expect=(PRO, "fallback")
+    "route: a named model that is gone is named all the same": route(
+        requested_model="flash", unavailable=["flash"], expect=(FLASH, "override")
     ),
     "route: all are gone": route(
         requested_model="pro", unavailable=["pro", "flash", "flash-lite"], expect=(PRO, "override")
@@ -246,14 +243,15 @@ def options(scene: Scene, folder: Path) -> Options:
     first.write_text(json.dumps(scene.replies))
     second.write_text(json.dumps(scene.second))
     chain = [f"script:{first}", f"script:{second}"] if scene.second else []
+    aliases = {"aliases": {"auto": f"script:{first}"}} if chain else {}
     limits = scene.model.get("tokenLimits") and {f"script:{first}": 5}
     quick = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": chain or ["pro", "flash", "flash-lite"]}
     return Options(
         home=folder / "home",
         user_home=folder / "user",
         workspace=work,
-        model=f"script:{first}",
-        overrides={"model": {**quick, **scene.model, "tokenLimits": limits or {}}},
+        model="auto" if chain else f"script:{first}",  # another model answers under auto only
+        overrides={"model": {**quick, **aliases, **scene.model, "tokenLimits": limits or {}}},
         limits=scene.limits,
         env={"PATH": os.environ["PATH"]},
     )
@@ -298,7 +296,7 @@ def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.Ca
 
     played = play(SCENES["an unknown model is replaced once"], tmp_path / "stage")
     first, second = played.told("route")
-    assert (first.strategy, second.strategy) == ("override", "fallback")
+    assert (first.strategy, second.strategy) == ("default", "fallback")
     assert second.model.endswith("second.json")
     assert "first.json is unavailable for the rest of this run" in second.reason
     os.environ["INTERLOCK_HOME"] = str(played.options.home)
@@ -319,7 +317,7 @@ def test_the_model_is_chosen_once_a_prompt_and_again_for_the_next(tmp_path: Path
 
 
 def test_a_model_that_is_gone_stays_gone_and_an_overloaded_one_is_tried_again(tmp_path: Path) -> None:
-    for number, (failing, strategy) in enumerate((([USED_UP], "fallback"), ([BUSY] * 10, "override"))):
+    for number, (failing, model) in enumerate((([USED_UP], "second.json"), ([BUSY] * 10, "first.json"))):
         scene = Scene([*failing, DONE, DONE], second=[DONE, DONE])
         played = play(scene, tmp_path / str(number))
         more: list[Any] = []
@@ -327,7 +325,7 @@ def test_a_model_that_is_gone_stays_gone_and_an_overloaded_one_is_tried_again(tm
             played.outcome.run, prompt="more", options=played.options, renderers=[more.append]
         )
         assert outcome.status == "done", outcome.error
-        assert [e.strategy for e in more if e.type == "route"] == [strategy]
+        assert [Path(e.model).name for e in more if e.type == "route"] == [model]
 
 
 def test_a_chant_is_cut_and_never_enters_the_conversation(tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 
 from interlock.services.models.answer import Answer, call_ids, watched
-from interlock.services.models.backoff import ATTEMPTS, Backoff
+from interlock.services.models.backoff import ATTEMPTS, PATIENCE_S, Backoff
 from interlock.services.models.connect import Providers
-from interlock.services.models.failure import explain
+from interlock.services.models.failure import explain, is_empty
 from interlock.services.models.log import Budget, ModelLog
 from interlock.services.models.memo import PerMessage, RequestHash
 from interlock.services.models.names import limit, resolve, role_model
@@ -21,13 +21,13 @@ from interlock.services.models.spending import Size, Unlimited, counted
 from interlock.services.redaction import SHAPES, Redactor
 from interlock.state.deps import Cancel, Clock
 from interlock.state.errors import ModelError
-from interlock.state.events import Emit
+from interlock.state.events import Emit, ErrorEvent
 from interlock.state.models import ModelCall, ModelItem, Reply
 from interlock.state.settings import Settings
 from interlock.state.turn_events import Retry
 
-STALL_S = 300.0
-"""Seconds without a piece of an answer after which the request counts as failed."""
+STALL_S = 120.0
+"""Seconds without a piece of an answer after which the request counts as failed; a quarter of it is told each time."""
 _TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
 """gemini-cli's: 1 for the conversation, 0 for answers that follow a schema."""
 
@@ -49,6 +49,7 @@ class ChatModels:
         delay_scale: float = 1.0,
         seed: int | None = None,
         stall_s: float = STALL_S,
+        patience_s: float = PATIENCE_S,
         budget: Budget | None = None,
         redact: Redactor = SHAPES,
     ) -> None:
@@ -60,7 +61,7 @@ class ChatModels:
         self._temperature: float | None = None
         self._providers = Providers(env, fake)
         self._recorder = ReplyRecorder(record_to) if record_to else None
-        self._backoff = Backoff(delay_scale, Random(seed))
+        self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._hash = RequestHash()
         self._budget = budget or Unlimited()
@@ -94,7 +95,7 @@ class ChatModels:
         while True:
             answer = Answer()
             try:
-                async with aclosing(self._attempt(request, call, answer)) as items:
+                async with aclosing(self._attempt(request, call, answer, emit)) as items:
                     async for item in items:
                         if why := watched(call, item):
                             answer.abandon(why, call.messages)
@@ -103,11 +104,11 @@ class ChatModels:
                 break
             except ModelError as error:
                 failures += 1
-                if not self._goes_on(error, answer, failures, call.attempts or ATTEMPTS):
-                    raise
-                if answer.shown:
+                if error.retryable and answer.shown:
                     answer.cut(error)
                     break
+                if not self._goes_on(error, failures, call.attempts or ATTEMPTS, started):
+                    raise
                 if await self._wait(error, failures, emit):
                     return
                 request = replace(request, attempt=failures)
@@ -152,24 +153,38 @@ class ChatModels:
         )
 
     async def _attempt(
-        self, request: Request, call: ModelCall, answer: Answer
+        self, request: Request, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
-        """One connection. Every failure of a client comes out as `ModelError`."""
+        """One connection. Every failure of a client comes out as `ModelError`; a bug of ours stays what it is."""
+
+        def silent(seconds: float) -> None:
+            text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {stall_s:g} s."
+            emit(ErrorEvent(agent=self._agent, severity="warning", message=text))
+
+        stall_s = self._stall_s if request.attempt == 0 else self._stall_s / 4
         try:
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
-            pieces = raced(source, self._cancel, stall_s=self._stall_s, total_s=call.timeout_s)
+            pieces = raced(source, self._cancel, stall_s=stall_s, total_s=call.timeout_s, on_silence=silent)
             async with aclosing(pieces):
                 async for chunk in pieces:
                     for item in answer.add(chunk):
                         yield item
         except Exception as error:
+            if is_empty(error):
+                return
             told = explain(error, request.model, self._clock.now())
             told.args = (self._redact(str(told)),)  # a client quotes the URL, and the key in it
             raise told from error
 
-    def _goes_on(self, error: ModelError, answer: Answer, failures: int, attempts: int) -> bool:
-        return error.retryable and (answer.shown or failures < attempts)
+    def _goes_on(self, error: ModelError, failures: int, attempts: int, started: float) -> bool:
+        """Another attempt is made; where waiting for it makes no sense, the error learns to say so."""
+        if not error.retryable or failures >= min(attempts, error.attempts or attempts):
+            return False
+        elapsed_s = self._clock.monotonic() - started
+        why = self._backoff.refusal(error, failures, elapsed_s, self._clock.now())
+        error.args = (f"{error} {why}",) if why else error.args
+        return not why
 
     async def _wait(self, error: ModelError, failures: int, emit: Emit) -> bool:
         """True when cancelled meanwhile."""

@@ -7,14 +7,22 @@ import json
 import re
 import socket
 import ssl
+import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, cast
 
+from interlock.services.models.race import StalledError
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
 _RETRIED = frozenset({408, 429, 499})
 _TRANSPORT = ("APIConnectionError", "APITimeoutError", "UnknownApiResponseError", "JSONDecodeError")
+_ABSENT = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
+"""What httpx and aiohttp raise where no connection came about."""
+_ABSENT_ATTEMPTS, _ABSENT_S = 3, 1.0
+_PLAIN = ("builtins", "pydantic_core._pydantic_core")
+"""Modules of exceptions that any code raises."""
 _OVERFLOW = re.compile(
     r"exceeds the maximum number of tokens|context_length_exceeded|maximum context length|prompt is too long",
     re.I,
@@ -26,20 +34,30 @@ _CAUSES = 5
 
 
 def explain(error: Exception, model: str, now: float) -> ModelError:
-    """The `ModelError` that an exception of a client stands for. `now` is Unix time, for dates in Retry-After."""
+    """The `ModelError` that an exception of a client stands for; a bug of ours is raised as it is.
+
+    `now` is Unix time, for dates in Retry-After.
+    """
     if isinstance(error, ModelError):
         return error
-    if isinstance(error, InterlockError):
+    if isinstance(error, InterlockError) or _is_ours(error):
         raise error
+    if isinstance(error, StalledError):
+        return ModelError(
+            f"Model {model!r} does not answer: {error}. Try again later with: interlock resume latest",
+            retryable=True,
+            attempts=1,
+        )
     for cause in _causes(error):
         status = _status(cause)
         if status is not None:
             return _answered(cause, status, model, now)
         if _is_lost(cause):
-            return ModelError(
-                f"Model {model!r} could not be reached: {type(cause).__name__}: {_line(str(cause)) or 'no text'}.",
-                retryable=True,
-            )
+            says = f"Model {model!r} could not be reached: {type(cause).__name__}: {_line(str(cause)) or 'no text'}."
+            if any(map(_is_absent, _causes(error))):
+                says += " Check the connection and the address, then: interlock resume latest"
+                return ModelError(says, retryable=True, attempts=_ABSENT_ATTEMPTS, retry_after_s=_ABSENT_S)
+            return ModelError(says, retryable=True)
     overflow = "ContextOverflow" in type(error).__name__ or bool(_OVERFLOW.search(str(error)))
     return ModelError(
         f"The request to model {model!r} failed: {type(error).__name__}: {_line(str(error))}",
@@ -73,8 +91,33 @@ def _is_lost(error: BaseException) -> bool:
     """Resets, time-outs, answers that are no JSON: the request may work when it is made again."""
     import httpx
 
-    lost = (httpx.TransportError, ConnectionError, TimeoutError, socket.gaierror, ssl.SSLError)
+    lost = (
+        httpx.TransportError,
+        ConnectionError,
+        TimeoutError,
+        socket.gaierror,
+        ssl.SSLError,
+        UnicodeDecodeError,
+    )
     return isinstance(error, lost) or type(error).__name__ in _TRANSPORT
+
+
+def _is_absent(error: BaseException) -> bool:
+    """Nobody listens there, or no such host is known: waiting for long changes nothing."""
+    return isinstance(error, (ConnectionRefusedError, socket.gaierror)) or type(error).__name__ in _ABSENT
+
+
+def _is_ours(error: Exception) -> bool:
+    """A bug of this program: no client raised it, it came from our own code."""
+    names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
+    roots = [name.partition(".")[0] for name in names]
+    inner = next((root for root in reversed(roots) if root not in sys.stdlib_module_names), "")
+    return inner == "interlock" and not _is_lost(error) and type(error).__module__ in _PLAIN
+
+
+def is_empty(error: Exception) -> bool:
+    """How LangChain tells a stream without any piece: an answer without a finish reason, for every provider."""
+    return isinstance(error, ValueError) and "No generation chunks" in str(error)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

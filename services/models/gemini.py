@@ -61,13 +61,8 @@ class GeminiProvider:
                 "response_mime_type": "application/json",
                 "response_json_schema": dict(request.schema),
             }
-        try:
-            async for piece in self._model.astream(_REPLACED, **options):
-                yield _chunk(piece)
-        except ValueError as error:
-            if "No generation chunks" not in str(error):
-                raise
-            # An empty stream is an answer without a finish reason, not an error.
+        async for piece in self._model.astream(_REPLACED, **options):
+            yield _chunk(piece)
 
     async def aclose(self) -> None:
         await self._model.aclose()

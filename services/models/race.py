@@ -1,7 +1,7 @@
 """race: the pieces of a stream, until cancelled, stalled or out of time."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import TypeVar
 
 from interlock.state.deps import Cancel
@@ -9,18 +9,31 @@ from interlock.state.deps import Cancel
 T = TypeVar("T")
 
 
+class StalledError(TimeoutError):
+    """Nothing came for too long."""
+
+
 class _End:
     pass
 
 
 _END = _End()
+_PARTS = 4
+"""Of a stall; at the end of each but the last it is told."""
 
 
 async def raced(
-    source: AsyncGenerator[T, None], cancel: Cancel, *, stall_s: float, total_s: float | None
+    source: AsyncGenerator[T, None],
+    cancel: Cancel,
+    *,
+    stall_s: float,
+    total_s: float | None,
+    on_silence: Callable[[float], None] = lambda _seconds: None,
 ) -> AsyncGenerator[T, None]:
-    """Yield from `source`; end early when cancelled. Raises `TimeoutError` after `stall_s` without a piece, or
-    `total_s` in all. The source is always closed.
+    """Yield from `source`; end early when cancelled. The source is always closed.
+
+    Raises `StalledError` after `stall_s` without a piece, `TimeoutError` after `total_s` in all. `on_silence` hears
+    of each quarter of a stall.
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
@@ -30,13 +43,20 @@ async def raced(
         while not cancel.requested:
             wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
             step = asyncio.ensure_future(anext(source, _END))
-            await asyncio.wait({step, stop}, timeout=max(0.0, wait_s), return_when=asyncio.FIRST_COMPLETED)
+            for quarter in range(1, _PARTS + 1):
+                await asyncio.wait(
+                    {step, stop}, timeout=max(0.0, wait_s / _PARTS), return_when=asyncio.FIRST_COMPLETED
+                )
+                if step.done() or stop.done():
+                    break
+                if wait_s == stall_s and quarter < _PARTS:
+                    on_silence(wait_s * quarter / _PARTS)
             if stop.done():
                 return
             if not step.done():
-                raise TimeoutError(
-                    f"nothing came for {stall_s:g} s" if wait_s == stall_s else f"over {total_s:g} s"
-                )
+                if wait_s == stall_s:
+                    raise StalledError(f"nothing came for {stall_s:g} s")
+                raise TimeoutError(f"over {total_s:g} s")
             item = step.result()
             if isinstance(item, _End):
                 return

@@ -100,9 +100,9 @@ class Bench:
         return await self.make(self.call(*messages, **fields))
 
     async def make(self, call: ModelCall) -> Asked:
-        events: list[Event] = []
-        items = [item async for item in self.models.stream(call, events.append)]
-        return Asked(items, events)
+        before = len(self.events)
+        items = [item async for item in self.models.stream(call, self.events.append)]
+        return Asked(items, self.events[before:])
 
 
 Benches = Callable[..., Bench]

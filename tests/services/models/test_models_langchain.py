@@ -147,6 +147,13 @@ async def test_failures_are_understood_by_what_all_clients_have(sample: Any) -> 
     assert caught.value.overflow
 
 
+async def test_an_empty_stream_is_an_answer_without_an_end(sample: Any) -> None:
+    run, model = sample
+    model.turns.append([])
+    reply = (await run.ask("hi")).reply
+    assert (reply.message.text, reply.finish_reason) == ("", None), "the turn asks again, whoever provides"
+
+
 async def test_a_class_that_is_no_chat_model_is_refused(bench: Any) -> None:
     with pytest.raises(UserError, match="no LangChain chat model"):
         await bench(settings={"model": {"name": "collections.OrderedDict:x"}}).ask("hi")
