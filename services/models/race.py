@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from interlock.state.deps import Cancel
 
@@ -43,14 +43,7 @@ async def raced(
         while not cancel.requested:
             wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
             step = asyncio.ensure_future(anext(source, _END))
-            for quarter in range(1, _PARTS + 1):
-                await asyncio.wait(
-                    {step, stop}, timeout=max(0.0, wait_s / _PARTS), return_when=asyncio.FIRST_COMPLETED
-                )
-                if step.done() or stop.done():
-                    break
-                if wait_s == stall_s and quarter < _PARTS:
-                    on_silence(wait_s * quarter / _PARTS)
+            await _until({step, stop}, wait_s, on_silence if wait_s == stall_s else None)
             if stop.done():
                 return
             if not step.done():
@@ -66,6 +59,18 @@ async def raced(
         if step is not None:
             await _ended(step)
         await source.aclose()
+
+
+async def _until(
+    tasks: set[asyncio.Future[Any]], wait_s: float, on_silence: Callable[[float], None] | None
+) -> None:
+    """Until one of the tasks is done, or the time is over; silence is told at the end of each part but the last."""
+    for part in range(1, _PARTS + 1):
+        await asyncio.wait(tasks, timeout=max(0.0, wait_s / _PARTS), return_when=asyncio.FIRST_COMPLETED)
+        if any(task.done() for task in tasks):
+            return
+        if on_silence and part < _PARTS:
+            on_silence(wait_s * part / _PARTS)
 
 
 async def _ended(step: "asyncio.Future[T | _End]") -> None:
