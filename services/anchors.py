@@ -9,7 +9,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from interlock.services.files import make_directories, sync_at
+from interlock.services.files import make_directories, sync_directory
 from interlock.state.tooling import Place
 
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
@@ -73,7 +73,7 @@ def _enter(directory: int, name: str, make: bool) -> int:
             raise
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=directory)
-        sync_at(directory)
+        sync_directory(directory)
         return os.open(name, _SEARCH, dir_fd=directory)
     except NotADirectoryError:
         if stat.S_ISLNK(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):

@@ -1,9 +1,12 @@
-"""files: hashes of files, and writes that happen whole or not at all."""
+"""files: hashes of files, writes that happen whole or not at all, and directories that are locked and synced."""
 
 import contextlib
+import errno
+import fcntl
 import hashlib
 import os
 import stat
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +21,7 @@ _NEW_FILE = 0o666
 _CLOSED_FILE = 0o600
 """Mode of a file that gets its own once it is there."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
+_LOOK_AGAIN_S = 0.02
 
 
 def sha256(data: bytes) -> str:
@@ -45,8 +49,7 @@ def temporary(path: Path, key: CallKey) -> Path:
 
 def remove_leftover(place: Place, key: CallKey) -> None:
     """Remove what a write that was killed left behind."""
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(_temporary(place, key), dir_fd=place.directory)
+    _remove(place.directory, _temporary(place, key))
 
 
 def write_atomically(place: Place, data: bytes, key: CallKey) -> None:
@@ -55,15 +58,56 @@ def write_atomically(place: Place, data: bytes, key: CallKey) -> None:
     What is replaced is the name: another name of the same file (a hard link) keeps the old bytes. Raises OSError
     (a full disk, missing permission) and then the file is as it was, and nothing is left behind.
     """
-    scratch = _temporary(place, key)
+    _replace(place, data, _temporary(place, key), _mode(place))
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """As `write_atomically`, for a file of ours that its owner alone may read. Its writers take turns (`locked`)."""
+    directory = os.open(path.parent, _DIRECTORY)
+    try:
+        _replace(Place(directory, path.name), data, f".{path.name}.tmp", _CLOSED_FILE)
+    finally:
+        os.close(directory)
+
+
+@contextmanager
+def locked(folder: Path, wait_s: float | None = None) -> Generator[None]:
+    """One at a time, over all processes; a killed one leaves no lock. Raises `TimeoutError` after `wait_s`."""
+    handle = os.open(folder, _DIRECTORY)
+    until = None if wait_s is None else time.monotonic() + wait_s
+    try:
+        while not _taken(handle, wait=until is None):
+            if until is not None and time.monotonic() > until:
+                why = f"another process has been writing there for {wait_s:g} s"
+                raise TimeoutError(errno.ETIMEDOUT, why)
+            time.sleep(_LOOK_AGAIN_S)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _taken(handle: int, wait: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _replace(place: Place, data: bytes, scratch: str, mode: int | None) -> None:
     with _synced(place.directory):
-        remove_leftover(place, key)
+        _remove(place.directory, scratch)
         try:
-            _write_synced(Place(place.directory, scratch), data, _mode(place))
+            _write_synced(Place(place.directory, scratch), data, mode)
             os.replace(scratch, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
         except OSError:
-            remove_leftover(place, key)
+            _remove(place.directory, scratch)
             raise
+
+
+def _remove(directory: int, name: str) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
 
 
 def _temporary(place: Place, key: CallKey) -> str:
@@ -91,9 +135,15 @@ def _write_synced(place: Place, data: bytes, mode: int | None) -> None:
 
 
 @contextmanager
-def _synced(directory: int) -> Generator[None]:
-    """What happens inside survives a power cut. Opened first: where it can't be synced nothing is begun."""
-    descriptor = os.open(".", _DIRECTORY, dir_fd=directory)
+def _synced(directory: int | Path) -> Generator[None]:
+    """What happens inside survives a power cut. Opened first: where it can't be synced nothing is begun.
+
+    A descriptor may be one that serves for `dir_fd` only.
+    """
+    if isinstance(directory, Path):
+        descriptor = os.open(directory, _DIRECTORY)
+    else:
+        descriptor = os.open(".", _DIRECTORY, dir_fd=directory)
     try:
         yield
         os.fsync(descriptor)
@@ -101,8 +151,8 @@ def _synced(directory: int) -> Generator[None]:
         os.close(descriptor)
 
 
-def sync_at(directory: int) -> None:
-    """As `sync_directory`, for a descriptor that may serve for `dir_fd` only."""
+def sync_directory(directory: int | Path) -> None:
+    """Make renames and new names in a directory survive a power cut."""
     with _synced(directory):
         pass
 
@@ -115,12 +165,3 @@ def make_directories(directory: Path, mode: int = 0o777) -> None:
     for made in reversed(missing[:-1]):
         made.mkdir(mode=mode, exist_ok=True)
         sync_directory(made.parent)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make renames and new names in a directory survive a power cut."""
-    descriptor = os.open(directory, _DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

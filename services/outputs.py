@@ -1,14 +1,12 @@
 """outputs: `outputs/` in the state directory, content-addressed files that are durable before anything names them."""
 
-import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-from interlock.services.files import make_directories, sync_directory
+from interlock.services.files import locked, make_directories, replace_file, sync_directory
 from interlock.services.redaction import SHAPES, Redactor
 
 _OWNER_FILE = 0o600
@@ -48,18 +46,18 @@ class OutputFiles:
 def store_file(folder: Path, name: str, data: bytes) -> None:
     """Keep `data` under a name that stands for these bytes; file and folder are on the disk before a row names it."""
     path = folder / name
-    with _locked(folder):
+    with locked(folder):
         if _holds(path, data):
             os.utime(path)
+            sync_directory(folder)
         else:
-            _write(path, data)
-    sync_directory(folder)
+            replace_file(path, data)
 
 
 def take_name(spool: Path, digest: str) -> Path:
     """Name a file, whose bytes are on the disk, by its sha256 in hex."""
     named = spool.with_name(f"{digest[:_NAME_LENGTH]}.txt")
-    with _locked(spool.parent):
+    with locked(spool.parent):
         spool.replace(named)
     sync_directory(spool.parent)
     return named
@@ -67,20 +65,9 @@ def take_name(spool: Path, digest: str) -> Path:
 
 def remove_untouched(path: Path, since: float) -> None:
     """Remove a file, unless it was stored later than `since` (Unix time): then somebody is about to name it."""
-    with _locked(path.parent), suppress(FileNotFoundError):
+    with locked(path.parent), suppress(FileNotFoundError):
         if path.stat().st_mtime <= since:
             path.unlink()
-
-
-@contextmanager
-def _locked(folder: Path) -> Generator[None]:
-    """Between a look at a file and what follows from it nobody else removes it, or takes it."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def _holds(path: Path, data: bytes) -> bool:
@@ -93,18 +80,3 @@ def _holds(path: Path, data: bytes) -> bool:
     except FileNotFoundError:
         return False
     return True
-
-
-def _write(path: Path, data: bytes) -> None:
-    scratch = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    scratch.unlink(missing_ok=True)
-    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _OWNER_FILE)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        scratch.replace(path)
-    except OSError:
-        scratch.unlink(missing_ok=True)
-        raise

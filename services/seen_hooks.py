@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from interlock.services.files import locked, replace_file
 from interlock.services.hooks.definition import Hook
 from interlock.services.settings_file import read_object
-from interlock.services.trust import locked, replace_file
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 """Below the home directory: directory → hashes of hooks."""
@@ -38,8 +38,9 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
 
 def _remember(file: Path, key: str, marks: list[str]) -> None:
     try:
-        with locked(file):
-            replace_file(file, json.dumps({**(read_object(file) or {}), key: marks}, indent=2) + "\n")
+        with locked(file.parent):
+            text = json.dumps({**(read_object(file) or {}), key: marks}, indent=2) + "\n"
+            replace_file(Path(os.path.realpath(file)), text.encode())
     except OSError:  # a home that can't be written: told every time
         return
 

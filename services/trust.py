@@ -4,16 +4,14 @@ Said in `~/.interlock/trusted.json` (`interlock trust`), or in gemini-cli's `~/.
 for the same folder. `security.folderTrust.enabled: false` in the user's own settings trusts every folder, as there.
 """
 
-import fcntl
 import json
 import os
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from interlock.services.dotenv import load_dotenv
-from interlock.services.files import make_directories, sync_directory
+from interlock.services.files import locked, make_directories, replace_file
 from interlock.services.policy.places import Places, ignored_files
 from interlock.services.protected_paths import PROTECTED
 from interlock.services.settings import FOLDERS
@@ -71,36 +69,16 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
     key, word = os.path.realpath(directory), "trusted" if trusted else "untrusted"
     try:
         make_directories(file.parent, 0o700)
-        with locked(file):
+        with locked(file.parent):
             said = {k: v for k, v in _entries(file) if str(_directory(k, home, file)) != key}
             for entry in said.items():
                 _answer(*entry, file)
-            replace_file(file, json.dumps({**said, key: word}, indent=2, ensure_ascii=False) + "\n")
+            text = json.dumps({**said, key: word}, indent=2, ensure_ascii=False) + "\n"
+            replace_file(
+                Path(os.path.realpath(file)), text.encode()
+            )  # a link to where somebody keeps it stays one
     except OSError as error:
         raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
-
-
-@contextmanager
-def locked(file: Path) -> Generator[None]:
-    """One writer at a time; the lock goes with the process."""
-    with file.with_name(f".{file.name}.lock").open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-
-
-def replace_file(file: Path, text: str) -> None:
-    """Whole or not at all, and for the user alone."""
-    target = Path(os.path.realpath(file))  # a link to where somebody keeps it stays one
-    scratch = target.with_name(f".{target.name}.tmp")
-    scratch.unlink(missing_ok=True)
-    with os.fdopen(
-        os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8"
-    ) as out:
-        out.write(text)
-        out.flush()
-        os.fsync(out.fileno())
-    scratch.replace(target)
-    sync_directory(target.parent)
 
 
 def _switched_off(home: Path) -> Path | None:

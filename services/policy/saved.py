@@ -1,16 +1,13 @@
 """saved: always-choices that outlive their run, as rules in a file of the user's that later runs read."""
 
-import fcntl
 import json
 import os
-import time
 import tomllib
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.services.files import make_directories, sync_directory
+from interlock.services.files import locked, make_directories, replace_file
 from interlock.services.policy.fields import to_rule
 from interlock.services.policy.prefixes import works_alike_everywhere
 from interlock.services.policy.rule import USER
@@ -58,7 +55,7 @@ def save(folder: Path, tables: list[Table], note: str) -> None:
     """
     try:
         make_directories(folder, 0o700)
-        with _alone(folder):
+        with locked(folder, _LOCK_WAIT_S):
             _add(Path(os.path.realpath(folder / FILE)), tables, note)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
@@ -76,7 +73,7 @@ def _add(path: Path, tables: list[Table], note: str) -> None:
         to_rule(table, str(path), USER)
     if tomllib.loads(texts).get("rule") != new:
         raise ValueError("it holds characters that TOML can't")
-    _write(path, (old or _HEADER).rstrip("\n") + "\n" + texts)
+    replace_file(path, ((old or _HEADER).rstrip("\n") + "\n" + texts).encode())
 
 
 def _text(path: Path) -> str:
@@ -115,39 +112,3 @@ def _toml(table: Table) -> str:
 
 def _value(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-
-
-@contextmanager
-def _alone(folder: Path) -> Generator[None]:
-    """One writer at a time, over all processes; a killed one leaves no lock."""
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        until = time.monotonic() + _LOCK_WAIT_S
-        while not _locked(handle):
-            if time.monotonic() > until:
-                raise ValueError("another process has been writing there for 10 s")
-            time.sleep(0.02)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _locked(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all. The scratch file has one name: under the lock a leftover is nobody's."""
-    scratch = path.with_name(f".{path.name}.tmp")
-    scratch.unlink(missing_ok=True)
-    handle = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(handle, "wb") as file:  # noqa: PTH123 - opened so that nobody else can read it meanwhile
-        file.write(text.encode("utf-8"))
-        file.flush()
-        os.fsync(handle)
-    scratch.replace(path)
-    sync_directory(path.parent)

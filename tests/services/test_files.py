@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from interlock.services.anchors import Anchor
-from interlock.services.files import hash_at, make_directories, sha256, temporary
+from interlock.services.files import hash_at, locked, make_directories, replace_file, sha256, temporary
 from interlock.services.files import remove_leftover as remove_leftover_at
 from interlock.services.files import write_atomically as write_at
 from interlock.services.outputs import OutputFiles
@@ -117,6 +117,28 @@ def test_when_there_is_no_room_the_old_file_stays_and_nothing_else(tmp_path: Pat
     done = subprocess.run(argv, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "File too large"
     assert (path.read_bytes(), names(tmp_path)) == (b"old", ["a"])
+
+
+def test_a_file_of_ours_is_the_owners_alone_and_a_leftover_or_link_at_its_scratch_name_is_no_hindrance(
+    tmp_path: Path,
+) -> None:
+    folder, path = tmp_path / "in", tmp_path / "in" / "answers.json"
+    folder.mkdir()
+    (tmp_path / "victim").write_bytes(b"keep")
+    path.write_bytes(b"old")
+    (folder / ".answers.json.tmp").symlink_to(tmp_path / "victim")
+    replace_file(path, b"new")
+    assert (path.read_bytes(), stat.S_IMODE(path.stat().st_mode)) == (b"new", 0o600)
+    assert (names(folder), (tmp_path / "victim").read_bytes()) == (["answers.json"], b"keep")
+
+
+def test_a_locked_folder_is_waited_for_and_in_the_end_given_up_on(tmp_path: Path) -> None:
+    with locked(tmp_path), pytest.raises(TimeoutError) as refused, locked(tmp_path, 0.05):
+        pass
+    assert refused.value.strerror == "another process has been writing there for 0.05 s"
+    with locked(tmp_path, 0):
+        pass
+    assert names(tmp_path) == []
 
 
 def test_now_is_the_hash_of_what_is_there(tmp_path: Path) -> None:
