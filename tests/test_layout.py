@@ -1,10 +1,12 @@
 """How the rooms lie: who may import whom, what is shipped, how large things are, and that importing does nothing."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,17 @@ def test_every_package_is_shipped() -> None:
     assert all((ROOT / Path(*p.split(".")[1:])).is_dir() for p in packages), (
         "a package in pyproject.toml is gone"
     )
+
+
+def test_what_is_imported_is_declared() -> None:
+    """What another package happens to bring along can go with its next version."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[<>=;\[ ]", name)[0].lower().replace("_", "-") for name in project["dependencies"]}
+    makers = packages_distributions()
+    tops = {name.partition(".")[0] for path in MODULES for name in imported(path)}
+    for top in tops - sys.stdlib_module_names - {"interlock"}:
+        offered = {maker.lower().replace("_", "-") for maker in makers[top]}
+        assert offered & declared, f"{top} is imported: declare one of {sorted(offered)} in pyproject.toml"
 
 
 def test_every_room_is_a_typed_package_that_checkers_find() -> None:
