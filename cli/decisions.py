@@ -13,7 +13,7 @@ from typing import Any
 from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
 from interlock.cli.parsing import Parser
-from interlock.cli.render.pending import ALWAYS, option_label
+from interlock.cli.render.pending import ALWAYS, PLAN_REVIEW, option_label
 from interlock.engine.options import Decision
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
@@ -32,7 +32,7 @@ class _Add(argparse.Action):
 
 def add_decision_flags(parser: Parser) -> None:
     group = parser.add_argument_group(
-        "decide (ID: as `interlock approvals` shows it, or its last number; or all)"
+        "decide (ID: the number or id that `interlock approvals RUN` shows; or all)"
     )
     parser.set_defaults(decisions=[])
     group.add_argument("--approve", "--allow", action=_Add, metavar="ID", help="let it run, as it was shown")
@@ -106,20 +106,14 @@ def _named(name: str, waiting: Sequence[Fields], kind: str) -> list[Fields]:
         if not found:
             raise UserError(f"--{kind} all: no approval waits. See: interlock approvals")
         return found
-    found = [r for r in waiting if name == r["id"]] or [r for r in waiting if name in _short_names(r["id"])]
+    found = [r for r in waiting if name in (r["id"], str(r["number"]))]
+    found = found or [r for r in waiting if name == r["id"].rpartition("-")[2]]
     if len(found) == 1:
         return found
-    if found:
-        raise UserError(f"{name!r} fits {', '.join(r['id'] for r in found)}. Give one of these in full.")
-    ids = [r["id"] for r in waiting]
-    known = f"What waits: {', '.join(ids)}." if ids else "Nothing waits in this run."
+    ids = [str(r["id"]) for r in waiting]
+    shown = ", ".join(f"{r['number']} ({r['id']})" for r in waiting)
+    known = f"What waits: {shown}." if waiting else "Nothing waits in this run."
     raise UserError(f"No request {name!r} waits.{nearest(name, ids)} {known} See: interlock approvals")
-
-
-def _short_names(name: str) -> tuple[str, ...]:
-    """Of `k3m9x2pa-2.1`: `2.1`, and `1`, the call's place in its batch."""
-    short = name.rpartition("-")[2]
-    return short, short.partition(".")[2].partition(".")[0]
 
 
 def _decision(kind: str, request: Fields, rest: str | None) -> Decision:
@@ -127,9 +121,9 @@ def _decision(kind: str, request: Fields, rest: str | None) -> Decision:
     if rest is not None and kind not in ("edit", "answer"):
         raise UserError(f"--{kind} takes an id alone, got {name}={rest!r}.")
     if kind == "edit":
-        return Decision(name, _allowed(request, "modify", "--edit"), args=_new_arguments(request, rest))
+        return Decision(name, _allowed(request, "modify", "--edit"), args=new_arguments(request, rest))
     if kind == "answer":
-        return _answer(request, rest)
+        return answer(request, rest)
     if kind == "approve":
         if request["kind"] != "approval":
             raise UserError(f"{name!r} asks for an answer, not for a permission: --answer {name}=…")
@@ -143,7 +137,7 @@ def _allowed(request: Fields, choice: str, flag: str) -> str:
     return choice
 
 
-def _answer(request: Fields, text: str | None) -> Decision:
+def answer(request: Fields, text: str | None) -> Decision:
     name = request["id"]
     if not text:
         raise UserError(f"--answer needs a text: --answer {name}='your answer'")
@@ -167,24 +161,31 @@ def _option(request: Fields, text: str) -> str:
     return text
 
 
-def _new_arguments(request: Fields, spec: str | None) -> dict[str, Any]:
+def new_arguments(request: Fields, spec: str | None = None) -> dict[str, Any]:
     """What was given goes over what was asked for: unnamed arguments stay, null removes one."""
     old: dict[str, Any] = request["args"]
-    what = f"--edit {request['id']}"
-    given = _in_editor(old, what) if spec is None else json_object(read_spec(spec, what), what)
+    what = f"--edit {request['number']}"
+    if spec is None and request["tool_name"] == PLAN_REVIEW:
+        return {"plan": _in_editor(request["preview"], ".md", what)}
+    given = _edited(old, what) if spec is None else json_object(read_spec(spec, what), what)
     base = old if spec is not None else {}
     return {k: v for k, v in {**base, **given}.items() if v is not None}
 
 
-def _in_editor(args: Mapping[str, Any], what: str) -> dict[str, Any]:
+def _edited(args: Mapping[str, Any], what: str) -> dict[str, Any]:
+    text = visible_json(args, 2) + "\n"
+    return json_object(_in_editor(text, ".json", what), what)
+
+
+def _in_editor(text: str, ending: str, what: str) -> str:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     if not sys.stdin.isatty():
         raise UserError(
             f"{what}: no terminal to edit in. Give the arguments that change: {what}=JSON or {what}=@FILE"
         )
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "arguments.json"
-        file.write_text(visible_json(args, 2) + "\n", encoding="utf-8")
+        file = Path(folder) / f"arguments{ending}"
+        file.write_text(text, encoding="utf-8")
         try:
             ended = subprocess.run([*shlex.split(editor), str(file)], check=False)
         except OSError as error:
@@ -195,4 +196,4 @@ def _in_editor(args: Mapping[str, Any], what: str) -> dict[str, Any]:
             raise UserError(
                 f"{what}: the editor {editor!r} ended with {ended.returncode}; nothing was decided."
             )
-        return json_object(file.read_text(encoding="utf-8"), what)
+        return file.read_text(encoding="utf-8")

@@ -88,13 +88,14 @@ def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -
     shown = " ".join(shlex.quote(a) if " " in a else a for a in arguments)
     print(f"\n$ interlock {shown}", flush=True)
     command = [sys.executable, "-P", "-c", _ENTRY, *arguments]
-    return subprocess.run(command, cwd=folder, env=env, check=False).returncode
+    # Without a terminal nobody can be asked, so the run parks.
+    return subprocess.run(command, cwd=folder, env=env, check=False, stdin=subprocess.DEVNULL).returncode
 
 
 def _approval(folder: Path) -> list[str]:
     """The command that the parked run told: what the store says of the one request that waits."""
     (request,) = waiting_requests(folder / "state")
-    return ["resume", request.run, "--approve", request.id]
+    return ["resume", request.run, "--approve", str(request.fields["number"])]
 
 
 def _program() -> str:

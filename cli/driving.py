@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.render.known import Known
 from interlock.cli.render.stdout import close_stdout
+from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.state.errors import BugError, InterlockError
+from interlock.state.errors import BugError, InterlockError, UserError
 
 if TYPE_CHECKING:
     from interlock.cli.render.view import View  # needs pydantic; a wrong id is told without it
@@ -50,7 +51,7 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View", options:
 
     try:
         with diagnosed(options.home / "interlock.db"):
-            outcome = drive([view])
+            outcome = _asked(drive([view]), options, view)
             if not _is_handed_over(outcome):
                 if not outcome.drained:
                     os._exit(
@@ -70,6 +71,24 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View", options:
 
 def _is_handed_over(outcome: Outcome) -> bool:
     return outcome.status == "approved" and bool(outcome.output.get("main_run"))
+
+
+def _asked(outcome: Outcome, options: Options, view: "View") -> Outcome:
+    """Go on with what a person says right away, as long as there is something to say."""
+    from interlock.engine import resume_sync
+
+    # What was asked of the run is kept by it; a plan or the model may have moved its mode since.
+    options = replace(options, approval_mode=None)
+    while outcome.drained and (decisions := view.ask(outcome)):
+        try:
+            outcome = resume_sync(outcome.run, decisions=decisions, options=options, renderers=[view])
+        except (
+            UserError
+        ) as error:  # arguments that don't fit, or somebody was first: asked again, of what waits now
+            sys.stderr.write(f"{error}\n")
+            waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
+            outcome = replace(outcome, pending=waiting)
+    return outcome
 
 
 def _quietly(show: Callable[[], None]) -> None:

@@ -11,7 +11,7 @@ usage: interlock -p 'what to do'          work in this folder, answer, end
        interlock COMMAND …
 
 start here:
-  interlock -p 'fix the failing test'     edits and commands are asked for: the run parks (exit 75)
+  interlock -p 'fix the failing test'     asks before it changes anything; without a terminal: exit 75
   interlock approvals                     what waits for you, and the commands that decide it
   interlock resume latest --approve all   decide, and go on
   interlock show latest                   what happened

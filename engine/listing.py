@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,17 +103,31 @@ def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
         if conn is None:
             return []
         rows = conn.execute(
-            "select a.id, a.run, a.asked_at, a.request from approvals a join runs r on r.run = a.run "
-            "where a.answer is null and a.superseded = 0 and a.interrupt is not null "
+            "select a.id, a.run, a.asked_at, a.request, a.answer is null as waits from approvals a "
+            "join runs r on r.run = a.run where a.superseded = 0 and a.interrupt is not null "
             "and r.status not in ('done', 'failed', 'cancelled') and (? is null or a.run = ?) "
             "order by a.rowid",
             (run, run),
         ).fetchall()
+    numbers = _numbers([(r["run"], *place_of(r["id"])) for r in rows], [bool(r["waits"]) for r in rows])
     found = [
-        Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], json.loads(r["request"]))) for r in rows
+        Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], number, json.loads(r["request"])))
+        for r, number in zip(rows, numbers, strict=True)
+        if r["waits"]
     ]
     first = {r.run: r.asked_at for r in reversed(found)}
     return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
+
+
+def _numbers(calls: list[tuple[str, int, int]], waiting: list[bool]) -> list[int]:
+    """Each call's number among those of its run that were asked about in batches of which one still waits, from 1.
+
+    What is answered keeps its number as long as another of its batch waits, so that no number passes to another call.
+    """
+    batches = {call[:2] for call, waits in zip(calls, waiting, strict=True) if waits}
+    asked = sorted({call for call in calls if call[:2] in batches})
+    numbers = {c: n for _, group in groupby(asked, lambda c: c[0]) for n, c in enumerate(group, 1)}
+    return [numbers.get(call, 0) for call in calls]
 
 
 def place_of(name: str) -> tuple[int, int]:
@@ -127,10 +142,11 @@ def place_of(name: str) -> tuple[int, int]:
     return int(batch), int(call)
 
 
-def _fields(name: str, request: dict[str, Any]) -> dict[str, Any]:
+def _fields(name: str, number: int, request: dict[str, Any]) -> dict[str, Any]:
     call = request["call"]
     return {
         "id": name,
+        "number": number,
         "kind": request["kind"],
         "agent": request.get("agent", ""),
         "tool_name": call["name"],
@@ -139,6 +155,7 @@ def _fields(name: str, request: dict[str, Any]) -> dict[str, Any]:
         "preview": request["preview"],
         "parts": request.get("parts", []),
         "choices": request["choices"],
+        "always": request.get("always", {}),
         "note": request.get("note"),
         "questions": request.get("questions", []),
     }

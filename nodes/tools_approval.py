@@ -67,6 +67,8 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         _impossible(deps, key, call, preview, is_foreseen(deps, earlier))
         return {"label": "impossible", "status": step(ToolCallChart, state["status"], "fail")}
     asks = state["asks"] + 1
+    choices = deps.policy.choices(call, risk, verdict)
+    rules = ((c, deps.policy.narrow(call, risk, c, state["approval_mode"])) for c in choices if "always" in c)
     request = ApprovalRequest(
         key=f"{key}:approval:{asks}",
         kind="approval",
@@ -75,7 +77,8 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
         preview=preview.text,
         parts=verdict.parts,
         files=preview.files,
-        choices=deps.policy.choices(call, risk, verdict),
+        choices=choices,
+        always={choice: rule.covers for choice, rule in rules if rule is not None},
         note=_note(state),
     )
     put_request(runtime, request)

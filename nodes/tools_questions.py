@@ -107,6 +107,7 @@ def _request(
         preview=text,
         files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
         choices=("proceed_once", "proceed_always", "modify", "reject", "cancel"),
+        always={"proceed_always": "every edit while the plan is carried out"},
         note="The plan file changed since it was shown; this is the new text." if again else None,
     )
 

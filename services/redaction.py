@@ -113,7 +113,8 @@ class Redactor:
 
     def request(self, request: "ApprovalRequest") -> "ApprovalRequest":
         """What a person is shown; the arguments stay as they are, for they are what runs."""
-        changes = {"reason": self(request.reason), "preview": self(request.preview)}
+        always = {choice: self(covers) for choice, covers in request.always.items()}
+        changes = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
         return request.model_copy(update=changes)
 
     def for_bytes(self) -> "Redactor":

@@ -72,6 +72,16 @@ class SessionRule(Frozen):
     redirection: bool = False
     modes: tuple[ApprovalMode, ...] = ()
 
+    @property
+    def covers(self) -> str:
+        """In words for the person who chooses it."""
+        if self.command_prefixes:
+            begin = " or ".join(f"`{prefix}`" for prefix in self.command_prefixes)
+            return f"commands that begin with {begin}" + (", redirections too" if self.redirection else "")
+        if self.server:
+            return f"every tool of the MCP server {self.server}"
+        return f"{self.tool} with {self.path}" if self.path else f"every call of {self.tool}"
+
 
 class Verdict(Frozen):
     """What policy says of a call."""
@@ -125,6 +135,8 @@ class ApprovalRequest(Frozen):
     parts: tuple[ShellPart, ...] = ()
     files: tuple[FileState, ...] = ()
     choices: tuple[Choice, ...]
+    always: dict[str, str] = Field(default_factory=dict[str, str])
+    """Always-choice → what it would cover, in words."""
     agent: str = ""
     """Path of the sub-agent whose call it is; empty: the main agent's."""
     note: str | None = None

@@ -39,5 +39,5 @@ def execute(arguments: list[str]) -> int:
     run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
     decisions = decisions_from(args.decisions, waiting)
-    known = Known(run.title, len(decisions))
+    known = Known(run.title, tuple(d.approval for d in decisions))
     return go_on(run.run, decisions, args.prompt, options, view_for(args, known))

@@ -7,8 +7,8 @@ class Known(NamedTuple):
     """For a run that goes on, what earlier drives of it asked and got."""
 
     title: str = ""
-    decided: int = 0
-    """Decisions that were handed in now."""
+    decided: tuple[str, ...] = ()
+    """Requests that were decided now."""
 
 
 NOTHING = Known()

@@ -1,17 +1,14 @@
 """pending: what waits for a person: what would happen, why it is asked, and the commands that decide it."""
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from interlock.cli.render.figures import diff_stat
 from interlock.cli.render.paint import Paint, cut, one_line, visible
-from interlock.state.text import visible_json
 
-_EDITABLE = 160
-"""Arguments up to this many characters are printed inside the edit command; longer ones open in an editor."""
 PREVIEW_LINES = 120
+PLAN_REVIEW = "exit_plan_mode"
 _NAME, _HEADLINE = 60, 80
 """Characters; what is cut here stands whole in the preview below."""
 _TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt")
@@ -39,7 +36,8 @@ def screen(
         yield paint(f"  “{one_line(title, paint.width - 6)}”", "dim")
     for number, request in enumerate(requests, 1):
         yield ""
-        yield from _request(run, request, f"{number} of {count}: " if count > 1 else "", paint, limit)
+        yield from question(run, request, f"{number} of {count}: " if count > 1 else "", paint, limit)
+        yield from _commands(run, request, paint)
     yield ""
     yield from _together(run, requests, paint)
     yield paint(
@@ -69,11 +67,11 @@ def _asked(request: Request) -> str:
     return f"{first}{more}"
 
 
-def _request(run: str, request: Request, count: str, paint: Paint, limit: int | None) -> Iterator[str]:
+def question(run: str, request: Request, count: str, paint: Paint, limit: int | None) -> Iterator[str]:
+    """What would happen, why it is asked, and what an always would cover."""
     kind = {"outcome": "unknown outcome of "}.get(request["kind"], "")
-    yield paint(f"{count}{kind}{cut(headline(request), _HEADLINE)}", "bold") + paint(
-        f"   [{request['id']}]", "cyan"
-    )
+    title = paint(f"{count}{kind}{cut(headline(request), _HEADLINE)}", "bold")
+    yield title + paint(f"   [{request['id']}]", "cyan")
     if request.get("note"):
         yield paint(f"  ! {one_line(str(request['note']))}", "yellow")
     asker = f" (sub-agent {request['agent']})" if request.get("agent") else ""
@@ -82,6 +80,12 @@ def _request(run: str, request: Request, count: str, paint: Paint, limit: int | 
     yield from (f"    {line}" for line in _parts(request, paint))
     if request["kind"] == "question":
         yield from (f"    {line}" for line in _questions(request, paint))
+    always: Mapping[str, str] = request.get("always") or {}
+    if always:
+        yield f"  Always: {'; '.join(dict.fromkeys(map(one_line, always.values())))}"
+
+
+def _commands(run: str, request: Request, paint: Paint) -> Iterator[str]:
     rows = commands(run, request)
     width = max(len(label) for label, _ in rows)
     yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
@@ -138,7 +142,7 @@ def option_label(option: Any) -> str:
 
 def commands(run: str, request: Request) -> list[tuple[str, str]]:
     """(what it does, the exact command) for every choice of one request."""
-    start, name, choices = f"interlock resume {run}", request["id"], request["choices"]
+    start, name, choices = f"interlock resume {run}", request["number"], request["choices"]
     if request["kind"] == "question":
         rows = [("answer", f"{start} --answer {name}='your answer'")]
     elif request["kind"] == "outcome":
@@ -152,7 +156,9 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
             (what, f"{start} --approve {name} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices
         ]
     if "modify" in choices and request["kind"] == "approval":
-        rows.append(("change it", f"{start} --edit {name}{_editable(request['args'])}"))
+        rows.append(
+            ("change it", f"{start} --edit {name}   (in your editor; or {name}=JSON: {_keys(request)})")
+        )
     if "reject" in choices and request["kind"] != "outcome":
         rows.append(("reject", f"{start} --reject {name} --reason 'why'"))
     if "cancel" in choices:
@@ -160,13 +166,14 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
     return rows
 
 
-def _editable(args: Mapping[str, Any]) -> str:
-    text = visible_json(args)
-    return "=" + shlex.quote(text) if len(text) <= _EDITABLE else "   (opens your editor)"
+def _keys(request: Request) -> str:
+    """What an edit can name. A plan's review is about its text, not about the call's arguments."""
+    keys = ("plan", "approval_mode") if request["tool_name"] == PLAN_REVIEW else request["args"]
+    return ", ".join(map(one_line, keys))
 
 
 def _together(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:
-    approvals = [r["id"] for r in requests if r["kind"] == "approval"]
+    approvals = [r["number"] for r in requests if r["kind"] == "approval"]
     if len(approvals) < 2:
         return
     mixed = f"--approve {approvals[0]} --reject {approvals[1]} --reason 'why'"

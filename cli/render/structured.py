@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from interlock.cli.render.stdout import write_json
-from interlock.engine.options import Outcome
+from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
 
@@ -35,6 +35,9 @@ class JsonView:
     def __call__(self, event: Event, /) -> None:
         """Nothing is shown before the end."""
 
+    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - a program reads this
+        return []
+
     def finish(self, outcome: Outcome) -> None:
         write_json(outcome_object(outcome), self._indent)
 
@@ -54,6 +57,9 @@ class StreamJsonView:
         if event.type == "result":
             return  # `finish` writes it: an event may come late, or never
         self._write(event_object(event))
+
+    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - a program reads this
+        return []
 
     def finish(self, outcome: Outcome) -> None:
         result = outcome_object(outcome)

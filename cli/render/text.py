@@ -11,7 +11,7 @@ from interlock.cli.render.pending import screen
 from interlock.cli.render.secret import redacted
 from interlock.cli.render.stdout import write_json
 from interlock.cli.render.tools import ToolLines
-from interlock.engine.options import Outcome
+from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
     AgentEnd,
@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from interlock.cli.render.spinner import Progress as Spinner
 
 
+def _batch(request: str) -> str:
+    return request.rpartition("-")[2].partition(".")[0]
+
+
 class TextView:
     """Lines for a person. On a terminal the answer streams; else it is written whole, at the end."""
 
@@ -49,6 +53,8 @@ class TextView:
         self._lock = threading.Lock()
         self._ended = False
         self._warned: set[str] = set()
+        self._later: set[str] = set()
+        """Requests that a person, asked right away, left for later."""
         if self._paint.terminal:
             from interlock.cli.render.spinner import Progress
 
@@ -59,6 +65,22 @@ class TextView:
             if not self._ended:
                 self._show(event)
                 self._spin()
+
+    def ask(self, outcome: Outcome) -> list[Decision]:
+        from interlock.cli.asking import ask, can_ask
+
+        waiting = [request for request in outcome.pending if request["id"] not in self._later]
+        if outcome.status != "waiting" or not waiting or not can_ask():
+            return []
+        with self._lock:
+            self._end()
+            self._intermediate()
+            decisions = ask(outcome.run, waiting, self._paint)
+            decided = tuple(decision.approval for decision in decisions)
+            self._later |= {request["id"] for request in waiting} - {*decided}
+            self._known = self._known._replace(decided=decided)
+            self._ended = not decisions
+        return decisions
 
     def finish(self, outcome: Outcome) -> None:
         with self._lock:
@@ -107,7 +129,9 @@ class TextView:
                 self._tools.result(event)
             case InvalidStream() | LoopDetected() if not event.agent:
                 self._text, self._printed = "", False
-            case ErrorEvent():
+            case ErrorEvent() if (
+                event.message not in self._warned
+            ):  # each drive of a run begins with its warnings
                 self._warned.add(event.message)
                 self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
             case _:
@@ -171,13 +195,10 @@ class TextView:
 
     def _waiting(self, outcome: Outcome) -> None:
         self._line("")
-        if self._known.decided:
-            kept = (
-                "Your decision is"
-                if self._known.decided == 1
-                else f"Your {self._known.decided} decisions are"
-            )
-            self._line(f"{kept} kept. Calls of one batch run when all of them are decided.")
+        unfinished = {_batch(request["id"]) for request in outcome.pending}
+        if kept := sum(_batch(name) in unfinished for name in self._known.decided):
+            what = "Your decision is" if kept == 1 else f"Your {kept} decisions are"
+            self._line(f"{what} kept. Calls of one batch run when all of them are decided.")
         for line in screen(outcome.run, redacted(self._known.title), outcome.pending, self._paint):
             self._line(line)
 

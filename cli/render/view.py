@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from interlock.engine.options import Outcome
+from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
 
@@ -11,6 +11,10 @@ class View(Protocol):
     """Called with events on a thread of its own, then once with how it ended."""
 
     def __call__(self, event: Event, /) -> None: ...
+
+    def ask(self, outcome: Outcome) -> list[Decision]:
+        """What a person decides now of what waits; nothing where nobody can be asked. Events may follow."""
+        ...
 
     def finish(self, outcome: Outcome) -> None: ...
 

@@ -16,6 +16,7 @@ def _request(number: int, kind: str = "approval", **changes: Any) -> dict[str, A
     choices = ["proceed_once", "proceed_always", "modify", "reject", "cancel"]
     return {
         "id": f"aa11-2.{number}",
+        "number": number,
         "kind": kind,
         "tool_name": "run_shell_command",
         "args": {"command": "git push", "dir_path": "sub"},
@@ -92,7 +93,7 @@ def test_what_is_typed_becomes_decisions(typed: list[str], expected: list[Decisi
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        (["--approve", "9"], "No request '9' waits. What waits: aa11-2.1"),
+        (["--approve", "9"], r"No request '9' waits. What waits: 1 \(aa11-2.1\), 2"),
         (["--approve", "aa11-2.11"], "Did you mean 'aa11-2.1'"),
         (["--approve", "1", "--reject", "1"], "decided twice"),
         (["--approve", "all", "--reject", "2"], "decided twice"),
@@ -123,7 +124,7 @@ def test_edited_arguments_come_from_a_file_and_errors_name_the_place(tmp_path: P
     file = tmp_path / "args.json"
     file.write_text(json.dumps({"command": "a\nb"}))
     assert _decide("--edit", f"1=@{file}")[0].args == {"command": "a\nb", "dir_path": "sub"}
-    with pytest.raises(InputError, match=r"--edit aa11-2.1 is not JSON: .* line 1, column 13"):
+    with pytest.raises(InputError, match=r"--edit 1 is not JSON: .* line 1, column 13"):
         _decide("--edit", '1={"command": }')
 
 
@@ -152,8 +153,11 @@ def test_the_editor_gets_the_arguments_and_its_result_replaces_them(
         _decide("--edit", "1")
 
 
-def test_a_short_name_that_fits_two_requests_is_refused() -> None:
-    waiting = [_request(1), _request(1, id="aa11-3.1")]
-    typed = parser().parse(["aa11", "--approve", "1"]).decisions
-    with pytest.raises(UserError, match=r"fits aa11-2\.1, aa11-3\.1"):
-        decisions_from(typed, waiting)
+def test_a_number_is_the_requests_own_and_no_place_in_a_batch() -> None:
+    """Batches of agents side by side have places in common."""
+    waiting = [_request(1), {**_request(1), "id": "aa11-3.1", "number": 2}]
+    typed = parser().parse(["aa11", "--approve", "2", "--reject", "2.1"]).decisions
+    assert decisions_from(typed, waiting) == [
+        Decision("aa11-3.1", "proceed_once"),
+        Decision("aa11-2.1", "reject"),
+    ]

@@ -110,6 +110,7 @@ DONE = Outcome(
 def _request(number: int, **changes: Any) -> dict[str, Any]:
     return {
         "id": f"aa11bb22-1.{number}",
+        "number": number,
         "kind": "approval",
         "tool_name": "replace",
         "args": {"file_path": "calc.py", "old_string": "a - b", "new_string": "it's a + b"},
@@ -124,6 +125,10 @@ def _request(number: int, **changes: Any) -> dict[str, Any]:
             "reject",
             "cancel",
         ],
+        "always": {
+            "proceed_always": "replace with calc.py",
+            "proceed_always_and_save": "replace with calc.py",
+        },
         "note": None,
         "questions": [],
         "checkpoint_id": "c9",
@@ -143,6 +148,9 @@ PENDING = [
         args={"command": "pytest -q && git push --force", "description": "x" * 200},
         reason="`git push` isn't covered by a rule",
         preview="pytest -q && git push --force",
+        always=dict.fromkeys(
+            ("proceed_always", "proceed_always_and_save"), "commands that begin with `pytest` or `git push`"
+        ),
         parts=_PARTS,
         note="It was asked before; the files have changed since, so the preview is new.",
     ),
@@ -242,11 +250,22 @@ def test_the_answer_is_whole_when_pieces_of_it_were_dropped(capsys: pytest.Captu
     assert capsys.readouterr().out == "Fixed: add adds.\n"
 
 
-def test_a_drive_that_goes_on_says_how_many_decisions_are_kept(capsys: pytest.CaptureFixture[str]) -> None:
-    view = TextView(Known(decided=2))
+@pytest.mark.parametrize(
+    ("decided", "said"),
+    [
+        (("aa11bb22-1.8", "aa11bb22-1.9"), "Your 2 decisions are kept."),
+        (("aa11bb22-1.8", "aa11bb22-11.9"), "Your decision is kept."),
+        (("aa11bb22-2.1",), ""),
+    ],
+)
+def test_decisions_of_a_batch_that_waits_are_kept_and_those_that_were_applied_are_not_said_to_wait(
+    decided: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    view = TextView(Known(decided=decided))
     view.finish(WAITING)
-    lines = capsys.readouterr().err.splitlines()
-    assert "Your 2 decisions are kept. Calls of one batch run when all of them are decided." in lines
+    assert [line for line in capsys.readouterr().err.splitlines() if "kept" in line] == (
+        [f"{said} Calls of one batch run when all of them are decided."] if said else []
+    )
 
 
 def test_other_workflows_answer_with_their_output_object(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,7 +37,8 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
         line.partition("interlock ")[2].split() for line in parked.err.splitlines() if "--approve all" in line
     ]
     name = approve[1]
-    assert f"--approve {name}-1.1" in parked.err
+    assert f"interlock resume {name} --approve 1\n" in parked.err
+    assert "  Always: write_file with a.txt\n" in parked.err
     assert [r["id"] for r in json.loads(run("approvals", "--json").out)] == [f"{name}-1.1", f"{name}-1.2"]
     assert json.loads(run("runs", "--json").out)[0]["status"] == "waiting"
 
@@ -45,6 +46,7 @@ def test_a_run_parks_is_decided_one_by_one_and_goes_on(run: Run, tmp_path: Path)
     assert half.code == 75
     assert f"{name}-1.2" in half.err
     assert "Your decision is kept." in half.err
+    assert f"interlock resume {name} --approve 2\n" in half.err, "what is decided keeps its number"
     done = run("resume", "latest", "--reject", "2", "--reason", "not b")
     assert (done.code, done.out) == (0, "Both are done.\n")
     assert "warning: 'write_file' was refused by a person" in done.err
@@ -221,7 +223,7 @@ def test_a_store_that_is_whole_is_not_taken_for_damaged(run: Run, tmp_path: Path
         assert "damaged" not in told and "problem" not in told
 
 
-@pytest.mark.parametrize("decision", [("--approve", "all"), ("--reject", "3"), ()])
+@pytest.mark.parametrize("decision", [("--approve", "all"), ("--reject", "1"), ()])
 def test_a_batch_with_a_call_without_arguments_is_decided_and_goes_on(
     run: Run, tmp_path: Path, decision: tuple[str, ...]
 ) -> None:
@@ -229,7 +231,7 @@ def test_a_batch_with_a_call_without_arguments_is_decided_and_goes_on(
     calls = [{"name": "list_directory"}, {"name": "list_directory", "args": {}}, write]
     (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": calls}, {"text": "Done."}]))
     assert run("-m", f"script:{tmp_path / 'script.json'}", "-p", "look and write").code == 75
-    codes = {("--approve", "all"): 0, ("--reject", "3"): 56, (): 75}
+    codes = {("--approve", "all"): 0, ("--reject", "1"): 56, (): 75}
     done = run("resume", "latest", *decision)
     assert (done.code, "bug" in done.err) == (codes[decision], False), done.err
 

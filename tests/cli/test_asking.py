@@ -1,0 +1,204 @@
+"""At a terminal what waits is asked right away; through a real one, the command line in a process of its own."""
+
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENTRY = Path(sys.executable).with_name("interlock")
+_WAIT_S = 60
+_SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ASKS = "later] "
+
+
+class Terminal:
+    """`interlock …` with a terminal of its own, and what stands on it."""
+
+    def __init__(self, cwd: Path, *arguments: str) -> None:
+        self._master, slave = pty.openpty()
+        self.process = subprocess.Popen(
+            [ENTRY, *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            start_new_session=True,
+            preexec_fn=_own_terminal,
+        )
+        os.close(slave)
+        self._seen = 0
+        self.text = ""
+
+    def until(self, *texts: str) -> str:
+        """What came since the last time, up to and with one of the texts."""
+        deadline = time.monotonic() + _WAIT_S
+        while not any(text in self.text[self._seen :] for text in texts):
+            if not self._read(deadline):
+                raise AssertionError(f"{texts} never came:\n{self.text}")
+        end = min(self.text.index(t, self._seen) + len(t) for t in texts if t in self.text[self._seen :])
+        shown, self._seen = self.text[self._seen : end], end
+        return shown
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def end(self) -> int:
+        deadline = time.monotonic() + _WAIT_S
+        while self._read(deadline):
+            pass
+        return self.process.wait(_WAIT_S)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+
+    def _read(self, deadline: float) -> bool:
+        if not select.select([self._master], [], [], max(deadline - time.monotonic(), 0))[0]:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:  # how Linux says that the other side was closed
+            return False
+        self.text += _SEQUENCE.sub("", data.decode(errors="replace")).replace("\r\n", "\n")
+        return bool(data)
+
+
+def _own_terminal() -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+Open = Callable[..., Terminal]
+
+
+@pytest.fixture
+def terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Open]:
+    """Start `interlock -p go` with scripted replies; more arguments may follow."""
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "200")
+    opened: list[Terminal] = []
+
+    def start(*replies: dict[str, Any], arguments: tuple[str, ...] = ("-p", "go")) -> Terminal:
+        (tmp_path / "script.json").write_text(json.dumps(replies))
+        work = tmp_path / "work"
+        work.mkdir(exist_ok=True)
+        opened.append(Terminal(work, "-m", f"script:{tmp_path / 'script.json'}", *arguments))
+        return opened[-1]
+
+    yield start
+    for one in opened:
+        one.close()
+
+
+def shell(command: str) -> dict[str, Any]:
+    return {"name": "run_shell_command", "args": {"command": command}}
+
+
+DONE = {"text": "All is done."}
+
+
+def test_yes_always_edit_and_no_are_taken_as_they_are_typed(
+    terminal: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i 's/touch c/touch edited/' \"$1\"\n")
+    editor.chmod(0o755)
+    monkeypatch.setenv("VISUAL", str(editor))
+    batch = [shell("touch a"), shell("mkdir b"), shell("touch c"), shell("touch d")]
+    run = terminal({"tool_calls": batch}, {"tool_calls": [shell("mkdir b -p")]}, DONE)
+    shown = run.until(ASKS)
+    assert "1 of 4: run_shell_command touch a" in shown
+    assert "Always: commands that begin with `touch a`" in shown
+    assert "[y yes, a always, s always and save it, e edit, n no, and why, c stop the run, l later] " in shown
+    run.type("what\n")
+    assert "'what' isn't one of y, a, s, e, n, c, l." in run.until(ASKS)
+    run.type("y\n")
+    assert "2 of 4: run_shell_command mkdir b" in run.until(ASKS)
+    run.type("always\n")
+    run.until(ASKS)
+    run.type("e\n")
+    run.until(ASKS)
+    run.type("n\n")
+    run.until("Why? (Enter: no reason) ")
+    run.type("no d here\n")
+    assert run.end() == 0, run.text
+    rest = run.text
+    assert "✓ touch edited" in rest and "All is done." in rest, rest
+    assert "no d here" in rest
+    assert "✓ mkdir b -p" in rest and rest.count(ASKS) == 5, "the second mkdir wasn't asked about"
+    assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["a", "b", "edited"]
+
+
+@pytest.mark.parametrize("keys", ["l\n", "\x04", "\x03"])
+def test_later_leaves_it_parked_with_the_commands_and_keeps_what_was_said_before(
+    terminal: Open, tmp_path: Path, keys: str
+) -> None:
+    replies = ({"tool_calls": [shell("touch a"), shell("touch b")]}, DONE)
+    run = terminal(*replies)
+    run.until(ASKS)
+    run.type("y\n")
+    run.until(ASKS)
+    run.type(keys)
+    shown = run.until("--approve 2")
+    assert run.end() == 75, run.text
+    assert "Your decision is kept." in shown
+    again = terminal(*replies, arguments=("resume", "latest"))
+    assert "run_shell_command touch b" in again.until(ASKS)
+    again.type("y\n")
+    assert again.end() == 0, again.text
+    assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["a", "b"]
+
+
+def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: Open) -> None:
+    options = [{"label": "terse"}, {"label": "full"}]
+    one = {"question": "Which style?", "type": "choice", "options": options}
+    two = [{"question": "Your name?"}, {"question": "Your town?"}]
+    run = terminal(
+        {"tool_calls": [shell("sleep 1; touch x")]},
+        {"tool_calls": [{"name": "ask_user", "args": {"questions": [one]}}]},
+        {"expect": "full", "tool_calls": [{"name": "ask_user", "args": {"questions": two}}]},
+        {"expect": "Your name\\?.*Ann.*Your town\\?.*Rome", **DONE},
+    )
+    run.until(ASKS)
+    run.type("y\n")
+    time.sleep(0.3)
+    run.type("1\n")  # while the command runs: nothing is asked yet
+    assert "2. full" in run.until(ASKS)
+    run.type("2\n")
+    run.until("[answer 1 of 2, l later] ")
+    run.type("Ann\n")
+    run.until("[answer 2 of 2, l later] ")
+    run.type("Rome\n")
+    assert run.end() == 0, run.text
+
+
+def test_a_plan_is_reviewed_where_it_was_made(terminal: Open, tmp_path: Path) -> None:
+    plan = "# Plan\n\n## Steps\n1. write it\n"
+    write = {"name": "write_file", "args": {"file_path": "plan.md", "content": plan}}
+    hand_in = {"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}
+    run = terminal(
+        {"tool_calls": [write]}, {"tool_calls": [hand_in]}, DONE, arguments=("run", "plan", "make a plan")
+    )
+    shown = run.until(ASKS)
+    assert "1. write it" in shown and "Always: every edit while the plan is carried out" in shown
+    run.type("y\n")
+    run.until("carries it out")
+    run.end()
+
+
+def test_without_a_terminal_nothing_is_asked(terminal: Open, tmp_path: Path) -> None:
+    run = terminal({"tool_calls": [shell("touch a")]}, DONE, arguments=("-p", "go", "-o", "json"))
+    assert run.end() == 75, run.text
+    assert ASKS not in run.text
