@@ -44,6 +44,12 @@ _NO_TERMINAL = {
     "GIT_EDITOR": "true",
     "DEBIAN_FRONTEND": "noninteractive",
 }
+_OUR_GIT = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+"""A folder of files that only looks like a repository can't bring git settings, which may name programs to run."""
 _FOR_TERMINALS = frozenset({"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"})
 _WORDS = frozenset(
     {"password", "passwords", "changeme", "changeit", "localhost", "development", "production"}
@@ -66,7 +72,7 @@ def tool_environment(
 ) -> dict[str, str]:
     """`environ` without secrets (but for the names in `keep`), made for a process that nobody watches."""
     left_out = {*kept_back(environ, rules), *_FOR_TERMINALS} - {*keep}
-    return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL
+    return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
 
 
 def secret_variables(

@@ -84,6 +84,8 @@ class ToolSettings(_Section):
     sandbox_network: bool = Field(False, alias="sandboxNetworkAccess")
     sandbox_paths: list[str] = Field(default_factory=list[str], alias="sandboxAllowedPaths")
     """Absolute or from `~/`; what commands may change beside the workspace, or, ending in `:ro`, may read."""
+    reading_commands: bool = Field(True, alias="readingCommands")
+    """Shell commands that only read, with plain arguments inside the workspace, need no asking: `ls`, `git status`."""
     shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
     truncate_at: int = Field(40_000, alias="truncateToolOutputThreshold", gt=0)
     """Characters of a shell output that the model is sent (gemini-cli: 40,000)."""

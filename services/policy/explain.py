@@ -9,7 +9,7 @@ from interlock.services.policy.lifting import unnarrowed
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.outcome import PartOutcome
 from interlock.services.policy.rule import Rule
-from interlock.services.shell.model import Redirect, ShellCommand
+from interlock.services.shell.model import Redirect
 from interlock.state.calls import Choice, Decision, Risk, SessionRule, ShellPart, Verdict
 from interlock.state.messages import Frozen
 
@@ -95,14 +95,15 @@ def _considered(rule: Rule, decided: Decided) -> Considered:
     if decided.line is None:
         met = Match.YES if meets(rule, decided.call.args, decided.about) else Match.NO
     else:
-        met = max((_met(rule, p.command, decided) for p in decided.parts), default=Match.NO)
+        met = max((_met(rule, p, decided) for p in decided.parts), default=Match.NO)
     words = {Match.NO: "no", Match.MAYBE: "maybe", Match.YES: "yes"}
     return Considered.model_validate(
         {"rule": sentences.rule_name(rule), "decision": rule.decision, "rank": rule.rank, "met": words[met]}
     )
 
 
-def _met(rule: Rule, command: ShellCommand, decided: Decided) -> Match:
+def _met(rule: Rule, part: PartOutcome, decided: Decided) -> Match:
     if rule.decision == "allow":
-        return Match.YES if allows(rule, command, decided.call.args) else Match.NO
-    return restricts(rule, command, decided.call.args)
+        met = part.plain if rule.reading else allows(rule, part.command, decided.call.args)
+        return Match.YES if met else Match.NO
+    return restricts(rule, part.command, decided.call.args)

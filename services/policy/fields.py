@@ -22,7 +22,7 @@ from interlock.state.calls import ApprovalMode, Decision
 SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
 """Tools whose argument `command` is a line of bash."""
 
-_CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "path", "host")
+_CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "plainReading", "path", "host")
 MODE_NAMES = {"autoEdit": "auto_edit"}
 """gemini-cli's spelling → ours."""
 
@@ -53,6 +53,8 @@ class RuleFields(BaseModel):
     argsPattern: str | None = None  # noqa: N815
     commandPrefix: Names | None = None  # noqa: N815
     commandRegex: str | None = None  # noqa: N815
+    plainReading: Literal[True] | None = None  # noqa: N815
+    """Shell commands that only read, with plain arguments inside the workspace."""
     path: str | None = None
     """As tools name it: relative to the workspace, absolute in an included directory."""
     host: str | None = None
@@ -72,11 +74,11 @@ class RuleFields(BaseModel):
         given = [k for k in _CONDITIONS if getattr(self, k) is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} exclude each other")
-        command = self.commandPrefix is not None or self.commandRegex is not None
+        command = not (self.commandPrefix is self.commandRegex is self.plainReading is None)
         if command and not all(canonical(n) in SHELL_TOOLS for n in self.toolName):
             raise ValueError(f"{given[0]} is only for toolName 'run_shell_command', got {self.toolName}")
-        if (self.path or self.host) and self.decision != "allow":
-            raise ValueError("path and host are only for decision 'allow'; to restrict, use argsPattern")
+        if (self.path or self.host or self.plainReading) and self.decision != "allow":
+            raise ValueError(f"{given[0]} is only for decision 'allow'; to restrict, use argsPattern")
         if self.workspace is not None and not os.path.isabs(self.workspace):  # noqa: PTH117
             raise ValueError(f"workspace {self.workspace!r} is relative, expected an absolute path")
         return self
@@ -103,6 +105,7 @@ def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
         priority=fields.priority,
         modes=frozenset(fields.modes),
         prefixes=tuple(words(p) for p in fields.commandPrefix or ()),
+        reading=fields.plainReading or False,
         command=_pattern("commandRegex", fields.commandRegex),
         args=_pattern("argsPattern", fields.argsPattern),
         allow_redirection=fields.allowRedirection,

@@ -39,6 +39,8 @@ def _why(outcome: Outcome) -> str | None:
         return _DANGER.format(outcome.detail)
     if outcome.cause in ("opaque", "hidden"):
         return _HIDDEN.format(f" ({outcome.detail})" if outcome.detail else "")
+    if outcome.cause == "elsewhere":
+        return f"It {outcome.detail}; rules count for the workspace's own folder, so it is asked about each time."
     if outcome.cause in ("redirection", "protected") and outcome.detail:
         return f"It {outcome.detail}, which is asked about each time."
     if rule is not None and rule.broken is not None:

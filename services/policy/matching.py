@@ -27,7 +27,7 @@ def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> 
     """Whether an allow rule is about this command, for certain."""
     if not rule.narrows:
         return True
-    if not set(command.assigns) <= HARMLESS_VARIABLES:
+    if rule.reading or not set(command.assigns) <= HARMLESS_VARIABLES:
         return False
     if rule.prefixes:
         return any(begins(command, prefix) for prefix in rule.prefixes)

@@ -7,7 +7,9 @@ from interlock.services.policy.rule import Rule
 from interlock.services.shell.model import ShellCommand
 from interlock.state.calls import Decision, SessionRule
 
-Cause = Literal["rule", "session", "none", "danger", "opaque", "redirection", "hidden", "protected"]
+Cause = Literal[
+    "rule", "session", "none", "danger", "opaque", "redirection", "elsewhere", "hidden", "protected"
+]
 """`none`: no rule met it. `hidden`: a rule that denies or asks may be about what can't be seen of it.
 `protected`: it would change what the program goes by."""
 
@@ -19,7 +21,7 @@ class Outcome:
     decision: Decision
     cause: Cause
     rule: Rule | None = None
-    """The deciding rule; for danger, opaque and redirection the one whose allow it lowered."""
+    """The deciding rule; for danger, opaque, redirection and elsewhere the one whose allow it lowered."""
     session: SessionRule | None = None
     detail: str = ""
     """What the danger is, or why it can't be seen through."""
@@ -31,3 +33,5 @@ class PartOutcome:
 
     command: ShellCommand
     outcome: Outcome
+    plain: bool = False
+    """It only reads, with plain arguments inside the workspace."""

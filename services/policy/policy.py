@@ -13,18 +13,19 @@ from interlock.services.policy.checkers import Said, lowered
 from interlock.services.policy.decided import Decided, unless_widened
 from interlock.services.policy.explain import Explanation, explanation
 from interlock.services.policy.fields import MODE_NAMES, SHELL_TOOLS
+from interlock.services.policy.folders import escape, folders_of, protected_target
 from interlock.services.policy.from_settings import settings_rules
 from interlock.services.policy.load import Problem, shipped_rules
 from interlock.services.policy.names import about_nothing, canonical, names_of, rule_args
 from interlock.services.policy.narrowing import LOOSER, server_rule, shell_rule, target_rule
 from interlock.services.policy.outcome import Outcome
+from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import SHIPPED, Rule, Scope, server_of
 from interlock.services.policy.rulebook import RuleBook, first
 from interlock.services.policy.safety import SafetyCheckers
 from interlock.services.policy.saved import save, tables_of
 from interlock.services.policy.session import covers, liftable, target
 from interlock.services.policy.shell_decision import LineCheck, decide_line
-from interlock.services.policy.writes import escape, protected_target
 from interlock.services.shell import ShellLine, parse
 from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict
 from interlock.state.settings import Settings
@@ -58,7 +59,8 @@ class RulePolicy:
         here = str(workspace.root)
         mine = [r for r in rules if r.workspace is None or os.path.realpath(r.workspace) == here]
         deciding = [r for r in mine if r.checker is None]
-        self._book = RuleBook([*deciding, *from_settings, *shipped_rules()], self._scope)
+        shipped = [r for r in shipped_rules() if settings.tools.reading_commands or not r.reading]
+        self._book = RuleBook([*deciding, *from_settings, *shipped], self._scope)
         checking = RuleBook([r for r in mine if r.checker is not None], self._scope)
         self.safety = SafetyCheckers(checking, workspace)
 
@@ -203,9 +205,13 @@ class RulePolicy:
     ) -> Decided:
         line = _line(call)
         own = [r for r in session if canonical(r.tool) == canonical(call.name)]
-        away = escape(call, line, self._workspace)
-        protected = protected_target(call, line, self._workspace)
-        outcome, parts = decide_line(LineCheck(call, line, rules, mode, own, away, protected))
+        folders = folders_of(call, line, self._workspace)
+        reading = Reading(line, folders, self._workspace)
+        away = escape(line, folders, self._workspace)
+        protected = protected_target(line, folders, self._workspace)
+        outcome, parts = decide_line(
+            LineCheck(call, line, rules, mode, own, folders, reading, away, protected)
+        )
         return Decided(call, risk, mode, rules, outcome, line, parts)
 
     def _covering(

@@ -2,8 +2,7 @@
 
 import shlex
 
-from interlock.services.shell.model import ShellCommand
-from interlock.services.shell.names import names
+from interlock.services.shell.model import ShellCommand, names
 
 _READERS = names(
     "cat cd cut diff du echo file grep head id ls nl paste pwd rg stat tail tr tree uname uniq wc which"

@@ -48,6 +48,8 @@ class Rule:
     """Leading words of a shell command, any of them."""
     command: Pattern | None = None
     """Matched at the beginning of a shell command."""
+    reading: bool = False
+    """About commands that only read, with plain arguments inside the workspace (`reading.py`)."""
     args: Pattern | None = None
     """Searched in the arguments as JSON."""
     allow_redirection: bool = False
@@ -68,6 +70,10 @@ class Rule:
     checker: Checker | None = None
     """Set: it doesn't decide, it says which calls the checker is asked about."""
 
+    def names_all_of(self, argv: tuple[str, ...]) -> bool:
+        """It is for exactly these words."""
+        return argv in self.prefixes
+
     @property
     def rank(self) -> float:
         return self.tier + self.priority / 1000
@@ -75,7 +81,7 @@ class Rule:
     @property
     def narrows(self) -> bool:
         """It has a condition on the arguments."""
-        return bool(self.prefixes) or not (self.command is self.args is self.target is None)
+        return self.reading or bool(self.prefixes) or not (self.command is self.args is self.target is None)
 
 
 @dataclass(frozen=True, slots=True)

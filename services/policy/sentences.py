@@ -25,7 +25,7 @@ def named(outcome: Outcome) -> str:
     """The deciding rule, with its file and line where it has one."""
     if outcome.cause == "danger":
         return f"dangerous form: {outcome.detail}"
-    if outcome.cause in ("opaque", "redirection"):
+    if outcome.cause in ("opaque", "redirection", "elsewhere"):
         return outcome.cause
     if outcome.cause == "protected":
         return f"protected: {outcome.detail}"
@@ -85,6 +85,8 @@ def part(mode: str, part: PartOutcome) -> str:
         return f"{text} {outcome.detail}; that asks even where a rule allows it."
     if outcome.cause == "opaque":
         return f"{text} can't be seen through: {outcome.detail}."
+    if outcome.cause == "elsewhere":
+        return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
     if outcome.cause == "hidden" and rule is not None:
         return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
     if outcome.session is not None:
@@ -93,6 +95,10 @@ def part(mode: str, part: PartOutcome) -> str:
         return f"{_capital(rule_name(rule))} can't be used ({rule.broken}), so {text} asks until it is right."
     if rule is not None and rule.tier > 1:
         return f"{text} is {_VERB[outcome.decision]} by {rule_name(rule)}{_said(rule, outcome.decision)}."
+    if rule is not None and rule.reading:
+        return (
+            f"{text} only reads inside the workspace, which needs no asking (setting tools.readingCommands)."
+        )
     if outcome.decision == "allow":
         return f"{text}: mode {mode} allows every command."
     verb = "are denied" if outcome.decision == "deny" else "ask"

@@ -1,12 +1,16 @@
 """shell_decision: what the rules say of a shell line: each simple command by itself, the strictest wins."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from interlock.services.policy.folders import Folders
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.outcome import Outcome, PartOutcome
+from interlock.services.policy.prefixes import works_alike_everywhere
+from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import Rule
 from interlock.services.policy.session import covering
 from interlock.services.shell.model import ShellCommand, ShellLine
@@ -29,6 +33,8 @@ class LineCheck:
     mode: str
     session: Sequence[SessionRule]
     """About the shell tool."""
+    folders: Folders
+    reading: Reading
     escape: str | None = None
     """Where a redirection would write outside of what tools may write; null: nowhere."""
     protected: str | None = None
@@ -37,7 +43,7 @@ class LineCheck:
 
 def decide_line(check: LineCheck) -> tuple[Outcome, list[PartOutcome]]:
     """The decision on the line, and on each part that a rule must allow or that a rule refuses."""
-    parts = [PartOutcome(c, _part(check, c)) for c in check.line.effective or (_bare(check.line),)]
+    parts = [_part(check, c) for c in check.line.effective or (_bare(check.line),)]
     parts += _refused(check)
     worst = max((p.outcome for p in parts), key=lambda o: _ORDER[o.decision])
     return _lowered(check, worst, parts), parts
@@ -48,25 +54,42 @@ def _bare(line: ShellLine) -> ShellCommand:
     return ShellCommand(line.text, (), opaque=line.opaque)
 
 
-def _part(check: LineCheck, command: ShellCommand) -> Outcome:
-    outcome = _by_rules(check, command)
+def _part(check: LineCheck, command: ShellCommand) -> PartOutcome:
+    plain = any(r.reading for r in check.rules) and check.reading.plain(command)
+    return PartOutcome(command, _judged(check, command, plain), plain)
+
+
+def _judged(check: LineCheck, command: ShellCommand, plain: bool) -> Outcome:
+    outcome = _by_rules(check, command, plain)
     if outcome.decision == "ask":
         rule = covering(command, outcome.rule, check.session, check.mode, check.line)
         outcome = Outcome("allow", "session", session=rule) if rule else outcome
     if outcome.decision != "allow" or check.mode == "yolo":
         return outcome
-    if command.danger:
+    exact = outcome.rule is not None and command.literal and outcome.rule.names_all_of(command.argv)
+    if command.danger and not (exact and not command.assigns):
         return replace(outcome, decision="ask", cause="danger", detail=command.danger)
     if command.opaque:
         return replace(outcome, decision="ask", cause="opaque", detail=command.opaque)
+    away = check.folders.elsewhere
+    if away is not None and not plain and not _holds_elsewhere(check, command):
+        return replace(outcome, decision="ask", cause="elsewhere", detail=away)
     return outcome
 
 
-def _by_rules(check: LineCheck, command: ShellCommand) -> Outcome:
+def _holds_elsewhere(check: LineCheck, command: ShellCommand) -> bool:
+    """Whether a rule for the workspace's own folder counts in one below it, too."""
+    if not check.folders.bases or not command.words:
+        return False
+    program = command.words[0].text  # git would read the settings of a repository that lies there
+    return program == "cd" or (program != "git" and works_alike_everywhere(shlex.quote(program)))
+
+
+def _by_rules(check: LineCheck, command: ShellCommand, plain: bool) -> Outcome:
     lowered: Outcome | None = None
     for rule in check.rules:
         if rule.decision == "allow":
-            if allows(rule, command, check.call.args):
+            if (rule.reading and plain) or allows(rule, command, check.call.args):
                 return lowered or Outcome("allow", "rule", rule)
             continue
         match = _restricts(rule, command, check)

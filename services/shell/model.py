@@ -1,7 +1,12 @@
 """model: what is known of a shell line: its words, its simple commands, its redirections."""
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Literal
+
+_MOST_COMMANDS = 300
+_MOST_NODES = 8_000
+"""Keep one decision below 100 ms (a node costs about 3 µs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,11 @@ class Word:
     def may_be_option(self) -> bool:
         """Its value isn't known, and may begin with a dash."""
         return not self.literal and (self.wild or self.lead == "" or self.lead.startswith("-"))
+
+
+def names(text: str) -> frozenset[str]:
+    """A set of names, written as text."""
+    return frozenset(text.split())
 
 
 def literal(text: str) -> Word:
@@ -86,3 +96,42 @@ class ShellLine:
     def effective(self) -> tuple[ShellCommand, ...]:
         """The commands that a rule must allow."""
         return tuple(c for c in self.commands if not c.transparent)
+
+
+class TooMuch(Exception):  # noqa: N818 - not an error: the line is looked into no further
+    """Text: why."""
+
+
+@dataclass(slots=True)
+class Found:
+    """What was found so far, while a line, and what its `bash -c` holds, is walked."""
+
+    look_into: "Callable[[str, Found], None]"
+    depth: int = 0
+    commands: list[ShellCommand] = field(default_factory=list[ShellCommand])
+    redirects: list[Redirect] = field(default_factory=list[Redirect])
+    assigns: list[str] = field(default_factory=list[str])
+    opaque: str | None = None
+    nodes: int = 0
+
+    def blur(self, why: str) -> None:
+        """Not everything that would run is known; the first reason is kept."""
+        self.opaque = self.opaque or why
+
+    def add(self, command: ShellCommand) -> None:
+        if len(self.commands) >= _MOST_COMMANDS:
+            raise TooMuch(f"it has more than {_MOST_COMMANDS} commands")
+        self.commands.append(command)
+        if command.opaque:
+            self.blur(command.opaque)
+
+    def deeper(self, script: str) -> None:
+        """Look into the line that a command runs."""
+        self.depth += 1
+        self.look_into(script, self)
+        self.depth -= 1
+
+    def count(self) -> None:
+        self.nodes += 1
+        if self.nodes > _MOST_NODES:
+            raise TooMuch(f"it has more than {_MOST_NODES} pieces")

@@ -1,7 +1,7 @@
 """options: a command's options, as far as they can be known."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from interlock.services.shell.model import Word
 
@@ -13,8 +13,8 @@ class Options:
     flags: str = ""
     values: str = ""
     """Letters that take a value, in the same word or the next."""
-    long_flags: frozenset[str] = field(default_factory=frozenset[str])
-    long_values: frozenset[str] = field(default_factory=frozenset[str])
+    long_flags: Sequence[str] = ()
+    long_values: Sequence[str] = ()
     numbers: bool = False
     """`-5` is an option."""
 
@@ -29,7 +29,7 @@ class Options:
             if word.text == "--":
                 return at + 1
             step = self._step(word.text)
-            if step is None or not word.literal or any(w.splits for w in words[at : at + step]):
+            if step is None or not word.literal or not all(w.literal for w in words[at : at + step]):
                 return None
             at += step
         return at
@@ -59,8 +59,6 @@ class Seen:
     longs: tuple[str, ...]
     unknown: bool
     """A word whose value isn't known may be an option."""
-    single: tuple[str, ...]
-    """Words with one dash, whole (`-delete`)."""
 
     def long(self, *names: str) -> bool:
         """One of these is given; GNU programs accept any unambiguous beginning."""
@@ -73,7 +71,6 @@ class Seen:
 def seen(words: Sequence[Word]) -> Seen:
     letters: set[str] = set()
     longs: list[str] = []
-    single: list[str] = []
     unknown = False
     for word in words:
         if word.literal and word.text == "--":
@@ -83,5 +80,4 @@ def seen(words: Sequence[Word]) -> Seen:
             longs.append(word.lead[2:].partition("=")[0])
         elif word.lead.startswith("-"):
             letters.update(word.lead[1:])
-            single.append(word.lead)
-    return Seen(frozenset(letters), tuple(longs), unknown, tuple(single))
+    return Seen(frozenset(letters), tuple(longs), unknown)

@@ -1,4 +1,4 @@
-"""parse: a line of bash → the simple commands that it would run."""
+"""parse: a line of bash → the simple commands that it would run, and the limits of looking."""
 
 import re
 import threading
@@ -6,8 +6,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from interlock.services.shell.found import Found, TooMuch
-from interlock.services.shell.model import ShellLine
+from interlock.services.shell.model import Found, ShellLine, TooMuch
 from interlock.state.text import visible
 
 if TYPE_CHECKING:
@@ -21,22 +20,21 @@ _DEEPEST = 5
 """`bash -c` in `bash -c`."""
 _PARSE_S = 0.03
 """CPU seconds of the parser, so that a busy machine decides as an idle one."""
+_GLUED_LINES = re.compile(r"(?<![ \t\n])\\\n")
+"""Bash takes the break out and goes on in the same word or operator; the grammar doesn't always."""
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 @lru_cache(maxsize=256)
 def parse(line: str) -> ShellLine:
     """Every simple command in `line`. Never raises; what can't be seen through is marked opaque."""
-    found = Found(look_into)
-    look_into(line, found)
-    if found.arrays and found.declares:
-        found.blur("a value that may be evaluated as an array's")
-    return ShellLine(
-        line, tuple(found.commands), tuple(found.redirects), tuple(dict.fromkeys(found.assigns)), found.opaque
-    )
+    found = Found(_look_into)
+    _look_into(line, found)
+    assigns = tuple(dict.fromkeys(found.assigns))
+    return ShellLine(line, tuple(found.commands), tuple(found.redirects), assigns, found.opaque)
 
 
-def look_into(line: str, found: Found) -> None:
+def _look_into(line: str, found: Found) -> None:
     """Add what `line` would run to `found`."""
     from interlock.services.shell.walk import Walk
 
@@ -61,11 +59,9 @@ def _refused(line: str, depth: int) -> str | None:
         return "shells in shells, too deep"
     if line.count("|") > _MOST_PIPES:
         return f"it has more than {_MOST_PIPES} pipes"
-    if "$\\\n" in line:
-        return "a line break behind a dollar sign, which bash takes out and the grammar doesn't"
     if visible(line) != line:  # bash and people read it differently
         return "it has control or invisible characters, or letters that look like others"
-    return None
+    return "a line break within a word" if _GLUED_LINES.search(line) else None
 
 
 def _tree(line: str) -> "Node | None":

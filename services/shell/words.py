@@ -3,13 +3,32 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from interlock.services.shell import ansi
 from interlock.services.shell.model import Word
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()`")
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "r": "\r",
+    "v": "\v",
+}
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|[uU]([0-9a-fA-F]{1,8})|(c.|x\{)|(.))", re.DOTALL)
+_NOT_KNOWN = "\0"
 _EXPANDS = re.compile(r"[A-Za-z0-9_{(\[@*#?$!\-]")
+_DELIMITER = re.compile(r"(?P<quote>['\"]?)(?P<name>\w+)(?P=quote)|\\(?P<bare>\w+)", re.ASCII)
+_EXPANDS_IN_BODY = re.compile(r"[`\\]|\$[^\w\s]", re.ASCII)
+HEREDOC_PARTS = frozenset(("<<", "<<-", "heredoc_start", "heredoc_body", "heredoc_end", "file_redirect"))
 
 
 @dataclass(slots=True)
@@ -170,10 +189,10 @@ def _dollar(scan: _Scan) -> bool:
 
 
 def _ansi(scan: _Scan) -> bool:
-    close = ansi.closing(scan.text, scan.at + 2, scan.end)
+    close = _closing(scan.text, scan.at + 2, scan.end)
     if close is None:
         return False
-    value = ansi.value(scan.text[scan.at + 2 : close])
+    value = _ansi_value(scan.text[scan.at + 2 : close])
     if value is None:
         scan.dynamic()
     scan.pieces.append(value or "")
@@ -188,3 +207,47 @@ def _globs(scan: _Scan, char: str) -> None:
         scan.dynamic(splits=True)
     elif char == "~" and (scan.at == scan.start or scan.text[scan.at - 1] in ":="):
         scan.dynamic()
+
+
+def _closing(text: str, at: int, end: int) -> int | None:
+    """Offset of the quote that ends it."""
+    while at < end and text[at] != "'":
+        at += 2 if text[at] == "\\" else 1
+    return at if at < end else None
+
+
+def _ansi_value(body: str) -> str | None:
+    """Escapes resolved; None where bash's result isn't worked out here (control keys, bytes, NUL, `\\x{…}`)."""
+    resolved = _ESCAPE.sub(_unescape, body)
+    return None if _NOT_KNOWN in resolved else resolved
+
+
+def _unescape(match: re.Match[str]) -> str:
+    octal, two, many, control, other = match.groups()
+    if other is not None:
+        return _ESCAPES.get(other, other if other in "\\'\"?" else "\\" + other)
+    if control is not None:
+        return _NOT_KNOWN
+    code = int(octal, 8) if octal else int(two or many, 16)
+    # Bytes from 0x80 on make characters together with their neighbours.
+    known = 0 < code < 0x80 or (many and code < 0x110000 and not 0xD800 <= code < 0xE000)
+    return chr(code) if known else _NOT_KNOWN
+
+
+def document_problem(text: str, node: "Node") -> str | None:
+    """Why bash may read another body than the parser did, or run something in it."""
+    parts = {child.type: child for child in node.children}
+    start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
+    delimiter = _DELIMITER.fullmatch(text[start.start_byte : start.end_byte]) if start is not None else None
+    if not parts.keys() <= HEREDOC_PARTS or start is None or end is None or delimiter is None:
+        return "a here-document that isn't alone on its line, or whose end can't be read"
+    name = delimiter["name"] or delimiter["bare"]
+    after = text.find("\n", start.end_byte) + 1
+    closing = re.compile(rf"^{chr(9) + '*' if '<<-' in parts else ''}{name}$", re.MULTILINE).search(
+        text, after
+    )
+    if after == 0 or closing is None or closing.end() != end.end_byte:
+        return "a here-document that ends elsewhere"
+    if not (delimiter["quote"] or delimiter["bare"]) and _EXPANDS_IN_BODY.search(text, after, end.start_byte):
+        return "a here-document that may run something"
+    return None

@@ -21,7 +21,9 @@ def workspace(tmp_path: Path) -> FolderWorkspace:
 
 @pytest.fixture
 def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
-    """`make(user="…", admin="…", settings={…})` → the policy and what is wrong with its files."""
+    """`make(user="…", admin="…", settings={…})` → the policy and what is wrong with its files.
+
+    Without the shipped rule for reading commands, so that `ls` is asked about unless a rule of the test allows it."""
     tiers = {"extension": 2, "workspace": 3, "user": 4, "admin": 5}
 
     def build(*, settings: dict | None = None, scope: Scope | None = None, **texts: str) -> tuple:
@@ -31,7 +33,10 @@ def make(tmp_path: Path, workspace: FolderWorkspace) -> Make:
             path.write_text(text)
             files.append((path, tiers[name]))
         rules, problems = load_rules(files)
-        policy = RulePolicy(rules, Settings.model_validate(settings or {}), workspace, scope=scope)
+        given = settings or {}
+        tools = {"readingCommands": False, **given.get("tools", {})}
+        own = Settings.model_validate({**given, "tools": tools})
+        policy = RulePolicy(rules, own, workspace, scope=scope)
         return policy, [*problems, *policy.problems]
 
     return build

@@ -24,7 +24,7 @@ def test_it_names_the_deciding_rule_the_parts_and_what_was_considered(make, shel
 def test_it_says_what_cannot_be_seen(make, shell) -> None:
     policy, _ = make()
     shown = policy.explain(shell("eval $x"), "execute", "yolo", [])
-    assert shown.unseen == "eval of what is only known when it runs"
+    assert shown.unseen == "it runs something that is only known when it runs"
     assert shown.verdict.decision == "allow"
 
 

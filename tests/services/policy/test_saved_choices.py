@@ -16,6 +16,7 @@ from interlock.state.errors import RunError
 from interlock.state.settings import Settings
 
 SAVE = "proceed_always_and_save"
+ASKING = Settings.model_validate({"tools": {"readingCommands": False}})
 
 
 def shell(line: str) -> CallView:
@@ -40,7 +41,7 @@ class Place:
         rules, problems = load_rules([(self.file, 4)] if self.file.exists() else [])
         self.problems = [str(p) for p in problems]
         space = FolderWorkspace(self.root)
-        return RulePolicy(rules, Settings.model_validate({}), space, scope=scope, save_to=self.folder)
+        return RulePolicy(rules, ASKING, space, scope=scope, save_to=self.folder)
 
     def save(self, call: CallView, risk, mode: str = "default", scope: Scope | None = None) -> SessionRule:
         policy = self.policy(scope)

@@ -37,7 +37,8 @@ STRANGE = [
 def policy(tmp_path_factory: pytest.TempPathFactory) -> RulePolicy:
     rules, problems = load_rules([(HERE / "shell_lines_rules.toml", 4)])
     assert problems == []
-    return RulePolicy(rules, Settings.model_validate({}), FolderWorkspace(tmp_path_factory.mktemp("work")))
+    own = Settings.model_validate({"tools": {"readingCommands": False}})
+    return RulePolicy(rules, own, FolderWorkspace(tmp_path_factory.mktemp("work")))
 
 
 def decisions(policy: RulePolicy, line: str) -> dict[str, tuple[str, str]]:

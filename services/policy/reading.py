@@ -1,0 +1,307 @@
+"""reading: which commands only read, with plain arguments inside the workspace: what the shipped rule allows.
+
+Only listed options pass: what writes, runs a program, follows links or reads a list of files from elsewhere isn't
+among them. Paths are held to what the file tools may read.
+"""
+
+import os
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from interlock.services.policy.folders import Folders
+from interlock.services.policy.repository import runs_nothing
+from interlock.services.protected_paths import is_private
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, names
+from interlock.state.tooling import PathRefused, Workspace
+
+_MOST_ENTRIES = 2_000
+"""Files that are looked at to say that a folder can be searched whole."""
+_MOST_MATCHES = 200
+_GLOB = re.compile(r"[\w./*?+,@%-]+", re.ASCII)
+_REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """The options that a program may have, and what its operands are."""
+
+    flags: str = ""
+    values: str = ""
+    """Letters that take a value, in the same word or the next."""
+    longs: str = ""
+    """Without dashes; `name=` takes a value behind the sign."""
+    operands: Literal["paths", "pattern", "text", "none"] = "paths"
+    """`pattern`: paths behind one that is none."""
+    whole: str = ""
+    """Letters that make it read folders with all that is in them."""
+    most: int = 1_000
+    numbers: bool = False
+    """`-20` is an option."""
+
+
+_GREP = _Reader(
+    "EFGPivwxcLlqsonHhbaIZ",
+    "eABCm",
+    "ignore-case invert-match word-regexp count files-with-matches line-number only-matching no-filename"
+    " recursive include= exclude= exclude-dir= color= context= after-context= before-context= max-count=",
+    "pattern",
+    "r",
+)
+_READERS: dict[str, _Reader] = {
+    "ls": _Reader(
+        "1aAbcCdfFghHiklmnopqrRsStuUvxX", "", "all almost-all human-readable recursive reverse color="
+    ),
+    "cat": _Reader("AbeEnstTuv", "", "number show-all"),
+    "head": _Reader("qv", "nc", "lines= bytes= quiet verbose", numbers=True),
+    "tail": _Reader("qv", "nc", "lines= bytes= quiet verbose", numbers=True),
+    "wc": _Reader("clmwL", "", "lines words bytes chars"),
+    "nl": _Reader("", "bnw"),
+    "tac": _Reader(),
+    "rev": _Reader(),
+    "cut": _Reader("sz", "dfbc", "delimiter= fields= characters="),
+    "sort": _Reader("bdfghiMnRruVzcC", "kt", "reverse unique numeric-sort human-numeric-sort version-sort"),
+    "uniq": _Reader("cdiuz", "fsw", "count repeated", most=1),
+    "diff": _Reader("uqwbBiaycs", "U", "unified brief color=", most=2),
+    "cmp": _Reader("bls", most=2),
+    "stat": _Reader("Lt", "c", "format= printf="),
+    "file": _Reader("bi", "", "brief mime-type"),
+    "du": _Reader("achksm", "d", "max-depth= human-readable summarize"),
+    "basename": _Reader("a", "s"),
+    "dirname": _Reader(),
+    "realpath": _Reader("em"),
+    "readlink": _Reader("fem"),
+    "grep": _GREP,
+    "egrep": _GREP,
+    "fgrep": _GREP,
+    "rg": _Reader(
+        "incwlxFsSvoHINp0",
+        "egtTABCmM",
+        "files count files-with-matches ignore-case line-number no-heading heading fixed-strings word-regexp json"
+        " multiline pcre2 stats trim glob= type= type-not= context= after-context= before-context= color= sort="
+        " max-count= max-depth=",
+        "pattern",
+    ),
+    "tr": _Reader("cCdst", operands="text"),
+    "echo": _Reader("neE", operands="text"),
+    "which": _Reader("a", operands="text"),
+    "seq": _Reader("w", "s", operands="text"),
+    "pwd": _Reader("LP", operands="none"),
+    "whoami": _Reader(operands="none"),
+    "cd": _Reader(most=1),
+}
+_GIT: dict[str, _Reader] = {
+    "status": _Reader(
+        "sbvz", "", "short branch porcelain porcelain= long show-stash untracked-files= no-renames"
+    ),
+    **dict.fromkeys(
+        ("diff", "log", "show"),
+        _Reader(
+            "pusiwbazrt",
+            "nUSGL",
+            "stat stat= shortstat numstat name-only name-status oneline graph decorate decorate= all cached staged"
+            " patch no-patch unified= since= until= after= before= author= committer= grep= format= pretty pretty="
+            " no-color color= no-merges merges first-parent follow reverse summary check date="
+            " word-diff word-diff= max-count= abbrev-commit abbrev="
+            " no-ext-diff no-textconv diff-filter= ignore-all-space ignore-space-change"
+            " no-renames branches tags remotes merge-base raw left-right dirstat minimal patience histogram",
+            numbers=True,
+        ),
+    ),
+    "branch": _Reader("arvl", "", "all remotes list show-current verbose merged no-merged", "none"),
+    "tag": _Reader("l", "", "list", "none"),
+    "remote": _Reader("v", "", "verbose", "none"),
+    "stash": _Reader("", "", "", "text"),
+    "rev-parse": _Reader("", "", "abbrev-ref short show-toplevel git-dir is-inside-work-tree verify"),
+    "ls-files": _Reader("cdmost", "", "cached deleted modified others exclude-standard stage full-name"),
+    "blame": _Reader("wsenl", "L", "porcelain date="),
+    "describe": _Reader("", "", "tags always dirty long all abbrev="),
+    "shortlog": _Reader("sne", "", "summary numbered email"),
+}
+_FIND_FLAGS = names("-print -print0 -empty -not -o -or -a -and -prune -depth -mount -xdev ( ) ! -true -false")
+_FIND_VALUES = names(
+    "-name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex -iregex"
+    " -perm -user -group"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What plain reading is for one line."""
+
+    line: ShellLine
+    folders: Folders
+    workspace: Workspace
+
+    def plain(self, command: ShellCommand) -> bool:
+        """Whether the command only reads, in the workspace, what tools may read."""
+        if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
+            return False
+        program = command.words[0].text
+        if not command.words[0].literal or self._is_own(program) or not self._inputs():
+            return False
+        if program == "git":
+            return self._git(command.words[1:])
+        if program == "find":
+            return self._find(command.words[1:])
+        reader = _READERS.get(program)
+        return reader is not None and self._reads(program, reader, command.words[1:])
+
+    def _is_own(self, program: str) -> bool:
+        """Whether the project brings a program of that name along, by a folder of it among those of the PATH."""
+        for folder in os.environ.get("PATH", "").split(os.pathsep):
+            real = os.path.realpath(folder)
+            mine = any(Path(real).is_relative_to(root) for root in self.workspace.roots)
+            if (mine or not os.path.isabs(folder)) and os.path.lexists(os.path.join(real, program)):  # noqa: PTH117, PTH118
+                return True
+        return False
+
+    def _inputs(self) -> bool:
+        """The files that the line reads by redirection."""
+        read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
+        return all(self._path(word) for word in read)
+
+    def _reads(self, program: str, reader: _Reader, words: Sequence[Word]) -> bool:
+        parsed = _parsed(reader, words)
+        if parsed is None:
+            return False
+        given, operands = parsed
+        if reader.operands in ("none", "text"):
+            return reader.operands == "text" or not operands
+        if reader.operands == "pattern" and not given & {"e", "files"}:
+            if not operands or not operands[0].literal:
+                return False
+            operands = operands[1:]
+        if len(operands) > reader.most or not all(self._path(word) for word in operands):
+            return False
+        searches = program in ("rg", "diff") or bool(given & {*reader.whole, "recursive"} and reader.whole)
+        return not searches or self._searchable([w.text for w in operands] or ["."], program == "rg")
+
+    def _path(self, word: Word) -> bool:
+        """A path inside, in whichever folder the command may run; a glob is what it stands for there now."""
+        if word.text == "-" or (word.literal and word.text == "/dev/null"):
+            return True
+        if word.literal:
+            return self._readable(word.text)
+        if word.wild or not _GLOB.fullmatch(word.text) or word.text.startswith("-"):
+            return False
+        found = [str(p) for p in self._matches(word.text)]
+        return 0 < len(found) < _MOST_MATCHES and all(self._readable(p) for p in found)
+
+    def _matches(self, pattern: str) -> Iterator[Path]:
+        if posixpath.isabs(pattern) or ".." in pattern.split("/"):
+            yield Path("..")
+            return
+        for base in self.folders.bases:
+            for count, match in enumerate((self.workspace.root / base).glob(pattern)):
+                yield Path("..") if match.name.startswith("-") or count > _MOST_MATCHES else match
+
+    def _readable(self, path: str) -> bool:
+        if path.startswith(("~", "@", "file:")):
+            return False
+        try:
+            for base in self.folders.bases:
+                self.workspace.readable(posixpath.join(base, path))
+        except PathRefused:
+            return False
+        return True
+
+    def _searchable(self, folders: Sequence[str], skips_hidden: bool) -> bool:
+        """Whether nothing in the folders is kept from tools. `skips_hidden`: and what git ignores, as ripgrep does."""
+        pending = [
+            str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
+        ]
+        seen = 0
+        while pending:
+            top = pending.pop()
+            if not os.path.isdir(top):  # noqa: PTH112 - Path.is_dir raises for names that are too long
+                continue
+            with os.scandir(top) as entries:
+                for entry in entries:
+                    seen += 1
+                    if skips_hidden and entry.name.startswith("."):
+                        continue
+                    if seen > _MOST_ENTRIES or is_private(entry.name):
+                        return False
+                    if entry.is_symlink():
+                        continue
+                    if self.workspace.ignored(Path(entry.path)):
+                        if not skips_hidden or self.workspace.ignored(Path(entry.path), git=False):
+                            return False
+                    elif entry.is_dir():
+                        pending.append(entry.path)
+        return True
+
+    def _find(self, words: Sequence[Word]) -> bool:
+        if not all(w.literal for w in words):
+            return False
+        at = 0
+        while at < len(words) and not words[at].text.startswith(("-", "(", "!")):
+            if not self._path(words[at]):
+                return False
+            at += 1
+        while at < len(words):
+            if words[at].text in _FIND_VALUES and at + 1 < len(words):
+                at += 2
+            elif words[at].text in _FIND_FLAGS:
+                at += 1
+            else:
+                return False
+        return True
+
+    def _git(self, words: Sequence[Word]) -> bool:
+        words = words[1:] if words and words[0].text == "--no-pager" else words
+        reader = _GIT.get(words[0].text) if words else None
+        parsed = _parsed(reader, words[1:]) if reader is not None else None
+        if reader is None or parsed is None or not all(w.literal for w in words):
+            return False
+        _, operands = parsed
+        if reader.operands == "text":
+            known = [w.text for w in operands] == ["list"]
+        elif reader.operands == "none":
+            known = not operands
+        else:
+            known = all(self._revision(w.text) for w in operands)
+        return known and all(runs_nothing(self.workspace.root / base) for base in self.folders.bases)
+
+    def _revision(self, text: str) -> bool:
+        """A revision, a path, or both: `HEAD~2:src/a.py`."""
+        parts = [p for side in text.split("..") for p in side.split(":")]
+        return _REVISION.fullmatch(text) is not None and all(self._readable(p) for p in parts if p.strip("."))
+
+
+def _parsed(reader: _Reader, words: Sequence[Word]) -> tuple[set[str], list[Word]] | None:
+    """The options that are given, and the operands; None: one that isn't listed, or can't be known."""
+    given: set[str] = set()
+    operands: list[Word] = []
+    rest = iter(words)
+    for word in rest:
+        text = word.text
+        if not word.lead.startswith("-") or text == "-":
+            operands.append(word)
+        elif not word.literal:
+            return None
+        elif text == "--":
+            operands += rest
+        elif text.startswith("--"):
+            name, sign, _ = text[2:].partition("=")
+            if name + sign not in reader.longs.split():
+                return None
+            given.add(name)
+        elif not (reader.numbers and text[1:].isdecimal()) and not _cluster(reader, text[1:], rest, given):
+            return None
+    return given, operands
+
+
+def _cluster(reader: _Reader, letters: str, rest: Iterator[Word], given: set[str]) -> bool:
+    for place, letter in enumerate(letters, 1):
+        given.add(letter)
+        if letter in reader.values:
+            after = None if letters[place:] else next(rest, None)
+            return bool(letters[place:]) or (after is not None and after.literal)
+        if letter not in reader.flags + reader.whole:
+            return False
+    return True

@@ -1,0 +1,322 @@
+"""commands: one simple command: whether it can be seen through, what it runs in turn, whether it is dangerous.
+
+Few wrappers are understood, and those only in their plainest form. What runs other commands in any other way is
+opaque; what may be a command among its words is noted all the same, so that a rule against it is still met.
+"""
+
+import re
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from interlock.services.shell.danger import danger_of
+from interlock.services.shell.model import Found, ShellCommand, TooMuch, Word, names
+from interlock.services.shell.options import Options
+from interlock.services.shell.variables import HARMLESS_VARIABLES, assignment_problem, sets_clause
+
+_Words = Sequence[Word]
+_RESERVED = names(
+    "if then else elif fi do done case esac while until for select function { } ! [[ ]] (( coproc"
+)
+"""Bash reads these as its own words: where the grammar takes one for a program, it went wrong."""
+LANGUAGES = names("python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua rscript tclsh")
+"""Interpreters of other languages than the shell's."""
+_OPAQUE = {
+    **dict.fromkeys((".", "source"), "runs a file"),
+    **dict.fromkeys(names("alias unalias enable hash shopt"), "changes what names mean"),
+    **dict.fromkeys(
+        names(
+            "bind complete compgen compopt fc let declare typeset local readonly unset getopts mapfile readarray"
+            " jobs"
+        ),
+        "may evaluate its arguments",
+    ),
+    **dict.fromkeys(
+        names(
+            "parallel script flock strace ltrace chroot unshare nsenter systemd-run at batch pkexec unbuffer"
+            " setarch chrt taskset numactl firejail proot fakeroot expect screen tmux run-parts entr rlwrap"
+            " start-stop-daemon dbus-run-session busybox toybox catchsegv setpriv gosu ssh-agent socat"
+        ),
+        "runs another command",
+    ),
+}
+"""Not looked into at all."""
+_RUNS = names(
+    "eval trap exec builtin setsid ionice stdbuf watch ssh su runuser sudo doas zsh ksh mksh fish csh tcsh pwsh"
+    " rbash ash"
+)
+"""They run their arguments in ways that aren't followed: what among these may be a command is noted."""
+_DEEPEST = 20
+"""`env env env …`"""
+_UNSEEN = "it runs something that is only known when it runs"
+_UNKNOWN = Word("…", False, "", True, True)
+"""Arguments that only running would show."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Inner:
+    """What a command runs in turn."""
+
+    runs: tuple[_Words, ...] = ()
+    script: str | None = None
+    """A line of bash."""
+    assigns: tuple[str, ...] = ()
+    opaque: str | None = None
+    transparent: bool = False
+    """It does nothing but that."""
+
+
+_NOTHING = _Inner()
+_HIDDEN = _Inner(opaque=_UNSEEN)
+
+
+def program_of(word: Word) -> str:
+    """The program's name without its folder; in lower case, since file names may ignore it (`SUDO` on macOS)."""
+    return word.text.rsplit("/", 1)[-1].lower()
+
+
+def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], level: int = 0) -> None:
+    """Add a simple command, and what it runs. `level`: wrappers around it."""
+    if level > _DEEPEST:
+        raise TooMuch("wrappers in wrappers, too deep")
+    if not words:
+        return
+    name = words[0]
+    opaque: str | None = None
+    if not name.literal or name.text == "":
+        opaque = "what it runs is only known when it runs"
+    elif name.text in _RESERVED:
+        opaque = f"{name.text!r} where a command should be"
+    elif program_of(name) in _OPAQUE:
+        opaque = f"{program_of(name)!r} {_OPAQUE[program_of(name)]}"
+    if opaque is not None:
+        found.add(ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque))
+        return
+    inner = _inner(words)
+    found.add(_resolved(words, text, assigns, inner))
+    if inner.opaque is not None and program_of(name) in _GUESSED:
+        _guess(found, words)
+    if inner.script is not None:
+        found.deeper(inner.script)
+    for run in inner.runs:
+        add_command(found, run, " ".join(w.text for w in run), [*assigns, *inner.assigns], level + 1)
+
+
+def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -> ShellCommand:
+    program = program_of(words[0])
+    set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := sets_clause(a)))
+    danger = danger_of(program, words) or next(set_by_it, None)
+    harmless = inner.transparent and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
+    return ShellCommand(
+        text,
+        tuple(words),
+        tuple(assigns),
+        danger=danger,
+        opaque=inner.opaque,
+        code=danger is not None or inner.opaque is not None or program in LANGUAGES,
+        transparent=harmless and not danger and not inner.opaque,
+    )
+
+
+def _guess(found: Found, words: _Words) -> None:
+    """Note what may be commands among the words of one that can't be seen through: no leave is needed for them, but
+    a rule may be against them."""
+    if program_of(words[0]) in ("eval", "ssh", "watch"):
+        found.deeper(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
+    for at in range(1, min(len(words), _DEEPEST)):
+        rest = words[at:]
+        found.add(ShellCommand(" ".join(w.text for w in rest), tuple(rest), transparent=True))
+        if rest[0].literal and program_of(words[0]) != "env" and len(rest[0].text.split()) > 1:
+            found.deeper(rest[0].text)
+
+
+def _inner(words: _Words) -> _Inner:
+    program = program_of(words[0])
+    if program in _RUNS:
+        return _HIDDEN
+    if program in LANGUAGES:
+        return _interpreter(words)
+    if program in _WRAPPERS:
+        return _WRAPPERS[program](words)
+    if words[0].text in _HARMLESS:
+        return _Inner(transparent=True) if _HARMLESS[words[0].text](words[1:]) else _HIDDEN
+    return _HIDDEN if program in _PLAIN and not _PLAIN[program](words[1:]) else _NOTHING
+
+
+# ---- wrappers
+
+
+def _prefix(options: Options, operands: int = 0) -> Callable[[_Words], _Inner]:
+    """A wrapper that has options, `operands` words of its own, and then a command."""
+
+    def look(words: _Words) -> _Inner:
+        at = options.skip(words, 1)
+        if at is None or not all(w.literal for w in words[at : at + operands]):
+            return _HIDDEN
+        rest = words[at + operands :]
+        return _Inner(runs=(rest,), transparent=True) if rest else _NOTHING
+
+    return look
+
+
+def _time(words: _Words) -> _Inner:
+    """Bash's own word, which reads what follows as a new command: `time ! ls`, `time x=1 ls`."""
+    rest = words[2:] if len(words) > 1 and words[1].text == "-p" else words[1:]
+    if not rest or not rest[0].literal or "=" in rest[0].text or rest[0].text.startswith(("-", "!")):
+        return _HIDDEN
+    return _Inner(runs=(rest,), transparent=True)
+
+
+def _command(words: _Words) -> _Inner:
+    if len(words) > 1 and words[1].text in ("-v", "-V"):
+        return _Inner(transparent=True)
+    return _prefix(Options())(words)
+
+
+def _env(words: _Words) -> _Inner:
+    at = Options("i", "u").skip(words, 1)
+    if at is None:
+        return _HIDDEN
+    start = at
+    while at < len(words) and words[at].literal and "=" in words[at].text:
+        at += 1
+    pairs = [w.text.partition("=") for w in words[start:at]]
+    if not words[at:] or any(assignment_problem(name, value) for name, _, value in pairs):
+        return _HIDDEN if words[at:] else _NOTHING
+    return _Inner(runs=(words[at:],), assigns=tuple(name for name, *_ in pairs), transparent=True)
+
+
+def _xargs(words: _Words) -> _Inner:
+    """Only flags and numbers before the command: what it reads are arguments, and nothing else."""
+    if len(words) == 1:
+        return _NOTHING
+    at = 1
+    while at < len(words) and words[at].literal and words[at].text.startswith("-"):
+        apart = (
+            words[at].text in ("-n", "-P", "-L") and at + 1 < len(words) and words[at + 1].text.isdecimal()
+        )
+        if not apart and not _XARGS_OPTION.fullmatch(words[at].text):
+            return _HIDDEN
+        at += 2 if apart else 1
+    return _Inner(runs=((*words[at:], _UNKNOWN),), transparent=True) if words[at:] else _HIDDEN
+
+
+_XARGS_OPTION = re.compile(r"-[0rt]+|-[nPL]\d+")
+_SHELL_OPTION = re.compile(r"-[eulx]*c")
+_PORTABLE = re.compile(r"[A-Za-z0-9_ \t\n./:,@%'\"&|;=-]*", re.ASCII)
+"""`sh` may be another shell, which reads much of bash otherwise: `[[ a && rm x ]]`, `ls &>f rm x`, `x+=/y`."""
+
+
+def _shell(words: _Words) -> _Inner:
+    """`bash -c LINE`, without further arguments. A script file is an argument like any other."""
+    first = words[1] if len(words) > 1 else _UNKNOWN
+    if len(words) == 3 and first.literal and _SHELL_OPTION.fullmatch(first.text) and words[2].literal:
+        script = words[2].text
+        if program_of(words[0]) != "bash" and (not _PORTABLE.fullmatch(script) or "|&" in script):
+            return _Inner(script=script, opaque="sh may read it otherwise than bash")
+        return _Inner(script=script, transparent=True)
+    # A plain name that isn't in the folder is looked for among the programs: `bash npm publish`.
+    file = first.literal and not first.text.startswith(("-", "+", "/dev/")) and set(first.text) & set("/.")
+    return _NOTHING if file else _HIDDEN
+
+
+def _interpreter(words: _Words) -> _Inner:
+    """Without an argument, or with `-`, it runs what it reads."""
+    read = len(words) == 1 or any(w.text in ("-", "/dev/stdin") or "<(" in w.text for w in words[1:])
+    return _Inner(opaque="it runs what it reads") if read else _NOTHING
+
+
+def _find(words: _Words) -> _Inner:
+    """Each `-exec … ;`."""
+    if not all(w.literal for w in words):
+        return _HIDDEN if any(w.may_be_option for w in words[1:]) else _NOTHING
+    runs: list[_Words] = []
+    inner: list[Word] | None = None
+    for word in words[1:]:
+        if inner is None:
+            inner = [] if word.text in ("-exec", "-execdir", "-ok", "-okdir") else None
+        elif word.text in (";", "+"):
+            runs.append(inner)
+            inner = None
+        else:
+            inner.append(_UNKNOWN if "{}" in word.text else word)
+    return _HIDDEN if inner is not None else _Inner(runs=tuple(r for r in runs if r))
+
+
+def _git(words: _Words) -> _Inner:
+    """Names that git is given on the line: `git -c alias.x='!CMD' x` runs CMD."""
+    if not any("alias." in w.lead.lower() for w in words):
+        return _NOTHING
+    at = next((n for n, w in enumerate(words) if w.lead.lower().startswith("alias.")), 0)
+    body = words[at].text.partition("=")[2]
+    own = body[1:] if body.startswith("!") else f"git {body}"
+    given = shlex.join(w.text for w in words[at + 2 :])
+    return _Inner(script=f"{own} {given}" if body else None, opaque="git is given an alias")
+
+
+_WRAPPERS: dict[str, Callable[[_Words], _Inner]] = {
+    "nohup": _prefix(Options()),
+    "nice": _prefix(Options("", "n", numbers=True)),
+    "timeout": _prefix(Options("v", "ks", ("foreground", "preserve-status"), ("kill-after", "signal")), 1),
+    "time": _time,
+    "command": _command,
+    "env": _env,
+    "xargs": _xargs,
+    "find": _find,
+    "git": _git,
+    **dict.fromkeys(("bash", "sh", "dash"), _shell),
+}
+_GUESSED = (_RUNS | _WRAPPERS.keys()) - {"time"}
+
+
+# ---- builtins
+
+_COUNT = re.compile(r'\d*|"?\$[?#]"?')
+_LOWER = re.compile(r"[a-z][a-z0-9]*", re.ASCII)
+_FILE_TEST = re.compile(r"-[defhnrswxzL]")
+_COMPARES = names("= == != -eq -ne -lt -le -gt -ge -nt -ot -ef")
+_SET = re.compile(r"(?:-[eux]+|-[eux]*o pipefail)(?: (?:-[eux]+|-[eux]*o pipefail))*")
+
+
+def _test(words: _Words) -> bool:
+    """`-f x` or `x = y`. Not more: `[ -v 'a[$(…)]' ]` runs it, and a word too many makes another operator of one."""
+    given = words[1:] if words and words[0].text == "!" else words
+    if any(w.splits for w in given):
+        return False
+    if len(given) == 2:
+        return given[0].literal and _FILE_TEST.fullmatch(given[0].text) is not None
+    return len(given) == 3 and given[1].literal and given[1].text in _COMPARES
+
+
+def _bracket(words: _Words) -> bool:
+    return bool(words) and words[-1].text == "]" and _test(words[:-1])
+
+
+def _counts(words: _Words) -> bool:
+    return all(_COUNT.fullmatch(w.text) for w in words)
+
+
+def _reads(words: _Words) -> bool:
+    names = words[1:] if words and words[0].text == "-r" else words
+    return all(w.literal and _LOWER.fullmatch(w.text) and w.text != "histchars" for w in names)
+
+
+def _exports(words: _Words) -> bool:
+    """Names only where the tree shows assignments, whose values were looked at."""
+    return all(w.literal and (w.text.partition("=")[0] in HARMLESS_VARIABLES) for w in words)
+
+
+_HARMLESS: dict[str, Callable[[_Words], bool]] = {
+    **dict.fromkeys((":", "true", "false"), lambda _: True),
+    **dict.fromkeys(names("break continue return exit shift wait"), _counts),
+    "test": _test,
+    "[": _bracket,
+    "read": _reads,
+}
+"""In this form they run nothing and change nothing but the line's own variables: no rule is needed for them."""
+_PLAIN: dict[str, Callable[[_Words], bool]] = {
+    "export": _exports,
+    "printf": lambda words: bool(words) and words[0].literal and not words[0].text.startswith("-"),
+    "set": lambda words: _SET.fullmatch(" ".join(w.text for w in words)) is not None,
+}
+"""In this form they evaluate nothing."""

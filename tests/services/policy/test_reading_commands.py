@@ -1,0 +1,186 @@
+"""Plain reading commands need no asking; whatever may write, run something or read elsewhere does."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from interlock.services.policy import RulePolicy
+from interlock.services.tool_environment import tool_environment
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallView
+from interlock.state.settings import Settings
+
+GROUPS: dict[str, list[str]] = yaml.safe_load(Path(__file__).with_name("reading_lines.yaml").read_text())
+PLAIN, ASKED = GROUPS["plain"], GROUPS["asked"]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("reading") / "work"
+    for name in (
+        "a.txt",
+        "b.txt",
+        ".env",
+        "ignored.log",
+        "src/b.py",
+        "src/.env",
+        "secret/id_rsa",
+        "node_modules/x.js",
+    ):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("foo\n")
+    (root / "src" / ".env").unlink()
+    (root / "tests").mkdir()
+    (root / ".gitignore").write_text("*.log\nnode_modules\nsecret\n")
+    (root / "link").symlink_to("/etc/passwd")
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    return root
+
+
+def policy_of(root: Path, **tools: object) -> RulePolicy:
+    return RulePolicy([], Settings.model_validate({"tools": tools}), FolderWorkspace(root))
+
+
+def decision(policy: RulePolicy, line: str, mode: str = "default", **args: str) -> str:
+    call = CallView(id="1", name="run_shell_command", args={"command": line, **args})
+    return policy.check(call, "execute", mode).decision
+
+
+def test_plain_reading_commands_are_allowed_by_a_shipped_rule(root: Path) -> None:
+    policy = policy_of(root)
+    assert [x for x in PLAIN if decision(policy, x) != "allow"] == []
+    assert [x for x in PLAIN if decision(policy, x, "auto_edit") != "allow"] == []
+
+
+def test_what_may_write_run_something_or_read_elsewhere_is_asked_about(root: Path) -> None:
+    policy = policy_of(root)
+    assert [x for x in ASKED if decision(policy, x) != "ask"] == []
+
+
+def test_a_setting_turns_the_rule_off_and_plan_mode_has_none(root: Path) -> None:
+    policy = policy_of(root, readingCommands=False)
+    assert {decision(policy, line) for line in PLAIN} == {"ask"}
+    assert decision(policy_of(root), "ls", "plan") == "deny"
+
+
+def test_policy_check_names_the_rule_and_the_setting(root: Path) -> None:
+    call = CallView(id="1", name="run_shell_command", args={"command": "ls src && rm x"})
+    shown = policy_of(root).explain(call, "execute", "default")
+    first, second = shown.parts
+    assert first.rule.startswith("shipped rule default.toml:") and "tools.readingCommands" in first.reason
+    assert (first.decision, second.decision) == ("allow", "ask")
+    met = {c.met for c in shown.considered if c.rule == first.rule}
+    assert met == {"yes"}
+
+
+def test_a_folder_that_the_call_names_is_held_to_the_same_paths(root: Path) -> None:
+    policy = policy_of(root)
+    assert decision(policy, "cat b.py", dir_path="src") == "allow"
+    assert decision(policy, "cat ../.env", dir_path="src") == "ask"
+    assert decision(policy, "ls", dir_path="..") == "ask"
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        "[core]\n\tfsmonitor = ./evil\n",
+        "[core] fsmonitor = ./evil\n",
+        "[CORE]\nFsMonitor=./evil\n",
+        "[core]\n\tpager = ./evil\n",
+        "[core]\n\tworktree = /\n",
+        "[include]\n\tpath = ../evil\n",
+        '[diff "x"]\n\ttextconv = ./evil\n',
+        '[filter "x"]\n\tclean = ./evil\n',
+        "[diff]\n\texternal = ./evil\n",
+        "[alias]\n\tstatus = !./evil\n",
+        '[remote "origin"]\n\tuploadpack = ./evil\n',
+        "[gpg]\n\tprogram = ./evil\n",
+        "[log]\n\tshowSignature = true\n",
+        "[extensions]\n\tworktreeConfig = true\n",
+        "[core]\n\tfilemode = true \\\n\tfsmonitor = x\n",
+    ],
+)
+def test_git_is_asked_about_where_the_repository_names_programs(tmp_path: Path, setting: str) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    policy = policy_of(tmp_path)
+    assert decision(policy, "git status") == "allow"
+    with (tmp_path / ".git" / "config").open("a") as config:
+        config.write(setting)
+    assert decision(policy, "git status") == "ask"
+    (tmp_path / "sub").mkdir()
+    assert decision(policy, "cd sub && git diff") == "ask"
+    assert decision(policy, "ls") == "allow"
+
+
+def test_git_is_asked_about_in_a_repository_within_and_with_hooks_or_submodules(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    policy = policy_of(tmp_path)
+    (tmp_path / "evil" / ".git").mkdir(parents=True)
+    (tmp_path / "evil" / ".git" / "config").write_text("[core]\n\tfsmonitor = ./evil\n")
+    assert decision(policy, "cd evil && git status") == "ask"
+    hook = tmp_path / ".git" / "hooks" / "post-index-change"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    assert decision(policy, "git status") == "ask"
+    hook.unlink()
+    one = ["git", "-C", str(tmp_path), "update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub"]
+    subprocess.run(one, check=True)
+    assert decision(policy, "git status") == "ask"
+
+
+def test_git_takes_no_folder_of_files_for_a_repository(tmp_path: Path) -> None:
+    bare = tmp_path / "bare"
+    subprocess.run(["git", "init", "-q", "--bare", str(bare)], check=True)
+    env = tool_environment({"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)})
+    ran = subprocess.run(["git", "rev-parse"], cwd=bare, env=env, capture_output=True, text=True, check=False)
+    assert ran.returncode != 0 and "bareRepository" in ran.stderr
+
+
+def test_a_program_that_the_project_brings_along_is_asked_about(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "ls").write_text("#!/bin/sh\n")
+    for path in (f"{tmp_path}/bin:/usr/bin", "/usr/bin:.", "/usr/bin::"):
+        monkeypatch.setenv("PATH", path)
+        monkeypatch.chdir(tmp_path / "bin")
+        assert decision(policy_of(tmp_path), "ls") == "ask"
+        assert decision(policy_of(tmp_path), "pwd") == "allow"
+
+
+EXACT = """
+[[rule]]
+toolName = "run_shell_command"
+commandPrefix = ["rm -rf build", "find . -name '*.o' -delete", "git push", "make"]
+decision = "allow"
+priority = 100
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict"),
+    [
+        ("rm -rf build", "allow"),
+        ("rm -rf 'build'", "allow"),
+        ("make && rm -rf build", "allow"),
+        ("rm -rf build src", "ask"),
+        ("rm -rf build/..", "ask"),
+        ('rm -rf build "$x"', "ask"),
+        ("rm -rf buil*", "ask"),
+        ("CI=1 rm -rf build", "ask"),
+        ("cd src && rm -rf build", "ask"),
+        ("rm -rf build > x", "ask"),
+        ("sudo rm -rf build", "ask"),
+        ("find . -name '*.o' -delete", "allow"),
+        ("find . -name '*.o' -delete -print", "ask"),
+        ("git push --force", "ask"),
+        ("make SHELL=x", "ask"),
+    ],
+)
+def test_a_rule_for_exactly_a_command_allows_its_dangerous_form_and_a_prefix_does_not(
+    make, shell, line: str, verdict: str
+) -> None:
+    policy, _ = make(user=EXACT)
+    assert policy.check(shell(line), "execute", "default").decision == verdict
