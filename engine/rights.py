@@ -18,6 +18,7 @@ from interlock.state.settings import Settings
 
 _SETTINGS = (
     *("tools.allowed", "tools.exclude", "tools.confirmationRequired", "tools.core"),
+    "tools.readingCommands",
     *("tools.sandboxNetworkAccess", "tools.sandboxAllowedPaths", "mcp.allowed", "mcp.excluded"),
     *("context.includeDirectories", "context.fileFiltering"),
     *("security.redactSecrets", "security.environmentVariableRedaction"),

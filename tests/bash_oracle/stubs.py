@@ -16,9 +16,13 @@ from interlock.services.sandbox.bubblewrap import find_bwrap
 from interlock.state.errors import SandboxError
 
 BASH = shutil.which("bash")
+TRAPS = ("CI=", "x+=", "x=", "a=", "TERM=", "sub")
+CANARIES = {"v": "--evil", "w": "a[$(c3)]", "z": "[$(c3)]", "q": "c3"}
+"""Variables of the environment: an option, a value that runs `c3` where it is evaluated, its end, and a command."""
+_LIMITED = b'ulimit -u 200 -t 2 -f 1000 -v 2000000 2>/dev/null; exec bash -c "$1"'
 _REAL = ("env", "nohup", "timeout", "nice", "xargs", "bash", "sh", "find", "cat", "true", "stdbuf")
 _LOGS = """#!/bin/sh
-out=$(printf '%s\\037' "${0##*/}" "$@"; printf .)
+out=$(printf '%s\\037' "${0##*/}" "$@" "$PWD"; printf .)
 printf '%s\\036' "${out%.}" >> "$ORACLE_LOG"
 """
 
@@ -29,15 +33,19 @@ class Ran:
 
     argvs: list[list[str]]
     """Of every stub, in the order in which they began."""
+    folders: list[str]
+    """Where each of them ran."""
     files: set[str]
     """That appeared in the working directory."""
 
 
 def make_stubs(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    for name in (*PROGRAMS, "ls"):
+    for name in (*PROGRAMS, "ls", "touch", "evil"):
         (folder / name).write_text(_LOGS)
         (folder / name).chmod(0o755)
+    (folder / "time").write_text('#!/bin/sh\nexec "$@"\n')
+    (folder / "time").chmod(0o755)
     for name in _REAL:
         found = shutil.which(name)
         if found is not None:
@@ -53,20 +61,25 @@ def cage(folder: Path) -> list[str]:
     except SandboxError:
         return []
     found = find_bwrap(os.environ)
-    bound = ["--ro-bind", "/", "/", "--dev", "/dev", "--bind", str(folder), str(folder)]
-    return [str(found), *bound, "--unshare-net", "--die-with-parent"]
+    bound = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", str(folder), str(folder)]
+    return [str(found), *bound, "--unshare-user", "--unshare-net", "--unshare-pid", "--die-with-parent"]
 
 
 def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
-    """Run it in a folder of its own. `number`: another one for each line; `timeout` lets a command outlive its line."""
+    """Run it in a folder of its own, and in a cage: nothing where there is none.
+
+    `number`: another one for each line; `timeout` lets a command outlive its line.
+    """
     log, cwd = folder / f"log{number}", folder / f"cwd{number}"
-    cwd.mkdir(parents=True, exist_ok=True)
-    env = {"PATH": str(stubs), "ORACLE_LOG": str(log), "HOME": str(folder), "LC_ALL": "C.UTF-8"}
+    for trap in TRAPS:  # a program where only an assignment should be read, and one in a folder below
+        (cwd / trap).mkdir(parents=True, exist_ok=True)
+        (cwd / trap / "evil").symlink_to(stubs / "evil")
+    env = {"PATH": str(stubs), "ORACLE_LOG": str(log), "HOME": str(folder), "LC_ALL": "C.UTF-8", **CANARIES}
     caged = cage(folder)
-    if not caged and "/" in line:
-        return Ran([], set())  # it may write anywhere
+    if not caged:
+        return Ran([], [], set())
     process = subprocess.Popen(
-        [*map(os.fsencode, caged), os.fsencode(str(BASH)), b"-c", os.fsencode(line)],
+        [*map(os.fsencode, caged), os.fsencode(str(BASH)), b"-c", _LIMITED, b"bash", os.fsencode(line)],
         cwd=cwd,
         env=env,
         stdin=subprocess.DEVNULL,
@@ -82,10 +95,11 @@ def run_line(line: str, stubs: Path, folder: Path, number: int) -> Ran:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    files = {p.name for p in cwd.iterdir()}
+    files = {p.name for p in cwd.iterdir()} - {*TRAPS}
     shutil.rmtree(cwd, ignore_errors=True)
     if not log.exists():
-        return Ran([], files)
+        return Ran([], [], files)
     text = log.read_bytes().decode(errors="surrogateescape")
     log.unlink()
-    return Ran([record.split("\x1f")[:-1] for record in text.split("\x1e")[:-1]], files)
+    records = [record.split("\x1f")[:-1] for record in text.split("\x1e")[:-1]]
+    return Ran([r[:-1] for r in records], [r[-1].removeprefix(str(cwd)) for r in records], files)

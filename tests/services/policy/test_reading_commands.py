@@ -180,7 +180,7 @@ priority = 100
     ],
 )
 def test_a_rule_for_exactly_a_command_allows_its_dangerous_form_and_a_prefix_does_not(
-    make, shell, line: str, verdict: str
+    make, shell, line, verdict
 ) -> None:
     policy, _ = make(user=EXACT)
     assert policy.check(shell(line), "execute", "default").decision == verdict

@@ -1,0 +1,184 @@
+"""check: what bash runs of a random line, against what the parser saw of it and policy let."""
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bash_oracle.constructs import Constructs
+from bash_oracle.lines import Lines
+from bash_oracle.stubs import Ran, make_stubs, run_line
+
+from interlock.services.policy import RulePolicy, load_rules
+from interlock.services.shell import ShellLine, Word, parse
+from interlock.services.workspace import FolderWorkspace
+from interlock.state.calls import CallView
+from interlock.state.settings import Settings
+
+WORKERS = 4
+"""They mostly wait for bash."""
+MODES = ("default", "auto_edit", "yolo")
+COUNTS = ("lines", "clear", "allowed", "ran", "caught")
+RULES = Path(__file__).parent.parent / "services" / "shell"
+
+
+def policy_of(name: str, folder: Path) -> RulePolicy:
+    """The policy of one of the oracle's rule files."""
+    rules, problems = load_rules([(RULES / name, 4)])
+    assert problems == []
+    return RulePolicy(
+        rules, Settings.model_validate({"tools": {"readingCommands": False}}), FolderWorkspace(folder)
+    )
+
+
+def shown(words: Sequence[Word], argv: Sequence[str]) -> bool:
+    """Whether the words may have become this argv."""
+    if not words:
+        return not argv
+    first = words[0]
+    if first.splits:
+        return any(shown(words[1:], argv[n:]) for n in range(len(argv) + 1))
+    if not argv or (first.literal and first.text != argv[0]) or not argv[0].startswith(_lead(first)):
+        return False
+    return shown(words[1:], argv[1:])
+
+
+def _lead(word: Word) -> str:
+    return "" if word.lead.startswith("~") else word.lead
+
+
+def seen(line: ShellLine, argv: Sequence[str]) -> bool:
+    return any(c.words and c.words[0].literal and shown(c.words, argv) for c in line.commands)
+
+
+def denied(argv: Sequence[str]) -> bool:
+    return any(
+        list(argv[: len(d)]) == d for d in (["rm", "-rf"], ["git", "push"], ["npm", "publish"], ["c3"])
+    )
+
+
+def written(line: ShellLine, ran: Ran) -> set[str]:
+    """Files that appeared though no redirection says so."""
+    targets = [r.target for r in line.redirects if r.kind == "write" and r.target is not None]
+    # A bent `env -i ORACLE_LOG=…` makes the stubs log elsewhere.
+    if any(not t.literal for t in targets) or "-i" in line.text:
+        return set()
+    return ran.files - {t.text for t in targets}
+
+
+@dataclass
+class Tally:
+    """What one worker met."""
+
+    policy: RulePolicy
+    lines: int = 0
+    clear: int = 0
+    """Lines that can be seen through."""
+    allowed: int = 0
+    ran: int = 0
+    """Commands."""
+    caught: int = 0
+    """Lines that ran a denied command, and weren't allowed."""
+    slowest: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+
+    def look(self, line: str) -> tuple[ShellLine, bool]:
+        """What is said of a line; whether any mode allows it."""
+        begun = time.thread_time()
+        parsed = parse(line)
+        taken = time.thread_time() - begun
+        if taken > 0.1:  # a second time, so that nothing else is counted in
+            begun = time.thread_time()
+            parse.__wrapped__(line)
+            taken = min(taken, time.thread_time() - begun)
+        self.slowest = max(self.slowest, taken)
+        call = CallView(id="1", name="run_shell_command", args={"command": line})
+        verdicts = {self.policy.check(call, "execute", m).decision for m in MODES}
+        return parsed, "allow" in verdicts
+
+    def judge(self, line: str, parsed: ShellLine, allowed: bool, ran: Ran) -> None:
+        self.ran += len(ran.argvs)
+        against = [a for a in ran.argvs if denied(a)]
+        self.caught += bool(against) and not allowed
+        if against and allowed:
+            self.wrong.append(f"{line!r} was allowed and ran {against}")
+        if parsed.opaque is not None:
+            return
+        for argv in ran.argvs:
+            if not seen(parsed, argv):
+                self.wrong.append(f"{line!r} ran {argv}, parsed {[c.argv for c in parsed.commands]}")
+        if written(parsed, ran):
+            self.wrong.append(f"{line!r} wrote {written(parsed, ran)}, parsed {parsed.redirects}")
+
+
+def betrayed(line: str, ran: Ran) -> list[str]:
+    """What an allowed line did that no rule of `narrow_rules.toml` is about."""
+    found: list[str] = []
+    for argv, folder in zip(ran.argvs, ran.folders, strict=True):
+        own = argv[:2] in (["git", "status"], ["npm", "test"])
+        if not own and argv[0] not in ("ls", "c1"):
+            found.append(f"ran {argv}")
+        if own and any(a.startswith("--evil") for a in argv):
+            found.append(f"ran {argv}")
+        if folder and (own or argv[0] == "c1"):
+            found.append(f"ran {argv} in {folder}")
+    return found
+
+
+def work(seed: int, policy: RulePolicy, stubs: Path, folder: Path, until: float) -> Tally:
+    """Any lines, under a rule for everything and denials."""
+    lines, tally = Lines(seed), Tally(policy)
+    parse("ls")  # a parser for each thread: the first line isn't the slowest
+    while time.monotonic() < until and len(tally.wrong) < 20:
+        line = lines.line()
+        if "\0" in line:
+            continue
+        tally.lines += 1
+        parsed, allowed = tally.look(line)
+        tally.clear += parsed.opaque is None
+        tally.allowed += allowed
+        # What is refused needs no proof; a few are run to know that they were refused for a reason.
+        if allowed or parsed.opaque is None or tally.lines % 8 == 0:
+            tally.judge(line, parsed, allowed, run_line(line, stubs, folder, tally.lines))
+    return tally
+
+
+def work_narrow(seed: int, policy: RulePolicy, stubs: Path, folder: Path, until: float) -> Tally:
+    """Constructs, under narrow rules: what is allowed in default mode runs nothing else."""
+    lines, tally = Constructs(seed), Tally(policy)
+    parse("ls")
+    while time.monotonic() < until and len(tally.wrong) < 20:
+        line = lines.line()
+        tally.lines += 1
+        parsed = parse(line)
+        call = CallView(id="1", name="run_shell_command", args={"command": line})
+        allowed = policy.check(call, "execute", "default").decision == "allow"
+        tally.clear += parsed.opaque is None
+        tally.allowed += allowed
+        if not allowed and parsed.opaque is not None and tally.lines % 16:
+            continue
+        ran = run_line(line, stubs, folder, tally.lines)
+        tally.judge(line, parsed, False, ran)
+        tally.caught += bool(betrayed(line, ran)) and not allowed
+        if allowed:
+            tally.wrong += [f"{line!r} was allowed and {what}" for what in betrayed(line, ran)]
+    return tally
+
+
+Work = Callable[[int, RulePolicy, Path, Path, float], Tally]
+
+
+def run(work: Work, policy: RulePolicy, folder: Path, seed: int, seconds: float) -> tuple[str, list[Tally]]:
+    """`WORKERS` side by side; a line of counts, and what each of them met."""
+    stubs = make_stubs(folder / "bin")
+    until = time.monotonic() + seconds
+    with ThreadPoolExecutor(WORKERS) as pool:
+        jobs = [
+            pool.submit(work, seed + n, policy, stubs, folder / f"{work.__name__}{n}", until)
+            for n in range(WORKERS)
+        ]
+        tallies = [job.result() for job in jobs]
+    total = {k: sum(getattr(t, k) for t in tallies) for k in COUNTS}
+    slowest = max(t.slowest for t in tallies)
+    return f"{work.__name__}, seed {seed}: {total}, the slowest took {slowest * 1000:.1f} ms", tallies
