@@ -12,6 +12,7 @@ from bash_oracle.stubs import Ran, make_stubs, run_line
 
 from interlock.services.policy import RulePolicy, load_rules
 from interlock.services.shell import ShellLine, Word, parse
+from interlock.services.shell.model import literal
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
@@ -49,7 +50,9 @@ def _lead(word: Word) -> str:
 
 
 def seen(line: ShellLine, argv: Sequence[str]) -> bool:
-    return any(c.words and c.words[0].literal and shown(c.words, argv) for c in line.commands)
+    """Stubs log their names without the folder."""
+    known = [c.words for c in line.commands if c.words and c.words[0].literal]
+    return any(shown((literal(words[0].text.rsplit("/", 1)[-1]), *words[1:]), argv) for words in known)
 
 
 def denied(argv: Sequence[str]) -> bool:
