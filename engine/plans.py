@@ -2,7 +2,6 @@
 
 import hashlib
 import sqlite3
-from collections.abc import Sequence
 from pathlib import Path
 
 from interlock.engine.prepare import Prepared, kept_options
@@ -15,7 +14,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView
 from interlock.state.deps import RunInfo
 from interlock.state.messages import Message
-from interlock.state.plan import PlanStep
+from interlock.state.plan import ApprovedPlan
 
 _WRITES = ("write_file", "replace")
 
@@ -58,16 +57,14 @@ class RunPlans:
         with self._workspace.place(path, make=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
-    def hand_over(self, prompt: str, mode: str, plan_file: str, steps: Sequence[PlanStep]) -> str:
+    def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
         run = _linked(self._info.run)
         conn = self._store.connect()
         try:
-            text = render(
-                "plan/carry_out", prompt=prompt, file=plan_file, plan=Path(plan_file).read_text("utf-8")
-            )
+            text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
             message = Message(role="user", origin="person", content=text)
             head = self._chain(conn, run).append("", [message])
-            insert_linked(conn, self._new(run, head, prompt, mode, plan_file, steps), self._info.run)
+            insert_linked(conn, self._new(run, head, prompt, mode, plan), self._info.run)
         finally:
             conn.close()
         return run
@@ -75,9 +72,7 @@ class RunPlans:
     def _chain(self, conn: sqlite3.Connection, run: str) -> ChainTranscript:
         return ChainTranscript(conn, self._store.outputs, run, redact=self._prepared.redact)
 
-    def _new(
-        self, run: str, record: str, prompt: str, mode: str, plan_file: str, steps: Sequence[PlanStep]
-    ) -> NewRun:
+    def _new(self, run: str, record: str, prompt: str, mode: str, plan: ApprovedPlan) -> NewRun:
         prepared = self._prepared
         state = {
             "prompt": record,
@@ -88,9 +83,9 @@ class RunPlans:
             "max_session_turns": prepared.limits.max_session_turns,
             "session_turns": 0,
             "last_prompt_tokens": 0,
-            "plan_file": plan_file,
+            "plan_file": plan.file,
             "approved_plan": True,
-            "plan_steps": [dict(s) for s in steps],
+            "plan_steps": [dict(s) for s in plan.steps],
         }
         options = {**kept_options(prepared.options), "approval_mode": mode}
         title = prepared.redact(f"carries out: {prompt}")[:200]

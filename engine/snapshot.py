@@ -35,6 +35,23 @@ def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
     return {k: v for k, v in values.items() if not k.startswith(("__", "branch:"))}
 
 
+def state_within(home: Path, run: str) -> dict[str, Any]:
+    """The newest state of a batch that is under way or waits; empty where there is none."""
+    with reading(home) as conn:
+        row = (
+            conn
+            and conn.execute(
+                "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns like 'tools:%' "
+                "and instr(checkpoint_ns, '|') = 0 order by checkpoint_id desc limit 1",
+                (run,),
+            ).fetchone()
+        )
+    if not row:
+        return {}
+    loaded = JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed((row["type"], row["checkpoint"]))
+    return loaded["channel_values"]
+
+
 def messages_at(home: Path, run: str, head: str) -> list[Message]:
     """The conversation up to a record of the chain."""
     with reading(home) as conn:

@@ -16,7 +16,7 @@ from interlock.state.hooks import is_hooked
 from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.plan import PLAN_NAME, REMINDERS, PlanMode, PlanState, PlanStep
+from interlock.state.plan import PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
 
 _WRITES = ("write_file", "replace")
 
@@ -118,14 +118,16 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     }
 
 
-@node(reads=("prompt", "approval_mode", "plan_file", "plan_steps"), writes=("main_run",))
+@node(reads=("prompt", "approval_mode", "plan_file", "plan_steps", "plan_text"), writes=("main_run",))
 async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
-    """Only begun here: whoever drives this run drives that one next, or a person resumes it."""
+    """Only begun here: whoever drives this run drives that one next, or a person resumes it.
+
+    It gets the text that was approved, whatever has become of the file since.
+    """
     deps = runtime.context
-    prompt = deps.transcript.message(state["prompt"]).text
-    run = await asyncio.to_thread(
-        deps.plans.hand_over, prompt, state["approval_mode"], state["plan_file"], state["plan_steps"]
-    )
+    prompt, text = (deps.transcript.message(state[key]).text for key in ("prompt", "plan_text"))
+    plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
+    run = await asyncio.to_thread(deps.plans.hand_over, prompt, state["approval_mode"], plan)
     runtime.stream_writer(HandOver(run=run, workflow="main"))
     return {"main_run": run}
 
@@ -177,6 +179,8 @@ def track(
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
             now = _after(now, call, result.meta, risk(call.name))
+    if now.get("plan_phase") == "review":  # there was no plan to review, or the call didn't come to it
+        now = _moved(now, "no_review")
     changed = {key: value for key, value in now.items() if before.get(key) != value}
     return PlanMode(**changed)  # pyright: ignore[reportArgumentType]
 
@@ -202,14 +206,20 @@ def _reviewed(now: PlanMode, event: str, meta: Mapping[str, Any]) -> PlanMode:
     if not event:  # there was no plan to review
         return now
     silent = event == "reject" and not meta.get("feedback")
-    decided: PlanMode = {**_moved(_moved(now, "exit_plan_mode"), event), "plan_verdict": event}
+    decided: PlanMode = {**_moved(reviewing(now), event), "plan_verdict": event}
     if silent:
         decided = {**decided, "plan_verdict": "reject_silently"}
     if "plan_file" not in meta:
         return decided
     steps: list[PlanStep] = list(meta["plan_steps"])
     file = str(meta["plan_file"])
-    return {**decided, "plan_file": file, "approved_plan": True, "plan_steps": steps}
+    text = str(meta["plan_text"])
+    return {**decided, "plan_file": file, "approved_plan": True, "plan_steps": steps, "plan_text": text}
+
+
+def reviewing(now: PlanMode) -> PlanMode:
+    """The plan is put before a person."""
+    return now if now.get("plan_phase") == "review" else _moved(now, "exit_plan_mode")
 
 
 def _moved(now: PlanMode, event: str) -> PlanMode:

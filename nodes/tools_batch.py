@@ -6,7 +6,7 @@ from typing import Literal, cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.plan import track
+from interlock.nodes.plan import reviewing, track
 from interlock.nodes.tools_results import (
     approval_of,
     as_sent,
@@ -57,7 +57,10 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     return {"message": state["head"], "count": len(message.tool_calls), "stop": ""}
 
 
-@node(reads=("message", "count", "decided", "finished"), writes=("group", "kinds", "decided", "stop"))
+@node(
+    reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
+    writes=("group", "kinds", "decided", "stop", "plan_phase"),
+)
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run side by side; a call that writes, executes or asks runs alone, in order."""
     decided, finished = state["decided"], state.get("finished") or {}
@@ -75,7 +78,10 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         kinds[str(index)] = "question" if info.risk == "question" else info.kind
         if info.alone or waits:
             break
-    return {"group": group, "kinds": kinds}
+    if "review" not in kinds.values() or state["approval_mode"] != "plan":
+        return {"group": group, "kinds": kinds}
+    phase = reviewing({"approval_mode": "plan", "plan_phase": state.get("plan_phase", "")})
+    return {"group": group, "kinds": kinds, "plan_phase": phase.get("plan_phase", "")}
 
 
 def _info(deps: Deps, message: str, index: int, ready: str) -> tuple[ToolInfo, bool]:
@@ -126,6 +132,7 @@ def _cancel(deps: Deps, state: ToolsState, indices: list[int]) -> dict[str, str]
         "plan_file",
         "approved_plan",
         "plan_steps",
+        "plan_text",
         "plan_verdict",
         "todos",
         "noted_epoch",

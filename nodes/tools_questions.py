@@ -28,6 +28,7 @@ from interlock.state.calls import (
 )
 from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps
+from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.tools import ExecuteState
 
@@ -102,7 +103,7 @@ def _request(
     return ApprovalRequest(
         key=key,
         kind="approval",
-        call=call,
+        call=call.model_copy(update={"args": {**call.args, "plan": text, "approval_mode": "default"}}),
         reason="The plan is ready for your review. Approved, it is carried out; with always, edits aren't asked about.",
         preview=text,
         files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
@@ -137,7 +138,8 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         return {"label": "changed since"}
     else:
         text = request.preview
-    deps.journal.finish(key, call, _approved(request, answer, text))
+    record = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
+    deps.journal.finish(key, call, _approved(request, answer, text, record))
     return {"label": "decided", "status": step(ToolCallChart, executing, "succeed")}
 
 
@@ -151,7 +153,7 @@ def _refused(answer: Answer) -> ToolResult:
     return ToolResult(status="success", content=render(prompt, **values), meta=meta)
 
 
-def _approved(request: ApprovalRequest, answer: Answer, text: str) -> ToolResult:
+def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) -> ToolResult:
     asked = (answer.args or {}).get("approval_mode") if answer.choice == "modify" else None
     automatic = asked == "auto_edit" or answer.choice == "proceed_always"
     mode = "auto_edit" if automatic else "default"
@@ -159,6 +161,7 @@ def _approved(request: ApprovalRequest, answer: Answer, text: str) -> ToolResult
     meta: dict[str, JsonValue] = {
         "plan": f"approve_{mode}",
         "plan_file": path,
+        "plan_text": record,
         "plan_steps": [{"text": s["text"], "done": s["done"]} for s in parse_steps(text)],
         "summary": f"approved, into {mode}",
     }

@@ -1,11 +1,10 @@
 """agents: what nodes ask of sub-agents, and of the run's plan files."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from interlock.state.calls import CallView
-from interlock.state.plan import PlanStep
+from interlock.state.plan import ApprovedPlan
 from interlock.state.subagent import AgentCard, AgentDefinition
 
 if TYPE_CHECKING:
@@ -50,6 +49,6 @@ class Plans(Protocol):
         """Replace a plan's text, at once; `token` names the leftover of a write that was killed."""
         ...
 
-    def hand_over(self, prompt: str, mode: str, plan_file: str, steps: Sequence[PlanStep]) -> str:
+    def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
         """Begin the linked `main` run that carries the plan out; its id, the same when called twice."""
         ...

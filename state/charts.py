@@ -92,6 +92,7 @@ class ApprovalModeChart(StateChart[Any]):
         exit_plan_mode = requirements.to(review) | exploration.to(review) | design.to(review)
         reject = review.to(design)
         cancel = review.to(design)
+        no_review = review.to(design)
 
     enter_plan_mode = default.to(plan) | auto_edit.to(plan)
     approve_default = plan.review.to(default)

@@ -1,6 +1,7 @@
 """plan: state, input and output of plan mode as a workflow."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -24,6 +25,15 @@ class PlanStep(TypedDict):
     done: bool
 
 
+class ApprovedPlan(NamedTuple):
+    """What a person approved."""
+
+    file: str
+    text: str
+    """As it was shown."""
+    steps: Sequence[PlanStep]
+
+
 class PlanMode(TypedDict, total=False):
     """What a run knows of its plan."""
 
@@ -36,6 +46,8 @@ class PlanMode(TypedDict, total=False):
     """Absolute path, once there is a plan."""
     plan_steps: list[PlanStep]
     """Steps of the approved plan, and which are done."""
+    plan_text: str
+    """Chain record with the text of the approved plan, as the person saw it."""
     plan_verdict: str
     """What a person said of the plan last: approve_MODE, reject, reject_silently, cancel; empty: nothing yet."""
 

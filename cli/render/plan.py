@@ -24,11 +24,13 @@ def plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
 
 def _state(home: Path, run: str) -> dict[str, Any]:
     """Nothing of a run that was killed before its first checkpoint."""
-    from interlock.engine.snapshot import state_at
+    from interlock.engine.snapshot import state_at, state_within
     from interlock.state.errors import UserError
 
     try:
-        return state_at(home, run)
+        state = state_at(home, run)
+        # A batch moves the phase when its review begins, the run when the batch is over.
+        return {**state, **{k: v for k, v in state_within(home, run).items() if k == "plan_phase"}}
     except UserError:
         return {}
 
