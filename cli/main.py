@@ -1,6 +1,7 @@
 """main: the entry point: finds the command, and turns every error into one line and an exit code."""
 
 import io
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -15,13 +16,29 @@ _STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy"})
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line; the exit code (`cli.md`, Exit codes)."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
+    """Run one command line; the exit code (`cli.md`, Exit codes). Without `arguments` this process's own."""
+    code = _run(list(sys.argv[1:] if arguments is None else arguments), own_process=arguments is None)
+    if arguments is None and not _is_watched():
+        # Lease, store and streams are closed; what Python would take apart for half a second goes with the process.
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _is_watched() -> bool:
+    """Something measures this process and writes what it found at Python's own exit."""
+    return sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules
+
+
+def _run(given: list[str], own_process: bool) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _dispatch(given, own_process=arguments is None)
+        code = _dispatch(given, own_process)
+        if own_process:
+            sys.stdout.flush()
+        return code
     except InterlockError as error:
         return _report(given, error, str(error), error.exit_code)
     except BrokenPipeError:
@@ -84,7 +101,15 @@ def _dispatch(given: list[str], own_process: bool) -> int:
         from interlock.services.tool_environment import clear_own_environment
 
         clear_own_environment()
+        _build_schemas_late()
     return import_module(f"interlock.cli.commands.{name}").execute(rest)
+
+
+def _build_schemas_late() -> None:
+    """Of pydantic's classes, libraries' too: a run uses few, and all of them take 0.3 s of each start."""
+    from pydantic import BaseModel
+
+    BaseModel.model_config["defer_build"] = True
 
 
 def _command(given: list[str]) -> tuple[str, list[str]]:

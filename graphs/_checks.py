@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Set
 from functools import cache
-from typing import get_type_hints
+from typing import Any, get_type_hints
 
 from langgraph.graph import END, START
 from typing_extensions import TypedDict
@@ -11,13 +11,19 @@ from interlock.state.errors import SetupError
 from interlock.state.run import RunChannels
 
 
+@cache
+def hints_of(annotated: Any) -> Mapping[str, Any]:
+    """What is annotated on a class or a function: asked for thousands of times while graphs are declared."""
+    return get_type_hints(annotated, include_extras=True)
+
+
 def check_keys(what: str, part: type, state: type) -> None:
     """Each key of `part` is a key of `state`, with the same type. LangGraph would add a channel instead.
 
     `agent` and `hooked` are channels of every graph.
     """
-    known = {**get_type_hints(RunChannels, include_extras=True), **get_type_hints(state, include_extras=True)}
-    for key, kind in get_type_hints(part, include_extras=True).items():
+    known = {**hints_of(RunChannels), **hints_of(state)}
+    for key, kind in hints_of(part).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
         if known[key] != kind:
@@ -27,7 +33,7 @@ def check_keys(what: str, part: type, state: type) -> None:
 @cache
 def keys_of(what: str, state: type, keys: tuple[str, ...]) -> type:
     """The part of a state that a node reads or writes, with the state's types."""
-    known = {**get_type_hints(RunChannels, include_extras=True), **get_type_hints(state, include_extras=True)}
+    known = {**hints_of(RunChannels), **hints_of(state)}
     if lost := [key for key in keys if key not in known]:
         raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
     part = {key: known[key] for key in keys}
@@ -36,7 +42,7 @@ def keys_of(what: str, state: type, keys: tuple[str, ...]) -> type:
 
 def check_shared(what: str, part: type, state: type) -> None:
     """Keys that a part and its parent both have are of one type; at least one is shared."""
-    mine, theirs = get_type_hints(state, include_extras=True), get_type_hints(part, include_extras=True)
+    mine, theirs = hints_of(state), hints_of(part)
     if not (both := mine.keys() & theirs.keys()):
         raise SetupError(
             f"{what}: {part.__name__} and {state.__name__} share no key, so nothing can be handed over."

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from inspect import signature
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 
-from interlock.graphs._checks import check_keys, check_shape, check_shared, keys_of
+from interlock.graphs._checks import check_keys, check_shape, check_shared, hints_of, keys_of
 from interlock.graphs._wrap import by_label, checked_node, checked_router, checked_sender, with_run_channels
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
@@ -95,7 +95,7 @@ class Graph:
         told of.
         """
         self.declared.append((Graph.route, (source, router, targets)))
-        labels = get_args(get_type_hints(router)["return"])
+        labels = get_args(hints_of(router)["return"])
         if set(labels) != set(targets):
             raise SetupError(
                 f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}."
@@ -137,13 +137,13 @@ class Graph:
         self._edges.setdefault(source, set()).add(target)
 
     def _router_reads(self, function: Callable[..., Any]) -> type:
-        hints = get_type_hints(function, include_extras=True)
+        hints = dict(hints_of(function))
         reads = next(t for key, t in hints.items() if key != "return")
         check_keys(f"{self.name}: {function.__name__} reads", reads, self.state)
         return reads
 
     def _annotations(self, name: str, function: Node) -> tuple[type, type]:
-        hints = get_type_hints(function, include_extras=True)
+        hints = dict(hints_of(function))
         try:
             writes = hints.pop("return")
             return next(iter(hints.values())), writes

@@ -4,14 +4,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache, partial
 from inspect import signature
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, Literal, cast
 
 from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from interlock.graphs._checks import keys_of
+from interlock.graphs._checks import hints_of, keys_of
 from interlock.state.deps import Deps
 from interlock.state.errors import SetupError
 from interlock.state.events import Event, NodeEnd, NodeStart
@@ -20,7 +20,7 @@ from interlock.state.run import RunChannels
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 
-RUN_CHANNELS = get_type_hints(RunChannels, include_extras=True)
+RUN_CHANNELS = hints_of(RunChannels)
 
 
 @cache
@@ -28,7 +28,7 @@ def with_run_channels(kind: type) -> type:
     """The TypedDict, with the channels that every graph has."""
     from typing_extensions import TypedDict
 
-    keys = {**get_type_hints(kind, include_extras=True), **RUN_CHANNELS}
+    keys = {**hints_of(kind), **RUN_CHANNELS}
     return TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
@@ -47,7 +47,7 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
 @cache
 def _adapter(kind: type) -> TypeAdapter[Any]:
     """A strict checker for a TypedDict: unknown keys and wrong types are errors, absent keys are fine."""
-    keys = get_type_hints(kind, include_extras=True)
+    keys = hints_of(kind)
     from typing_extensions import TypedDict
 
     partial = TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType]
@@ -71,7 +71,7 @@ def checked_node(
     labels: Sequence[str] = (),
 ) -> Callable[..., Awaitable[Any]]:
     """The node, with its input keys and its update checked, its time kept, and its start and end told."""
-    keys = frozenset(get_type_hints(reads))
+    keys = frozenset(hints_of(reads))
     where = f"{workflow}.{name}"
     asks_runtime = "runtime" in signature(function).parameters
 

@@ -23,6 +23,7 @@ class Providers:
         self._env = env
         self._fake = ScriptProvider(fake) if fake else None
         self._known: dict[str, Provider] = {}
+        self._gemini: GeminiProvider | None = None
 
     async def get(self, model: str) -> Provider:
         """Raises `UserError` when its package is missing, `CredentialsError` without a key."""
@@ -36,21 +37,29 @@ class Providers:
         for provider in self._known.values():
             await provider.aclose()
         self._known.clear()
+        self._gemini = None
 
     async def _connect(self, model: str) -> Provider:
         provider = provider_of(model)
         if provider == "script":
             return ScriptProvider(Path(model.partition(":")[2]))
         if provider == "gemini":
-            return await _gemini(model, self._env)
+            return await self._of_gemini(model)
         check_package(model)
         return await _langchain(model, self._env)
+
+    async def _of_gemini(self, model: str) -> "GeminiProvider":
+        """One client for all of its models: to make one takes 0.1 s."""
+        if self._gemini is not None:
+            return self._gemini.for_model(model)
+        self._gemini = await _gemini(model, self._env)
+        return self._gemini
 
 
 # Imports happen in a thread, because they take up to a second: the loop goes on and a cancellation is heard.
 
 
-async def _gemini(model: str, env: Mapping[str, str]) -> Provider:
+async def _gemini(model: str, env: Mapping[str, str]) -> "GeminiProvider":
     key = gemini_key(env)
     if key is None:
         raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import AsyncGenerator, Generator, Mapping
 from contextlib import contextmanager
+from copy import copy
 from typing import Any, cast
 
 from langchain_core.messages import AIMessageChunk, HumanMessage
@@ -38,8 +39,7 @@ class GeminiProvider:
     def __init__(self, model: str, key: str, base_url: str) -> None:
         turn_tracing_off()
         quiet_clients()
-        self._body = GeminiBody(model)
-        self._fixed = model in FIXED_SAMPLING
+        self._ask(model)
         with _developer_api():
             self._model = ChatGoogleGenerativeAI(
                 model=model,
@@ -47,9 +47,21 @@ class GeminiProvider:
                 base_url=base_url,  # explicit, or an environment variable could send runs to a gateway
                 vertexai=False,
                 temperature=None,
-                include_thoughts=True if _THINKS.match(model) else None,
+                include_thoughts=_thinks(model),
                 max_retries=1,  # one attempt: retrying is ours
             )
+
+    def for_model(self, model: str) -> "GeminiProvider":
+        """Another model through the same client; closing any of them closes it."""
+        own = copy(self)
+        own._ask(model)
+        changes = {"model": model, "include_thoughts": _thinks(model), "profile": None}
+        own._model = self._model.model_copy(update=changes)
+        return own
+
+    def _ask(self, model: str) -> None:
+        self._body = GeminiBody(model)
+        self._fixed = model in FIXED_SAMPLING
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Make the request once."""
@@ -66,6 +78,10 @@ class GeminiProvider:
 
     async def aclose(self) -> None:
         await self._model.aclose()
+
+
+def _thinks(model: str) -> bool | None:
+    return True if _THINKS.match(model) else None
 
 
 @contextmanager
