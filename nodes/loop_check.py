@@ -1,6 +1,8 @@
 """loop_check: does a run repeat itself: the watch over calls and text, and the models that judge progress."""
 
+import json
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
@@ -9,7 +11,7 @@ from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
 from interlock.nodes.helper_model import Question, ask_json
-from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered, told
+from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered, shortened, told
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.loop_check import (
@@ -122,7 +124,7 @@ EVENTS = TypeAdapter(list[LoopEvent])
 
 
 @node(
-    reads=("events", "asks", "turn_no", "judgements", "loop_interval"),
+    reads=("head", "events", "asks", "turn_no", "judgements", "loop_interval"),
     writes=("check_due", "off", "judgements", "loop_interval", "loop_next", "loop_found"),
 )
 async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
@@ -145,7 +147,7 @@ async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
         "judgements": [],
         "loop_interval": interval,
         "loop_next": state["turn_no"] + interval,
-        "loop_found": {"kind": "model", "detail": NO_PROGRESS} if loop else {},
+        "loop_found": {"kind": "model", "detail": f"{NO_PROGRESS}{_repeated(deps, state)}"} if loop else {},
     }
 
 
@@ -224,6 +226,19 @@ async def look(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> floa
     )
     found = await ask_json(question, runtime)
     return found.answer.unproductive_state_confidence if found else None
+
+
+def _repeated(deps: Deps, state: LoopCheckState) -> str:
+    """What the model that is nudged did most in the turns that were looked at; empty: nothing."""
+    last = entries(deps.transcript.read(state["head"])) if state.get("head") else []
+    calls = [call for message in last for call in message.tool_calls]
+    if calls:
+        name, count = Counter(call.name for call in calls).most_common(1)[0]
+        newest = next(call for call in reversed(calls) if call.name == name)
+        args = shortened(json.dumps(newest.args, ensure_ascii=False))
+        return f"; {count} of the last {len(calls)} calls were {name}, the newest with {args}"
+    said = next((m.text.strip() for m in reversed(last) if m.role == "assistant" and m.text.strip()), "")
+    return f"; the last answer was “{shortened(said)}”" if said else ""
 
 
 def entries(history: list[Message]) -> list[Message]:

@@ -26,6 +26,12 @@ _DIVIDER = re.compile(rf"[{_RULE}]{{3,}}")
 
 _BEGINNING = re.compile(rf"[•–]|\d{{1,9}}[.)]?|[{_RULE} ]*")
 
+_FILLER = re.compile(rf"[{_RULE}|:\s]*")
+"""What rules, dots, blanks and empty cells of tables are made of: repeating it says nothing."""
+
+_LONGEST_ROW = 2_000
+"""Characters of a table's row in which nothing is looked at: its cells may all be alike."""
+
 _LONGEST = 200
 """Characters after which a line of rules alone is no divider."""
 
@@ -37,9 +43,6 @@ class Line(Enum):
     DIVIDER = 3
 
 
-_SHOWN_cycles = 200
-"""Characters of a call's arguments that people and the model are told."""
-
 _SPAN = MEAN_DISTANCE * (OCCURRENCES - 1)
 """Where the last 10 occurrences may lie at most: what is further back decides nothing."""
 
@@ -47,8 +50,8 @@ _FENCE = re.compile(r"`{3,}")
 
 _TICKS = re.compile(r"`+\Z")
 
-_SHOWN_chants = 200
-"""Characters of the repeated text that people and the model are told."""
+_SHOWN = 200
+"""Characters of a repeated text, or of a call's arguments, that people and the model are told."""
 
 
 class Chants:
@@ -84,6 +87,8 @@ class Chants:
         return self._found
 
     def _begin_anew(self) -> None:
+        self._row = 0
+        """Characters of a table's row that may still come before it is looked at like any text."""
         self._text = ""
         self._base = 0
         """Position of `_text[0]`."""
@@ -115,12 +120,16 @@ class Chants:
             self._held = None
             if kind is not Line.TEXT:
                 self._begin_anew()
+            if part.lstrip().startswith("|"):
+                self._row = _LONGEST_ROW
             if kind is Line.DIVIDER:
                 part = ""
+        passed = min(self._row, len(part))
+        self._row -= passed
         if whole:
-            self._held = ""
-        if part:
-            self._track(part)
+            self._held, self._row = "", 0
+        if part[passed:]:
+            self._track(part[passed:])
 
     def _track(self, part: str) -> None:
         text, base, seen, older = self._text + part, self._base, self._seen, self._older
@@ -150,6 +159,8 @@ class Chants:
 
     def _again(self, chunk: str, entry: int | list[int], at: int) -> None:
         """Note another occurrence. An entry is the last place and then the distances before it, the oldest first."""
+        if _FILLER.fullmatch(chunk):
+            return
         if isinstance(entry, int):
             entry = [entry]
         self._seen[chunk] = entry
@@ -177,7 +188,7 @@ class Chants:
             end -= distance
         if len(between) > DISTINCT:
             return False
-        self._found = self._found or (text if len(text) <= _SHOWN_chants else f"{text[:_SHOWN_chants]}…")
+        self._found = self._found or shortened(text)
         return True
 
 
@@ -219,9 +230,12 @@ def cycle(keys: Sequence[str]) -> int:
 def told(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
     """The cycle in words; `names` are those of the calls so far, `args` are those of the last one."""
     names = names[-length:]
-    given = json.dumps(args, ensure_ascii=False)
-    given = given if len(given) <= _SHOWN_cycles else f"{given[:_SHOWN_cycles]}…"
+    given = shortened(json.dumps(args, ensure_ascii=False))
     if length == 1:
         return f"the call {names[0]} {given} was made {REPEATS} times in a row"
     last = f"the last was {names[-1]} {given}"
     return f"the same {length} calls were made {REPEATS} times in a row: {', '.join(names)}; {last}"
+
+
+def shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

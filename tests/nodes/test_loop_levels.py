@@ -42,6 +42,25 @@ def naive(text: str) -> bool:
 # Level 2
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "| name " + " " * 80 + "| ok |\n|" + "-" * 90 + "|" + "-" * 40 + "|\n",
+        "| " + "yes | " * 60 + "\n",
+        "|:---:" * 60 + "|\n",
+        "Result " + "-" * 300 + "\n",
+        "Contents " + "." * 300 + " 12\n",
+        "Contents " + ". " * 150 + "12\n",
+        "a" + " " * 400 + "b\n",
+        "─" * 400,
+        "=" * 400 + "\n",
+    ],
+)
+def test_tables_rules_dots_and_blanks_are_no_loop(text: str) -> None:
+    for size in (1, 7, 1000):
+        assert first(text * 2, size) is None
+
+
 @pytest.mark.parametrize(("times", "found"), [(9, False), (10, True)])
 def test_the_tenth_occurrence_is_a_loop(times: int, found: bool) -> None:
     # Between the occurrences stand two texts in turn: nothing longer than the unit repeats as often.

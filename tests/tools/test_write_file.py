@@ -106,6 +106,13 @@ def test_what_cannot_be_written_says_so(plan: Plan, folder: Path, path: str, exp
         "(rest of code ...)",
         "... remaining lines ...",
         "// ... the rest of your code remains unchanged ...",
+        "// ...  rest  of  code",
+        "#  existing   code  ...",
+        "[rest of code]",
+        "# [... existing code ...]",
+        "(unchanged)",
+        "// (other methods unchanged)",
+        "<!-- [remaining content] -->",
     ],
 )
 def test_a_placeholder_for_left_out_text_is_refused(plan: Plan, line: str) -> None:
@@ -122,6 +129,11 @@ def test_a_placeholder_for_left_out_text_is_refused(plan: Plan, line: str) -> No
         "def f(): ...",
         "rest of code",
         "# see below ...",
+        "[unchanged]",
+        "[existing_code]",
+        "(lines)",
+        "- the title (unchanged)",
+        "(the rest of the story)",
     ],
 )
 def test_ordinary_dots_are_fine(plan: Plan, line: str) -> None:

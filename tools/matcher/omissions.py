@@ -15,6 +15,12 @@ _LINE = re.compile(
     rf"^{_COMMENT}\s*(?:{_DOTS}\s*{_PHRASE}\s*{_DOTS}?|{_PHRASE}\s*{_DOTS})\s*(?:\*/\}}?|-->|\)|\"{{3}})?$",
     re.IGNORECASE,
 )
+_BRACKETED = re.compile(
+    rf"^{_COMMENT}\s*(?:\[\s*{_DOTS}?\s*{_PHRASE}\s*{_DOTS}?\s*\]"
+    rf"|\(\s*{_DOTS}?\s*(?:{_PHRASE}|unchanged|omitted|rest unchanged)\s*{_DOTS}?\s*\))\s*(?:\*/\}}?|-->)?$",
+    re.IGNORECASE,
+)
+"""`[unchanged]` alone isn't one: settings files have sections of that form."""
 _LONGEST = 120
 """Characters of a line that may be a placeholder; also bounds the work of the expression."""
 
@@ -24,7 +30,10 @@ def omission(text: str, allowed: str = "") -> str | None:
     known = {line.strip() for line in allowed.splitlines()}
     for line in text.splitlines():
         bare = line.strip()
-        if len(bare) <= _LONGEST and _LINE.match(bare) and bare not in known:
+        if len(bare) > _LONGEST or bare in known:
+            continue
+        plain = " ".join(bare.split())
+        if _LINE.match(plain) or _BRACKETED.match(plain):
             return bare
     return None
 
