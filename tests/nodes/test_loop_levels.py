@@ -1,16 +1,21 @@
 """Levels 1 to 3 of loop detection, to the constant; and that neither pieces nor speed change what is found."""
 
+import asyncio
 import time
 from collections.abc import Sequence
 from itertools import pairwise
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.nodes.loop_check import Replay, judged, replay
+from interlock.nodes.loop_check import Replay, judged, replay, scan
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered
 from interlock.state.loop_check import Judgement, LoopEvent, PromptEvent, ToolCallEvent, TurnEvent
+from interlock.state.messages import Message, ToolCall
+from interlock.state.settings import Settings
 
 UNIT = "Let me think about what could be wrong with it now"
 assert len(UNIT) == 50
@@ -246,3 +251,22 @@ def test_another_prompt_begins_anew_and_the_same_one_does_not() -> None:
 
     assert after("1").at_event == 6
     assert after("2").at_event is None
+
+
+def test_what_the_models_saw_no_progress_in_is_named() -> None:
+    """The nudge of level 3 says what was repeated, as those of the other levels do."""
+    calls = [
+        ToolCall(id=f"{n}.0", name="read_file", args={"file_path": "a.txt", "start_line": n})
+        for n in range(6)
+    ]
+    history = [Message(role="user", content="Fix it.")]
+    for call in calls:
+        history += [
+            Message(role="assistant", tool_calls=(call,)),
+            Message(role="tool", tool_call_id=call.id, name=call.name, content="x"),
+        ]
+    deps = SimpleNamespace(settings=Settings(), transcript=SimpleNamespace(read=lambda _: history))
+    state: Any = {"head": "h", "turn_no": 30, "judgements": [{"confidence": 1.0}]}
+    out: Any = asyncio.run(scan(state, cast(Any, SimpleNamespace(context=deps))))
+    assert "6 of the last 6 calls were read_file" in out["loop_found"]["detail"]
+    assert '"start_line": 5' in out["loop_found"]["detail"]
