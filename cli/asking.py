@@ -118,5 +118,7 @@ def _line(prompt: str) -> str:
 
 
 def _write(*lines: str) -> None:
-    sys.stderr.write("".join(f"{line}\n" for line in lines))
+    paint = Paint(sys.stderr)
+    for line in lines:
+        paint.print(line)
     sys.stderr.flush()

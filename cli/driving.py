@@ -12,6 +12,7 @@ from interlock.cli.render.stdout import close_stdout
 from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import BugError, InterlockError, UserError
+from interlock.state.text import visible
 
 if TYPE_CHECKING:
     from interlock.cli.render.view import View  # needs pydantic; a wrong id is told without it
@@ -85,7 +86,7 @@ def _asked(outcome: Outcome, options: Options, view: "View") -> Outcome:
         except (
             UserError
         ) as error:  # arguments that don't fit, or somebody was first: asked again, of what waits now
-            sys.stderr.write(f"{error}\n")
+            sys.stderr.write(f"{visible(str(error))}\n")
             waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
             outcome = replace(outcome, pending=waiting)
     return outcome
