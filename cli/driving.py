@@ -5,20 +5,17 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from interlock.cli.render.known import Known
 from interlock.cli.render.stdout import close_stdout
+from interlock.cli.render.view import Known, View
 from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.state.errors import BugError, InterlockError, UserError
 from interlock.state.text import visible
 
-if TYPE_CHECKING:
-    from interlock.cli.render.view import View  # needs pydantic; a wrong id is told without it
 
-
-def view_for(args: argparse.Namespace, known: Known) -> "View":
+def view_for(args: argparse.Namespace, known: Known) -> View:
     """The renderer of `--output-format`."""
     if args.output_format == "text":
         from interlock.cli.render.text import TextView
@@ -29,14 +26,14 @@ def view_for(args: argparse.Namespace, known: Known) -> "View":
     return JsonView() if args.output_format == "json" else StreamJsonView()
 
 
-def start(workflow: str, given: Mapping[str, Any], options: Options, view: "View") -> int:
+def start(workflow: str, given: Mapping[str, Any], options: Options, view: View) -> int:
     """Run a workflow to its end or to where it waits; the exit code."""
     from interlock.engine import run_sync
 
     return _show(lambda views: run_sync(workflow, given, options=options, renderers=views), view, options)
 
 
-def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: "View") -> int:
+def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View) -> int:
     """Resume a run; the exit code."""
     from interlock.engine import resume_sync
 
@@ -47,7 +44,7 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
     )
 
 
-def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: "View", options: Options) -> int:
+def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: Options) -> int:
     from interlock.engine.damage import diagnosed
 
     try:
@@ -74,7 +71,7 @@ def _is_handed_over(outcome: Outcome) -> bool:
     return outcome.status == "approved" and bool(outcome.output.get("main_run"))
 
 
-def _asked(outcome: Outcome, options: Options, view: "View") -> Outcome:
+def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
     """Go on with what a person says right away, as long as there is something to say."""
     from interlock.engine import resume_sync
 

@@ -77,7 +77,7 @@ def _report(given: list[str], error: Exception, line: str, exit_code: int) -> in
         import traceback
 
         text = "".join(traceback.format_exception(error)) + text
-    from interlock.cli.render.secret import redacted
+    from interlock.cli.render.stdout import redacted
 
     print(visible(redacted(text)), file=sys.stderr)
     return exit_code

@@ -6,7 +6,7 @@ from interlock.cli.driving import go_on, start, view_for
 from interlock.cli.flags import NO_SESSION, add_running_flags, options_from
 from interlock.cli.inputs import prompt_from
 from interlock.cli.parsing import NotYetError, Parser
-from interlock.cli.render.known import Known
+from interlock.cli.render.view import Known
 from interlock.state.errors import UserError
 
 

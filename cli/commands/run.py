@@ -8,7 +8,7 @@ from interlock.cli.driving import start, view_for
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.inputs import json_object, prompt_from, read_spec
 from interlock.cli.parsing import Parser
-from interlock.cli.render.known import Known
+from interlock.cli.render.view import Known
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

@@ -14,9 +14,7 @@ from interlock.cli.render.conversation import show_dropped, show_state, verify
 from interlock.cli.render.figures import ago, amount, elapsed, place
 from interlock.cli.render.paint import Paint, one_line
 from interlock.cli.render.pending import screen
-from interlock.cli.render.plan import plan
-from interlock.cli.render.reasons import reason_lines
-from interlock.cli.render.tree import tree
+from interlock.cli.render.run_parts import plan, reason_lines, tree
 from interlock.engine import listing_run as detail
 from interlock.engine.listing import RunRow, find_run, waiting_requests
 from interlock.engine.listing_agents import agents

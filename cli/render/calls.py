@@ -1,13 +1,15 @@
-"""calls: a run's tool calls, each with who decided that it may run."""
+"""calls: a run's tool calls, each with who decided what of it, in one line and in full."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from interlock.cli.render.decided import in_full, who_decided
 from interlock.cli.render.figures import elapsed
 from interlock.cli.render.paint import Paint, cut, one_line
 from interlock.cli.render.pending import brief
-from interlock.engine.listing_calls import calls
+from interlock.engine.listing_calls import Call, calls
+from interlock.state.text import visible_json
 
 _CALLS = 30
 _MARKS = {"success": "✓", "cancelled": "–"}
@@ -34,3 +36,125 @@ def calls_in_full(home: Path, run: str, paint: Paint) -> Iterator[str]:
         yield f"Run {run} has made no call."
     for number, call in enumerate(made, 1):
         yield from in_full(number, call, paint)
+
+
+_CHOICES = {
+    "proceed_once": "once",
+    "proceed_always": "always, here",
+    "proceed_always_tool": "always, this tool",
+    "proceed_always_server": "always, this server",
+    "proceed_always_and_save": "always, saved",
+}
+_CHANGERS = {"helper": "a helper model", "person": "a person", "program": "Interlock"}
+_REASON = 100
+
+Told = Mapping[str, Any]
+
+
+def who_decided(call: Call) -> str:
+    """`allowed by default rule default.toml:12`, `approved by ann at 09:02 (once)`, `blocked by hook lint: …`."""
+    said: list[str] = []
+    for number, told in enumerate(call.decided):
+        later = call.decided[number + 1 :]
+        if told["by"] == "policy" and not _stands(told, later):
+            continue
+        said += [text for text in (_sentence(told), _change(told)) if text]
+    return " · ".join(dict.fromkeys(said))
+
+
+def _stands(told: Told, later: list[dict[str, Any]]) -> bool:
+    """An ask that somebody answered, and a verdict on arguments that were changed, decide nothing."""
+    if any(other["by"] == "policy" for other in later):
+        return False
+    ended = any(other["by"] == "person" or other["decision"] in ("block", "stop") for other in later)
+    return told["decision"] != "ask" or not ended
+
+
+def _sentence(told: Told) -> str:
+    by = {"policy": _policy, "hook": _hook, "person": _person}.get(str(told["by"]))
+    return by(told) if by else ""
+
+
+def _policy(told: Told) -> str:
+    if "session" in told:
+        giver = f", by {told['who']}" if told.get("who") else ""
+        return f"allowed by an earlier always ({told['rule'].removeprefix('session: ')}{giver})"
+    verb = {"allow": "allowed", "ask": "asked about", "deny": "denied"}[told["decision"]]
+    return f"{verb} by {one_line(told['rule'])}"
+
+
+def _hook(told: Told) -> str:
+    word, reason = told["decision"], one_line(str(told.get("reason", "")), _REASON)
+    why = f": {reason}" if reason else ""
+    if word == "ask":
+        return f"{told['who']} asked for a person{why}"
+    if word == "stop":
+        return f"run ended by {told['who']}{why}"
+    if word == "block":
+        what = "result held back" if told.get("event") == "AfterTool" else "blocked"
+        return f"{what} by {told['who']}{why}"
+    return ""
+
+
+def _person(told: Told) -> str:
+    choice, kind = str(told["decision"]), str(told.get("request", "")).rsplit(":", 2)[-2:-1]
+    said = one_line(str(told.get("said", "")), _REASON)
+    at = f"by {told.get('who') or 'somebody'} at {clock(told.get('said_at') or told['at'])}"
+    quoted = f" “{said}”" if said else ""
+    if kind == ["outcome"]:
+        return f"{'run again' if choice == 'proceed_once' else 'left with its outcome unknown'} {at}"
+    if kind == ["question"]:
+        return f"{'not answered' if choice == 'reject' else 'answered'} {at}{quoted}"
+    if choice in ("reject", "cancel"):
+        return f"{'rejected' if choice == 'reject' else 'cancelled'} {at}{quoted}"
+    return f"approved {at} ({'rewritten' if choice == 'modify' else _CHOICES.get(choice, choice)}){quoted}"
+
+
+def _change(told: Told) -> str:
+    if not told.get("becomes") or told.get("before") == told.get("after"):
+        return ""
+    by = told.get("who") if told["by"] == "hook" else _CHANGERS.get(str(told["by"]), "")
+    return f"arguments changed by {by}"
+
+
+def in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
+    """Everything that is known of a call's decisions, a line each."""
+    came_to = "failed" if call.failed else call.status or call.state
+    yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to} · {one_line(call.summary, 100)}"
+    yield f"     arguments {_json(call.args)}"
+    for told in call.decided:
+        yield from _entry(told, paint)
+    if call.started:
+        yield f"     {clock(call.started)} started"
+    if call.ended:
+        took = f" after {elapsed(call.ms / 1000)}" if call.ms is not None else ""
+        yield f"     {clock(call.ended)} ended{took}"
+
+
+def _entry(told: Told, paint: Paint) -> Iterator[str]:
+    mode = f" in mode {told['mode']}" if told.get("mode") else ""
+    nothing = f"{told.get('who', told['by'])}: {'no objection' if told['by'] == 'hook' else told['decision']}"
+    sentence = _sentence(told) or _change(told) or nothing
+    yield f"     {clock(told['at'])} {paint(sentence, 'bold')}{mode}"
+    if told["by"] != "hook" and told.get("reason"):
+        yield f"              {one_line(told['reason'])}"
+    for part in told.get("parts", ()):
+        yield f"              {part['decision']:<5} {one_line(part['text'], 80)} · {one_line(part['reason'])}"
+    for hook in told.get("hooks", ()):
+        warned = hook.get("warning") or hook.get("reason") or ""
+        why = f" · {one_line(warned)}" if warned else ""
+        took = elapsed(hook.get("duration_ms", 0) / 1000)
+        yield f"              {told['event']} hook {hook['name']} ({hook['source']}): {hook['decision']} in {took}{why}"
+    if told.get("becomes"):
+        yield f"              - {_json(told['before'])}"
+        yield f"              + {_json(told['after'])}"
+
+
+def clock(at: float) -> str:
+    """`09:02:41`, with the date when it isn't today's; local time."""
+    then, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)
+
+
+def _json(value: Any) -> str:
+    return visible_json(value)

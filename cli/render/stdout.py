@@ -1,4 +1,4 @@
-"""stdout: writes to it whole, and leaves it well when its reader is gone. Light: the lists import it."""
+"""stdout: what the command line writes by itself: whole, without secrets, and well when its reader is gone. Light."""
 
 import os
 import sys
@@ -16,3 +16,11 @@ def write_json(value: Any, indent: int | None = None) -> None:
 def close_stdout() -> None:
     """The reader is gone (`| head`): leave nothing behind that Python would try to flush at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def redacted(text: str) -> str:
+    """Errors quote what they met: settings, URLs, answers of servers; headlines quote the prompt."""
+    from interlock.services.redaction import Redactor
+    from interlock.services.tool_environment import secret_variables
+
+    return Redactor(secret_variables(os.environ))(text)

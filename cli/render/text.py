@@ -4,13 +4,11 @@ import sys
 import threading
 from typing import TYPE_CHECKING
 
-from interlock.cli.render.known import NOTHING, Known
-from interlock.cli.render.notices import notice
 from interlock.cli.render.paint import Paint, harmless, one_line
 from interlock.cli.render.pending import screen
-from interlock.cli.render.secret import redacted
-from interlock.cli.render.stdout import write_json
+from interlock.cli.render.stdout import redacted, write_json
 from interlock.cli.render.tools import ToolLines
+from interlock.cli.render.view import NOTHING, Known
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
@@ -30,6 +28,13 @@ from interlock.state.turn_events import AgentBlocked, Finished, InvalidStream, L
 
 if TYPE_CHECKING:
     from interlock.cli.render.spinner import Progress as Spinner
+from interlock.state.turn_events import (
+    ChatCompressed,
+    HelperFailed,
+    HookRan,
+    ModelInfo,
+    RouteEvent,
+)
 
 
 def _batch(request: str) -> str:
@@ -220,3 +225,33 @@ class TextView:
     def _end(self) -> None:
         self._ended = True
         self._hide()
+
+
+def notice(event: Event, verbose: bool) -> str:
+    """One line; empty: nothing is said of it."""
+    match event:
+        case Retry():
+            reason = one_line(event.reason)
+            return f"… asking again in {event.delay_s:.0f} s: {reason} (attempt {event.attempt})"
+        case InvalidStream():
+            return f"… the answer was incomplete: {one_line(event.reason)}"
+        case LoopDetected():
+            then = "it is told so, and tries another way" if event.count == 1 else "the run stops"
+            return f"… the model goes round in circles: {one_line(event.detail, 300)}; {then}"
+        case ChatCompressed():
+            return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
+        case RouteEvent() if verbose or event.strategy == "fallback":
+            return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
+        case HelperFailed() if verbose:
+            return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
+        case AgentBlocked():
+            return f"… a hook says no: {one_line(event.reason, 300)}"
+        case HookRan() if verbose:
+            said = f": {one_line(event.reason, 300)}" if event.reason else ""
+            return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{said}"
+        case NodeStart() if verbose:
+            return f"› {event.workflow}.{event.node}"
+        case ModelInfo() if verbose:
+            return f"model: {event.model}"
+        case _:
+            return ""

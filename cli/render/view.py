@@ -1,16 +1,30 @@
-"""view: what a renderer of the command line is; it shows events while they come, and the outcome at the end."""
+"""view: what a renderer of the command line is, and what it knows of a run before its first event."""
 
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
-from interlock.state.events import Event
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event  # needs pydantic; a wrong id is told without it
+
+
+class Known(NamedTuple):
+    """For a run that goes on, what earlier drives of it asked and got."""
+
+    title: str = ""
+    decided: tuple[str, ...] = ()
+    """Requests that were decided now."""
+
+
+NOTHING = Known()
+"""A run that starts now."""
 
 
 class View(Protocol):
     """Called with events on a thread of its own, then once with how it ended."""
 
-    def __call__(self, event: Event, /) -> None: ...
+    def __call__(self, event: "Event", /) -> None: ...
 
     def ask(self, outcome: Outcome) -> list[Decision]:
         """What a person decides now of what waits; nothing where nobody can be asked. Events may follow."""

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from interlock.cli.driving import _show
-from interlock.cli.render.known import Known
 from interlock.cli.render.paint import Paint, harmless, plain, visible
 from interlock.cli.render.pending import screen
 from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
+from interlock.cli.render.view import Known
 from interlock.engine.options import Options, Outcome, Renderer
 from interlock.state import events as e
 from interlock.state import turn_events as t
