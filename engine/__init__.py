@@ -1,13 +1,16 @@
 """engine: the one door to runs, for the CLI, tests and users' programs. Light until something is driven."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 
+if TYPE_CHECKING:
+    from interlock.graphs._pipeline import Pipeline
+
 
 async def run(
-    workflow: str,
+    workflow: "str | Pipeline",
     input: Mapping[str, Any],
     *,
     options: Options,
@@ -16,6 +19,7 @@ async def run(
 ) -> Outcome:
     """Start a run of `workflow` and drive it until it is done, fails, or somebody must decide.
 
+    A `Pipeline` of the caller's own is known by its name from then on, in this process.
     Raises `InterlockError` for what is wrong before the run exists; later errors are in the outcome.
     """
     from interlock.engine import runner
@@ -38,7 +42,7 @@ async def resume(
 
 
 def run_sync(
-    workflow: str,
+    workflow: "str | Pipeline",
     input: Mapping[str, Any],
     *,
     options: Options,

@@ -57,7 +57,8 @@ class Drive:
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
         wires = Wires(self.conn, self.token, steps, self.refuse)
         self.composed: Composed = compose(prepared, info, store, lease.epoch, wires)
-        self.app: Compiled = pipeline.compile(Saver(self.conn, steps), prepared.settings.agents.max_depth)
+        saver = Saver(self.conn, steps, pipeline.outcome)
+        self.app: Compiled = pipeline.compile(saver, prepared.settings.agents.max_depth)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
 
     def stop(self, why: str = "cancelled") -> None:

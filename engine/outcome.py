@@ -6,11 +6,9 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
-from interlock.engine.doors import DOORS
 from interlock.engine.drive import Drive
 from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Outcome
-from interlock.engine.outside import Outside
 from interlock.engine.prepare import Prepared
 from interlock.engine.runs import note_error
 from interlock.graphs._pipeline import Pipeline
@@ -18,6 +16,7 @@ from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError, Store
 from interlock.state.events import Result
 from interlock.state.refused import refusals_in, warnings_of
 from interlock.state.run import WorkflowOutput
+from interlock.state.workflow import WorkflowContext
 
 _STOPPED = {"cancelled": "cancelled", "timeout": "timeout", "budget": "budget"}
 
@@ -26,12 +25,12 @@ def conclude(
     drive: Drive,
     pipeline: Pipeline,
     snapshot: StateSnapshot,
-    out: Outside,
+    context: WorkflowContext,
     error: Exception | None,
     warnings: Sequence[str],
 ) -> Outcome:
     """Read the end off the last snapshot; the run's row learns of an error."""
-    run, redact = drive.lease.run, out.transcript.redact
+    run, redact = drive.lease.run, drive.composed.transcript.redact
     told = redact.json(_told(error, drive))
     output: dict[str, Any] = {}
     waiting: list[dict[str, Any]] = []
@@ -44,7 +43,7 @@ def conclude(
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.json(_requests(drive, snapshot))
     else:
-        result = DOORS[pipeline.name].leave(snapshot.values, out)
+        result = pipeline.leave(snapshot.values, context)
         output = _dumped(result)
         status = output.get("status", "done")
         told = _named(output.get("error")) or told
@@ -57,7 +56,7 @@ def conclude(
         exit_code=code,
         output=output,
         error=told,
-        stats=out.stats(),
+        stats=context.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
         warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
@@ -108,8 +107,8 @@ def _requests(drive: Drive, snapshot: StateSnapshot) -> list[dict[str, Any]]:
 
 
 def _goes_on(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
-    """Whether a resume has something to do: an edit that was refused is over."""
-    return status not in ENDED_WELL and not (output and pipeline.name == "edit")
+    """Whether a resume has something to do."""
+    return status not in ENDED_WELL and (pipeline.resumes_after_end or not output)
 
 
 def _named(error: dict[str, str] | None) -> dict[str, str] | None:

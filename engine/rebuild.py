@@ -63,8 +63,9 @@ async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | N
     newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
     if newest is None:
         return None
-    status, outcome = status_of(newest.checkpoint["channel_values"])
-    app = pipeline(workflow).compile(saver, MOST_DEPTH)
+    declared = pipeline(workflow)
+    status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
+    app = declared.compile(saver, MOST_DEPTH)
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending(snapshot)}
     if (status == "open") != bool(snapshot.tasks):

@@ -9,7 +9,6 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.damage import diagnosed
 from interlock.engine.decisions import record_decisions
-from interlock.engine.doors import DOORS, follow_up, validated
 from interlock.engine.drive import Drive, is_due
 from interlock.engine.hub import Hub
 from interlock.engine.lease import acquire
@@ -17,11 +16,10 @@ from interlock.engine.listing import RunRow, find_run
 from interlock.engine.model_log import usage_of, usage_stats
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.outcome import conclude, result_event, unrecorded
-from interlock.engine.outside import Outside
 from interlock.engine.prepare import Prepared, check_input, kept_options, prepare, restored, with_input
 from interlock.engine.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
 from interlock.engine.store import Store
-from interlock.graphs import pipeline
+from interlock.graphs import pipeline, register
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.redaction import marks_in
 from interlock.state.errors import BusyError, StoreError, UserError
@@ -29,13 +27,14 @@ from interlock.state.events import ErrorEvent, Init
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message
 from interlock.state.text import clean
+from interlock.state.workflow import WorkflowContext
 
-_First = Callable[[Drive, Outside], Awaitable[Any]]
+_First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
 
 
 async def run(
-    workflow: str,
+    workflow: str | Pipeline,
     input: Mapping[str, Any],
     *,
     options: Options,
@@ -46,20 +45,22 @@ async def run(
 
     Raises `InterlockError` for what is wrong before the run exists; afterwards errors are in the outcome.
     """
-    chosen = pipeline(workflow)
-    given = validated(chosen.input, input)
+    if isinstance(workflow, Pipeline):
+        register(workflow)
+    chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
+    given = chosen.validated(input)
     prepared = prepare(with_input(options, given), chosen.needs_model)
     check_input(given, prepared)
     store = Store(options.home)
     store.open()
-    prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or workflow))
+    prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
     title = _without_secrets(prompt, prepared)[:200]
     kept = prepared.redact.json(kept_options(prepared.options))
     name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
-    async def start(drive: Drive, out: Outside) -> Any:
-        first = {**DOORS[workflow].enter(given, out), **_hooked(drive, "startup")}
-        insert_run(drive.conn, NewRun(name, workflow, root, title, kept, first))
+    async def start(drive: Drive, context: WorkflowContext) -> Any:
+        first = {**chosen.enter(given, context), **_hooked(drive, "startup")}
+        insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
         return first
 
     return await _driven(store, chosen, prepared, name, renderers, start)
@@ -82,14 +83,14 @@ async def resume(
     _without_secrets(prompt or "", prepared)
     record_decisions(store, row.run, decisions)
 
-    async def go_on(drive: Drive, out: Outside) -> Any:
+    async def go_on(drive: Drive, context: WorkflowContext) -> Any:
         keep_rights(drive.conn, row.run, prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
         if snapshot.tasks:
             return answers
         if not snapshot.values:  # killed before its first checkpoint
             return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
-        following = _next_pass(row, prompt, out)
+        following = _next_pass(chosen, row, prompt, context)
         if following is None:
             return None
         if options.approval_mode is None:
@@ -131,14 +132,16 @@ def _options(store: Store, run: str) -> dict[str, Any]:
         conn.close()
 
 
-def _next_pass(row: RunRow, prompt: str | None, out: Outside) -> dict[str, Any] | None:
+def _next_pass(
+    chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
+) -> dict[str, Any] | None:
     """State for another prompt, or for another try, after the graph has ended; None: it just tells its end again."""
-    if row.workflow != "main" and prompt:
+    if chosen.follow_up is None and prompt:
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
-    if row.workflow != "main" or (row.outcome == "done" and not prompt):
+    if chosen.follow_up is None or (row.outcome == "done" and not prompt):
         return None
     message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
-    return follow_up(message, out)
+    return chosen.follow_up(message, context)
 
 
 async def _driven(
@@ -177,7 +180,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
     def stats() -> dict[str, Any]:
         return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
 
-    out = Outside(
+    context = WorkflowContext(
         drive.composed.transcript,
         drive.composed.journal,
         prepared.model,
@@ -192,7 +195,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
         drive.hub(ErrorEvent(severity="warning", message=warning))
     error: Exception | None = None
     snapshot: StateSnapshot | None = None
-    graph_input = await first(drive, out)
+    graph_input = await first(drive, context)
     try:
         if graph_input is not None or await is_due(drive):
             snapshot = await drive.advance(graph_input, prepared.limits.timeout_s)
@@ -202,6 +205,6 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
         if snapshot is None:
             snapshot, _ = await drive.resume_input()
         with diagnosed(drive.store.path):
-            return conclude(drive, chosen, snapshot, out, error, prepared.warnings)
+            return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)

@@ -40,10 +40,14 @@ class Saver(SqliteSaver):
     graph's rows make way for its newer ones, and go once it is over: most never reach the disk.
     """
 
-    def __init__(self, conn: sqlite3.Connection, steps: StepLog | None = None) -> None:
+    def __init__(
+        self, conn: sqlite3.Connection, steps: StepLog | None = None, outcome: str = "status"
+    ) -> None:
+        """`outcome`: the state's key that says how the run's pipeline ended."""
         super().__init__(conn, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
         self.is_setup = True  # the store made the tables
         self.steps = steps or StepLog()
+        self._outcome = outcome
         self._waiting: dict[tuple[str, str], _Rows] = {}
         self._stored: dict[str, set[str]] = {}
         """Thread → nested namespaces that have rows on the disk."""
@@ -189,6 +193,8 @@ class Saver(SqliteSaver):
             self._stored[thread] = set()
 
     def _move_run(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
+        values = checkpoint["channel_values"]
+        status, outcome = status_of(values, self._outcome)
         status, outcome = status_of(checkpoint["channel_values"])
         self.steps.root_step = metadata.get("step", 0)
         later(
@@ -242,6 +248,7 @@ class Saver(SqliteSaver):
 _transaction = transaction  # `cursor` has a parameter of that name
 
 
+def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
 def _place(config: RunnableConfig) -> tuple[str, str]:
     """Thread and namespace."""
     where = config["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
@@ -253,13 +260,7 @@ def status_of(values: dict[str, Any]) -> tuple[str, str]:
     due = values.get("__pregel_tasks") or any(k.startswith(("branch:to:", "__start__")) for k in values)
     if due:
         return "open", ""
-    outcome = str(
-        values.get("status")
-        or values.get("turn_status")
-        or values.get("edit_status")
-        or values.get("compress_status")
-        or ("stopped" if values.get("stop") else "done")
-    )
+    outcome = str(values.get(key) or "done")
     if outcome in ENDED_WELL:
         return "done", "done"
     return ("cancelled" if outcome == "cancelled" else "failed"), outcome

@@ -25,12 +25,27 @@ PIPELINES = {
 """Name → what it does, in one line. The module is `graphs/<name>.py` with `-` as `_`."""
 
 
+_ADDED: "dict[str, Pipeline]" = {}
+
+
+def register(pipeline: "Pipeline") -> None:
+    """Make a pipeline from outside the package known in this process, so that its runs can be resumed and drawn.
+
+    Raises `UserError` where one of ours has its name.
+    """
+    if pipeline.name in PIPELINES:
+        raise UserError(f"Workflow {pipeline.name!r} is one of Interlock's own. Give yours another name.")
+    _ADDED[pipeline.name] = pipeline
+
+
 def pipeline(name: str) -> "Pipeline":
     """Load a pipeline. Raises `UserError` with the nearest names."""
+    if name in _ADDED:
+        return _ADDED[name]
     if name not in PIPELINES:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, PIPELINES, 3, 0.6)
+        near = get_close_matches(name, [*PIPELINES, *_ADDED], 3, 0.6)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
         raise UserError(f"No workflow {name!r}.{hint} List them with: interlock workflows")
     return import_module(f"interlock.graphs.{name.replace('-', '_')}").PIPELINE

@@ -9,13 +9,16 @@ from typing import Any, get_args
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
+from pydantic import ValidationError
 
 from interlock.graphs._checks import check_keys, check_shape, check_shared, hints_of, keys_of
 from interlock.graphs._wrap import by_label, checked_node, checked_router, checked_sender, with_run_channels
 from interlock.state.deps import Deps
-from interlock.state.errors import SetupError
+from interlock.state.errors import InputError, SetupError
+from interlock.state.messages import Message
 from interlock.state.node import spec_of
 from interlock.state.run import WorkflowInput, WorkflowOutput
+from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
 Node = Callable[..., Awaitable[Any]]
@@ -162,10 +165,31 @@ class Pipeline:
     """Takes `depth` where its calls may start sub-agents."""
     input: type[WorkflowInput]
     output: type[WorkflowOutput]
+    enter: Callable[[Any, WorkflowContext], dict[str, Any]] = field(kw_only=True)
+    """The validated input → the graph's first state."""
+    leave: Callable[[Mapping[str, Any], WorkflowContext], WorkflowOutput] = field(kw_only=True)
+    """The final state → the output."""
+    outcome: str = "status"
+    """The state's key that says how it ended, `done` where that is empty: what `runs` lists."""
+    follow_up: Callable[[Message | None, WorkflowContext], dict[str, Any]] | None = None
+    """State that starts a further prompt, or with None another try at the last; absent: it takes none."""
+    resumes_after_end: bool = True
+    """A run that ended badly has something left to do when it is resumed."""
     prompt_field: str | None = None
     """The input field that the positional PROMPT fills (★)."""
     needs_model: bool = False
     """It can't do its work without a model: refused before it starts when there is no key. Others do what they can."""
+
+    def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
+        """The typed input. Raises `InputError` naming the field and what was expected."""
+        try:
+            return self.input.model_validate(dict(values))
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"]) or "input"
+            known = ", ".join(self.input.model_fields)
+            hint = f" {self.input.__name__} has: {known}." if first["type"] == "extra_forbidden" else ""
+            raise InputError(f"Input field {place!r}: {first['msg']}.{hint}", place) from error
 
     def compile(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None

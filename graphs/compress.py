@@ -4,6 +4,9 @@ Only a cancelled request or hook loops, when the run is resumed, and a hook that
 threshold, put off by a hook, with nothing to drop or after `accept` it ends.
 """
 
+from collections.abc import Mapping
+from typing import Any, cast
+
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
@@ -24,7 +27,8 @@ from interlock.nodes.compress import (
     verify,
 )
 from interlock.nodes.hooks import ask_hook, await_person
-from interlock.state.compress import CompressInput, CompressOutput, CompressState
+from interlock.state.compress import CompressInput, CompressOutput, CompressState, CompressStatus
+from interlock.state.workflow import WorkflowContext, append_history
 
 
 def build() -> Graph:
@@ -79,4 +83,32 @@ def _nodes(g: Graph) -> None:
     g.node("accept", accept)
 
 
-PIPELINE = Pipeline("compress", build, CompressInput, CompressOutput)
+def enter(given: CompressInput, context: WorkflowContext) -> dict[str, Any]:
+    return {
+        "head": append_history(context.transcript, given.history),
+        "model": context.model,
+        "last_prompt_tokens": given.last_prompt_tokens or 0,
+        "force": given.force,
+        "token_limit": given.token_limit,
+        "threshold": given.threshold,
+        "preserve": given.preserve,
+        "compress_failed_at": given.failed_at_tokens or 0,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> CompressOutput:
+    head, snapshot = values["head"], values.get("snapshot")
+    messages = context.transcript.read(head) if head else []
+    return CompressOutput(
+        status=cast(CompressStatus, values["compress_status"]),
+        history=[m.model_dump(mode="json", exclude_defaults=True) for m in messages],
+        tokens_before=values["tokens_before"],
+        tokens_after=values["tokens_after"],
+        snapshot=context.transcript.message(snapshot).text if snapshot else None,
+        failed_at_tokens=values.get("compress_failed_at") or None,
+    )
+
+
+PIPELINE = Pipeline(
+    "compress", build, CompressInput, CompressOutput, enter=enter, leave=leave, outcome="compress_status"
+)

@@ -4,6 +4,9 @@ What is found is applied, and written where rules or a person let it be; when th
 it is read again. What isn't found, after one question to each helper, ends in `fail`.
 """
 
+from collections.abc import Mapping
+from typing import Any, cast
+
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
@@ -31,7 +34,11 @@ from interlock.nodes.edit import (
 )
 from interlock.nodes.edit_rights import check_rights, take_approval
 from interlock.nodes.hooks import await_person
-from interlock.state.edit import EditInput, EditOutput, EditState
+from interlock.state.calls import CallKey
+from interlock.state.edit import EditError, EditInput, EditOutput, EditState
+from interlock.state.messages import Message, ToolCall
+from interlock.state.text import clean_json
+from interlock.state.workflow import WorkflowContext
 
 
 def build() -> Graph:
@@ -63,4 +70,58 @@ def build() -> Graph:
     return g
 
 
-PIPELINE = Pipeline("edit", build, EditInput, EditOutput)
+_STRINGS = ("instruction", "old_string", "new_string", "expected_replacements")
+
+
+def enter(given: EditInput, context: WorkflowContext) -> dict[str, Any]:
+    """Content and strings are a record of the chain; the state holds its id."""
+    source = "content" if given.file_path is None else "file"
+    subject = {"content": given.content} if given.file_path is None else {"file_path": given.file_path}
+    args = cast(dict[str, Any], clean_json({**subject, **{name: getattr(given, name) for name in _STRINGS}}))
+    call = ToolCall(id="0.0", name="replace", args=args)
+    return {
+        "message": context.transcript.append("", [Message(role="assistant", tool_calls=(call,))]),
+        "index": 0,
+        "attempt": 1,
+        "source": source,
+        "known_hash": given.known_hash or "",
+        "last_edit_at": given.last_edit_at or 0.0,
+        "approval_mode": context.approval_mode,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> EditOutput:
+    args = context.transcript.message(values["message"]).tool_calls[0].args
+    status = values["edit_status"]
+    made: dict[str, Any] = {"old_string": args["old_string"], "new_string": args["new_string"]}
+    if status == "created":
+        made |= {"new_content": args["new_string"], "diff": _diff(values, context)}
+    elif status == "applied":
+        made = dict(context.transcript.message(values["result"]).tool_calls[0].args)
+    error = values.get("error")
+    return EditOutput(
+        status=status,
+        strategy=values.get("strategy") if status == "applied" else None,
+        occurrences=values.get("occurrences", 0) if status == "applied" else 0,
+        explanation=values.get("explanation") or None,
+        error=EditError(**error) if error else None,
+        **made,
+    )
+
+
+def _diff(values: Mapping[str, Any], context: WorkflowContext) -> str:
+    key = CallKey(message=values["message"], index=values["index"], attempt=values["attempt"])
+    row = context.journal.find(key, context.journal.call(key))
+    return row.planned.diff if row and row.planned else ""
+
+
+PIPELINE = Pipeline(
+    "edit",
+    build,
+    EditInput,
+    EditOutput,
+    enter=enter,
+    leave=leave,
+    outcome="edit_status",
+    resumes_after_end=False,
+)

@@ -3,15 +3,40 @@
 Turns and tools alternate until the report is complete; its turns and its time end it, after one last turn.
 """
 
+import json
+from collections.abc import Mapping
+from typing import Any
+
 from interlock.graphs import subagent
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.state.investigate import InvestigateInput, InvestigateOutput
+from interlock.graphs.subagent import called, result_of
+from interlock.state.investigate import INVESTIGATOR, InvestigateInput, InvestigateOutput, Report
+from interlock.state.workflow import WorkflowContext
 
 
 def build() -> Graph:
     return subagent.build(0, "investigate")
 
 
+def enter(given: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
+    return called(INVESTIGATOR, {"objective": given.objective}, context)
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOutput:
+    meta: dict[str, Any] = dict(result_of(values, context).meta)
+    if meta["reason"] == "goal":
+        report = Report.model_validate(json.loads(meta["result"]))
+        return InvestigateOutput(status="goal", report=report)
+    return InvestigateOutput(status=meta["reason"], partial=meta["result"], reason=meta["why"])
+
+
 PIPELINE = Pipeline(
-    "investigate", build, InvestigateInput, InvestigateOutput, prompt_field="objective", needs_model=True
+    "investigate",
+    build,
+    InvestigateInput,
+    InvestigateOutput,
+    prompt_field="objective",
+    needs_model=True,
+    enter=enter,
+    leave=leave,
 )

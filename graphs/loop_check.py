@@ -3,11 +3,26 @@
 `scan` loops with the models until nothing is due; the end of the events, or of the one turn in a run, ends it.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.loop_check import after_ask_model, after_scan, ask_model, double_check, scan
+from interlock.nodes.loop_check import (
+    EVENTS,
+    Replay,
+    after_ask_model,
+    after_scan,
+    ask_model,
+    double_check,
+    replay,
+    scan,
+)
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
+from interlock.state.messages import Message
+from interlock.state.text import clean
+from interlock.state.workflow import WorkflowContext, append_history
 
 
 def build() -> Graph:
@@ -23,4 +38,37 @@ def build() -> Graph:
     return g
 
 
-PIPELINE = Pipeline("loop-check", build, LoopCheckInput, LoopCheckOutput)
+def enter(given: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
+    """The events are a record of the chain; the state holds its id."""
+    events = Message(
+        role="user",
+        origin="context",
+        content=clean(EVENTS.dump_json(given.events, exclude_unset=True).decode()),
+    )
+    return {
+        "head": append_history(context.transcript, given.history) if given.history else "",
+        "events": context.transcript.append("", [events]),
+        "asks": given.history is not None,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutput:
+    """Gone through once more: thousands of verdicts are no state."""
+    events = EVENTS.validate_json(context.transcript.message(values["events"]).text)
+    if values["off"]:
+        found = Replay(verdicts=[False] * len(events))
+    else:
+        found = replay(events, values.get("judgements", []), values["asks"])
+    return LoopCheckOutput(
+        detected=found.at_event is not None,
+        kind=found.kind,
+        detail=found.detail,
+        at_event=found.at_event,
+        count=found.count,
+        interval=found.interval,
+        next_check_turn=found.next_check,
+        verdicts=found.verdicts,
+    )
+
+
+PIPELINE = Pipeline("loop-check", build, LoopCheckInput, LoopCheckOutput, enter=enter, leave=leave)

@@ -5,6 +5,9 @@ go on from, a limit, an error, a second loop, a hook or a batch that says stop e
 are set; those that were cancelled run again, and a person says what became of those that a kill interrupted.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from langgraph.graph import END, START
 
 from interlock.graphs import next_speaker, tools, turn
@@ -26,7 +29,10 @@ from interlock.nodes.main import (
     open_prompt,
 )
 from interlock.state.main import MainInput, MainOutput, MainState
+from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
+from interlock.state.text import clean_json
+from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -83,4 +89,63 @@ def _nodes(g: Graph, depth: int) -> None:
     g.node("finish", finish)
 
 
-PIPELINE = Pipeline("main", build, MainInput, MainOutput, prompt_field="prompt", needs_model=True)
+def enter(given: MainInput, context: WorkflowContext) -> dict[str, Any]:
+    prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
+    return {
+        **follow_up(prompt, context),
+        "head": append_history(context.transcript, given.history),
+        "session_turns": 0,
+        "last_prompt_tokens": 0,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
+    error = error_of(values)
+    answered = values.get("status") in ("done", "stopped_by_hook")  # a hook may stop after the answer
+    # What the model says of a refusal is its answer, too, although the run failed for it.
+    answered = answered or (error is not None and error.type == "refused")
+    return MainOutput(
+        status=values.get("status", "running"),
+        response=_answer(context.transcript.read(values["head"])) if answered else "",
+        history=read_history(context.transcript, values.get("head", "")),
+        stats=context.stats(),
+        error=error,
+    )
+
+
+def _answer(history: list[Message]) -> str:
+    """The last answer, with those before it that the model was told to go on from."""
+    texts: list[str] = []
+    for message in reversed(history):
+        if message.role == "assistant" and not message.tool_calls:
+            texts.append(message.text)
+        elif message.origin != "continue":
+            break
+    return "\n\n".join(text for text in reversed(texts) if text)
+
+
+def follow_up(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
+    """State that starts a further prompt of `main`; without one the conversation goes on where it ended.
+
+    A prompt that a hook refused isn't in the conversation: it still waits in the state, and is tried again.
+    """
+    return {
+        **({"prompt": context.transcript.append("", [prompt])} if prompt else {}),
+        "approval_mode": context.approval_mode,
+        "model": context.model,
+        "max_turns": context.limits.max_turns,
+        "max_session_turns": context.limits.max_session_turns,
+    }
+
+
+PIPELINE = Pipeline(
+    "main",
+    build,
+    MainInput,
+    MainOutput,
+    prompt_field="prompt",
+    needs_model=True,
+    enter=enter,
+    leave=leave,
+    follow_up=follow_up,
+)

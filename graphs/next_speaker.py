@@ -1,10 +1,14 @@
 """next_speaker: must the model go on, or is it the user's turn? Nothing loops; the first that decides ends it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.next_speaker import after_precheck, ask_model, precheck
 from interlock.state.next_speaker import NextSpeakerInput, NextSpeakerOutput, NextSpeakerState
+from interlock.state.workflow import WorkflowContext, append_history
 
 
 def build() -> Graph:
@@ -18,4 +22,16 @@ def build() -> Graph:
     return g
 
 
-PIPELINE = Pipeline("next-speaker", build, NextSpeakerInput, NextSpeakerOutput)
+def enter(given: NextSpeakerInput, context: WorkflowContext) -> dict[str, Any]:
+    return {"head": append_history(context.transcript, given.history)}
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> NextSpeakerOutput:  # noqa: ARG001 - every `leave` has this shape
+    return NextSpeakerOutput(
+        next_speaker=values["next_speaker"] or None,
+        reasoning=values["speaker_reason"],
+        decided_by=values["decided_by"],
+    )
+
+
+PIPELINE = Pipeline("next-speaker", build, NextSpeakerInput, NextSpeakerOutput, enter=enter, leave=leave)

@@ -4,6 +4,9 @@
 A hook may stop or block the prompt; what it says of an answer isn't asked here, where a person reviews the plan.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from langgraph.graph import END, START
 
 from interlock.graphs import tools, turn
@@ -20,8 +23,12 @@ from interlock.nodes.plan import (
     open_plan,
     remind,
 )
+from interlock.state.messages import Message
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
+from interlock.state.run import ErrorInfo
 from interlock.state.subagent import MAX_DEPTH
+from interlock.state.text import clean_json
+from interlock.state.workflow import WorkflowContext
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -59,4 +66,30 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-PIPELINE = Pipeline("plan", build, PlanInput, PlanOutput, prompt_field="prompt", needs_model=True)
+def enter(given: PlanInput, context: WorkflowContext) -> dict[str, Any]:
+    prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
+    return {
+        "prompt": context.transcript.append("", [prompt]),
+        "plan_name": given.plan_file or "",
+        "model": context.model,
+        "max_turns": context.limits.max_turns,
+        "max_session_turns": context.limits.max_session_turns,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> PlanOutput:  # noqa: ARG001 - every `leave` has this shape
+    approved = values["status"] == "approved"
+    error = values.get("error") if values["status"] == "failed" else None
+    return PlanOutput(
+        status=values["status"],
+        plan_file=values.get("plan_file") or None,
+        steps=values.get("plan_steps") or [],
+        next_mode=values["approval_mode"] if approved else None,
+        main_run=values.get("main_run") or None,
+        error=ErrorInfo(**error) if error else None,
+    )
+
+
+PIPELINE = Pipeline(
+    "plan", build, PlanInput, PlanOutput, prompt_field="prompt", needs_model=True, enter=enter, leave=leave
+)

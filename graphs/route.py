@@ -1,5 +1,8 @@
 """route: which model answers. Strategies are asked in order, each can abstain; nothing loops, a verdict ends it."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
@@ -12,7 +15,8 @@ from interlock.nodes.route import (
     numerical,
     override,
 )
-from interlock.state.route import RouteInput, RouteOutput, RouteState
+from interlock.state.route import AUTO, RouteInput, RouteOutput, RouteState
+from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 
 def build() -> Graph:
@@ -34,4 +38,28 @@ def build() -> Graph:
     return g
 
 
-PIPELINE = Pipeline("route", build, RouteInput, RouteOutput, prompt_field="request")
+def enter(given: RouteInput, context: WorkflowContext) -> dict[str, Any]:
+    """Without `requested_model` it is the run's model, but a script: that only plays the helpers."""
+    asked = given.requested_model
+    if "requested_model" not in given.model_fields_set and not context.model.startswith("script:"):
+        asked = context.model
+    request = to_message("request", {"role": "user", "origin": "person", "content": given.request})
+    return {
+        "head": context.transcript.append(append_history(context.transcript, given.history), [request]),
+        "model": asked or AUTO,
+        "approval_mode": context.approval_mode,
+        "approved_plan": given.approved_plan,
+        "unavailable": dict.fromkeys(given.unavailable, "run"),
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> RouteOutput:  # noqa: ARG001 - every `leave` has this shape
+    return RouteOutput(
+        model=values["chosen_model"],
+        strategy=values["strategy"],
+        reasoning=values["route_reason"],
+        latency_ms=values["route_ms"],
+    )
+
+
+PIPELINE = Pipeline("route", build, RouteInput, RouteOutput, prompt_field="request", enter=enter, leave=leave)

@@ -3,7 +3,11 @@
 Turns and tools alternate until `complete_task`, the end of turns or time, or a failure; `recover` gives one more turn.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from langgraph.graph import END, START
+from pydantic import JsonValue
 
 from interlock.graphs import turn
 from interlock.graphs._pipeline import Graph, Pipeline
@@ -21,6 +25,9 @@ from interlock.nodes.subagent import (
     start,
     take_notes,
 )
+from interlock.state.calls import CallKey, ToolResult
+from interlock.state.errors import InputError, RunError
+from interlock.state.messages import Message, ToolCall
 from interlock.state.subagent import (
     MAX_DEPTH,
     SubagentIn,
@@ -29,6 +36,8 @@ from interlock.state.subagent import (
     SubagentOutput,
     SubagentState,
 )
+from interlock.state.text import clean_json
+from interlock.state.workflow import WorkflowContext
 
 
 def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
@@ -69,4 +78,59 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     return g
 
 
-PIPELINE = Pipeline("subagent", build, SubagentInput, SubagentOutput, prompt_field="prompt", needs_model=True)
+def enter(given: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
+    _check_agent(given.agent, context)
+    if given.prompt is None and not given.inputs:
+        raise InputError("Input field 'prompt': say what the agent shall do, or give 'inputs'.", "prompt")
+    args: dict[str, JsonValue] = {"agent_name": given.agent, "prompt": given.prompt or ""}
+    if given.inputs:
+        args["inputs"] = given.inputs
+    return called("invoke_agent", args, context)
+
+
+def _check_agent(name: str, context: WorkflowContext) -> None:
+    if name not in context.agents:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, context.agents, 1, 0.5)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        raise InputError(
+            f"Input field 'agent': no agent {name!r}.{hint} There are {', '.join(context.agents)}.", "agent"
+        )
+
+
+def called(tool: str, args: dict[str, JsonValue], context: WorkflowContext) -> dict[str, Any]:
+    call = ToolCall.model_validate({"id": "0", "name": tool, "args": clean_json(args)})
+    message = context.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
+    return {"message": message, "index": 0, "attempt": 1, "approval_mode": context.approval_mode}
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> SubagentOutput:
+    meta: dict[str, Any] = dict(result_of(values, context).meta)
+    return SubagentOutput(
+        status=meta["reason"],
+        result=meta["result"],
+        reason=meta["why"],
+        turns=meta["turns"],
+        duration_s=meta["duration_ms"] / 1000,
+    )
+
+
+def result_of(values: Mapping[str, Any], context: WorkflowContext) -> ToolResult:
+    key = CallKey.parse(values["call"])
+    row = context.journal.find(key, context.journal.call(key))
+    if row is None or row.result is None:
+        raise RunError(f"Call {str(key)!r} is over but the journal holds no result of it.")
+    return row.result
+
+
+PIPELINE = Pipeline(
+    "subagent",
+    build,
+    SubagentInput,
+    SubagentOutput,
+    prompt_field="prompt",
+    needs_model=True,
+    enter=enter,
+    leave=leave,
+)

@@ -3,6 +3,9 @@
 Only a cancelled request loops, when the run is resumed. A short output, a good summary or truncation ends it.
 """
 
+from collections.abc import Mapping
+from typing import Any, cast
+
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
@@ -17,7 +20,10 @@ from interlock.nodes.summarize import (
     summarize,
     truncate,
 )
-from interlock.state.summarize import SummarizeInput, SummarizeOutput, SummarizeState
+from interlock.state.messages import Message
+from interlock.state.summarize import SummarizeInput, SummarizeOutput, SummarizeState, SummarizeStatus
+from interlock.state.text import clean
+from interlock.state.workflow import WorkflowContext, append_history
 
 
 def build() -> Graph:
@@ -37,4 +43,24 @@ def build() -> Graph:
     return g
 
 
-PIPELINE = Pipeline("summarize", build, SummarizeInput, SummarizeOutput, prompt_field="text")
+def enter(given: SummarizeInput, context: WorkflowContext) -> dict[str, Any]:
+    text = Message(role="tool", name=clean(given.tool), content=clean(given.text))
+    return {
+        "tool": clean(given.tool),
+        "source": context.transcript.append("", [text]),
+        "head": append_history(context.transcript, given.history),
+        "max_output_tokens": given.max_output_tokens,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> SummarizeOutput:
+    return SummarizeOutput(
+        text=context.transcript.message(values.get("shortened") or values["source"]).text,
+        status=cast(SummarizeStatus, values["summarize_status"]),
+        saved_to=values["saved_to"] or None,
+    )
+
+
+PIPELINE = Pipeline(
+    "summarize", build, SummarizeInput, SummarizeOutput, prompt_field="text", enter=enter, leave=leave
+)

@@ -3,13 +3,20 @@
 `next_group` and `collect` loop until no group is left; the last `collect` answers every call and ends the batch.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from langgraph.graph import END, START
+from pydantic import JsonValue
 
 from interlock.graphs import _decide, _execute
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.tools_batch import after_collect, collect, each_call, each_of_group, next_group, parse
+from interlock.nodes.tools_results import as_sent, recorded_of
+from interlock.state.calls import CallView
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState
+from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
@@ -30,4 +37,29 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput)
+def enter(given: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
+    head = append_history(context.transcript, given.history)
+    calls: list[dict[str, JsonValue]] = []
+    for index, call in enumerate(given.calls):
+        calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
+    message = to_message("calls", {"role": "assistant", "tool_calls": calls})
+    return {"head": context.transcript.append(head, [message]), "approval_mode": context.approval_mode}
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
+    """One response for each call, in the calls' order."""
+    verdicts = {**values["decided"], **values.get("finished", {})}
+    responses: list[dict[str, Any]] = []
+    for index in range(values["count"]):
+        call, result = recorded_of(context.journal, values["message"], index, verdicts[str(index)])
+        sent = as_sent(context.transcript, verdicts[str(index)], result)
+        responses.append(_response(call, sent.model_dump(mode="json", exclude_none=True)))
+    return ToolsOutput(responses=responses, stop=values.get("stop") or None)
+
+
+def _response(call: CallView, result: dict[str, Any]) -> dict[str, Any]:
+    result.pop("stop", None)
+    return {"id": call.id, "name": call.name, **result}
+
+
+PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput, enter=enter, leave=leave, outcome="ended")

@@ -4,7 +4,9 @@
 limit, an overflow, a loop, an error, a hook or an answer ends it. Hooks are passed by where none are set.
 """
 
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 from langgraph.graph import END, START
 
@@ -29,7 +31,9 @@ from interlock.nodes.turn_request import (
     check_limits,
     use_model,
 )
+from interlock.state.messages import Message
 from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
+from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history, to_message
 
 _ASKING = {"sticky": "call_model", "hooked": "before_model"}
 _HOOKED = {"ask": "call_model", "ended": END, "unknown": "ask_hook"}
@@ -98,4 +102,45 @@ def _nodes(g: Graph) -> None:
     g.node("await_hook", await_person)
 
 
-PIPELINE = Pipeline("turn", build, TurnInput, TurnOutput, prompt_field="request", needs_model=True)
+def enter(given: TurnInput, context: WorkflowContext) -> dict[str, Any]:
+    head = append_history(context.transcript, given.history)
+    request = to_message("request", {"role": "user", "origin": "person", "content": given.request})
+    return {
+        "head": context.transcript.append(head, [request]),
+        "model": context.model,
+        "approval_mode": context.approval_mode,
+        "max_turns": context.limits.max_turns,
+        "max_session_turns": context.limits.max_session_turns,
+        "turn_no": given.turn_no - 1,
+        "session_turns": given.session_turns,
+        "sticky_model": given.sticky_model or "",
+        "last_prompt_tokens": given.last_prompt_tokens,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> TurnOutput:
+    reply = values.get("reply")
+    message = context.transcript.message(reply) if reply else Message(role="assistant")
+    return TurnOutput(
+        status=values["turn_status"],
+        text=message.text,
+        tool_calls=[c.model_dump(mode="json", exclude_none=True) for c in message.tool_calls],
+        finish_reason=values.get("finish_reason") or None,
+        model=values.get("sticky_model") or context.model,
+        usage=context.usage(reply).model_dump() if reply else {},
+        history=read_history(context.transcript, values["head"]),
+        error=error_of(values),
+    )
+
+
+PIPELINE = Pipeline(
+    "turn",
+    build,
+    TurnInput,
+    TurnOutput,
+    prompt_field="request",
+    needs_model=True,
+    enter=enter,
+    leave=leave,
+    outcome="turn_status",
+)

@@ -126,6 +126,7 @@ def _cancel(deps: Deps, state: ToolsState, indices: list[int]) -> dict[str, str]
         "head",
         "stop",
         "stopped_by",
+        "ended",
         "refused",
         "approval_mode",
         "plan_phase",
@@ -178,14 +179,18 @@ def _stop(
 ) -> ToolsState:
     """Why the run ends here, and who wants it: a person, then the first hook that said so, before or after its call."""
     if state.get("stop"):
-        return {"stop": state["stop"], "stopped_by": "person"}
+        return {"stop": state["stop"], "stopped_by": "person", "ended": "stopped"}
     for said, (_, result) in zip(verdicts, done, strict=True):
         if is_stop(said):
-            return {"stop": deps.transcript.read(instead_of(said))[0].text, "stopped_by": "hook"}
+            return {
+                "stop": deps.transcript.read(instead_of(said))[0].text,
+                "stopped_by": "hook",
+                "ended": "stopped",
+            }
         if result.stop:
             by_hook = (result.error or {}).get("type") == "stopped_by_hook"
-            return {"stop": result.stop, "stopped_by": "hook" if by_hook else "person"}
-    return {"stop": "", "stopped_by": ""}
+            return {"stop": result.stop, "stopped_by": "hook" if by_hook else "person", "ended": "stopped"}
+    return {"stop": "", "stopped_by": "", "ended": ""}
 
 
 def _todos(deps: Deps, done: Sequence[tuple[CallView, ToolResult]]) -> ToolsState:

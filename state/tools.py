@@ -56,6 +56,8 @@ class ToolsState(RunChannels, PlanMode, total=False):
     """Why the run must end after this batch; empty: it goes on."""
     stopped_by: str
     """`person` or `hook`, when it must."""
+    ended: str
+    """`stopped`, when it must; else empty."""
     refused: Refusals
     """What somebody refused since the prompt."""
     noted_epoch: int

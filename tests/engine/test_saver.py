@@ -99,13 +99,12 @@ def test_a_new_id_sorts_after_those_of_a_clock_that_was_ahead(
         ({"status": "done"}, ("done", "done")),
         ({"status": "turn_limit"}, ("failed", "turn_limit")),
         ({"status": "cancelled"}, ("cancelled", "cancelled")),
-        ({"turn_status": "calls"}, ("done", "done")),
-        ({"stop": "hook"}, ("failed", "stopped")),
-        ({"head": "x", "stop": ""}, ("done", "done")),
+        ({"status": "stopped"}, ("failed", "stopped")),
+        ({"head": "x", "status": ""}, ("done", "done")),
     ],
 )
 def test_the_row_says_open_until_nothing_is_due(values: dict[str, Any], expected: tuple[str, str]) -> None:
-    assert status_of(values) == expected
+    assert status_of(values, "status") == expected
 
 
 def test_writes_of_one_checkpoint_are_one_transaction(tmp_path: Path) -> None:

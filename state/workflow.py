@@ -1,6 +1,6 @@
-"""outside: what every workflow's doors work with, and histories at the door.
+"""workflow: what a pipeline's `enter` and `leave` work with, and histories where they come in and go out.
 
-Outside a history is a list; inside it is the head of a chain (`design.md`).
+Outside a run a history is a list; inside it is the head of a chain.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,20 +9,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from interlock.services.transcript import ChainTranscript
+from interlock.state.deps import Transcript
 from interlock.state.errors import InputError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message
 from interlock.state.models import Usage
-from interlock.state.run import HistoryMessage, Limits
+from interlock.state.run import ErrorInfo, HistoryMessage, Limits
 from interlock.state.text import clean_json
 
 
 @dataclass(frozen=True)
-class Outside:
-    """What doors work with besides input and state."""
+class WorkflowContext:
+    """What `enter` and `leave` work with besides input and state."""
 
-    transcript: ChainTranscript
+    transcript: Transcript
     journal: Journal
     model: str
     approval_mode: str
@@ -35,7 +35,7 @@ class Outside:
 
 
 def to_message(field: str, item: Mapping[str, Any]) -> Message:
-    """A message at the door as a record. Raises `InputError` naming the field."""
+    """A message of an input as a record. Raises `InputError` naming the field."""
     try:
         return Message.model_validate(clean_json(dict(item)))
     except ValidationError as error:
@@ -44,7 +44,7 @@ def to_message(field: str, item: Mapping[str, Any]) -> Message:
         raise InputError(f"Input field {place!r}: {first['msg']}.", place) from error
 
 
-def append_history(transcript: ChainTranscript, history: list[HistoryMessage]) -> str:
+def append_history(transcript: Transcript, history: list[HistoryMessage]) -> str:
     """The head of a chain that holds the history; `""` for none."""
     messages = [
         to_message(f"history.{i}", item.model_dump(exclude_defaults=True)) for i, item in enumerate(history)
@@ -52,7 +52,7 @@ def append_history(transcript: ChainTranscript, history: list[HistoryMessage]) -
     return transcript.append("", messages) if messages else ""
 
 
-def read_history(transcript: ChainTranscript, head: str) -> list[dict[str, Any]]:
+def read_history(transcript: Transcript, head: str) -> list[dict[str, Any]]:
     """The conversation as dicts, without what the run itself put before it."""
     messages = transcript.read(head) if head else []
     return [
@@ -60,3 +60,9 @@ def read_history(transcript: ChainTranscript, head: str) -> list[dict[str, Any]]
         for m in messages
         if m.role != "system" and m.origin != "context"
     ]
+
+
+def error_of(values: Mapping[str, Any]) -> ErrorInfo | None:
+    """The error in a final state."""
+    error = values.get("error")
+    return ErrorInfo(**error) if error else None

@@ -1,0 +1,111 @@
+"""A pipeline that is declared outside the package: run, stopped by an error, resumed, listed, like one of ours."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.graph import END, START
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from interlock.engine import Options, resume, run
+from interlock.engine.listing import list_runs
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.state.deps import Deps
+from interlock.state.errors import InputError, RunError, UserError
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.workflow import WorkflowContext
+
+READ: list[str] = []
+"""What `count` saw, one item a time that it ran."""
+BROKEN = [True]
+
+
+class CountInput(WorkflowInput):
+    text: str = Field(min_length=1, description="what to count ★")
+
+
+class CountOutput(WorkflowOutput):
+    words: int
+    long: bool
+
+
+class CountState(RunChannels, total=False):
+    head: str
+    words: int
+    label: str
+    long: bool
+    status: str
+
+
+@node(reads=("head",), writes=("words",), labels=("long", "short"))
+async def count(state: CountState, runtime: Runtime[Deps]) -> CountState:
+    text = runtime.context.transcript.message(state["head"]).text
+    READ.append(text)
+    words = len(text.split())
+    return {"words": words, "label": "long" if words > 3 else "short"}
+
+
+@node(reads=("words",), writes=("long", "status"))
+async def judge(state: CountState) -> CountState:
+    if BROKEN[0]:
+        raise RunError("The judge is out.")
+    return {"long": True, "status": "done"}
+
+
+def build() -> Graph:
+    g = Graph("count", CountState)
+    g.node("count", count)
+    g.node("judge", judge)
+    g.edge(START, "count")
+    g.by_label("count", {"long": "judge", "short": END})
+    g.edge("judge", END)
+    return g
+
+
+def enter(given: CountInput, context: WorkflowContext) -> dict[str, Any]:
+    return {"head": context.transcript.append("", [Message(role="user", content=given.text)])}
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> CountOutput:
+    return CountOutput(words=values["words"], long=values.get("long", False))
+
+
+COUNT = Pipeline("count", build, CountInput, CountOutput, prompt_field="text", enter=enter, leave=leave)
+
+
+def options(tmp_path: Path) -> Options:
+    (tmp_path / "ws").mkdir(exist_ok=True)
+    return Options(home=tmp_path / "state", workspace=tmp_path / "ws", user_home=tmp_path, env={})
+
+
+def test_it_fails_where_a_node_fails_and_goes_on_from_there(tmp_path: Path) -> None:
+    READ.clear()
+    BROKEN[0] = True
+    failed = asyncio.run(run(COUNT, {"text": "one two three four"}, options=options(tmp_path)))
+    assert (failed.status, failed.error) == ("failed", {"type": "run", "message": "The judge is out."})
+    BROKEN[0] = False
+    done = asyncio.run(resume(failed.run, options=options(tmp_path)))
+    assert (done.status, done.output) == ("done", {"words": 4, "long": True})
+    assert len(READ) == 1  # what was done before the failure wasn't done again
+    (row,) = list_runs(tmp_path / "state")
+    assert (row.workflow, row.outcome, row.title) == ("count", "done", "one two three four")
+
+
+def test_a_bad_input_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    READ.clear()
+    with pytest.raises(
+        InputError, match=r"Input field .txt.: Extra inputs are not permitted. CountInput has"
+    ):
+        asyncio.run(run(COUNT, {"text": "a", "txt": "a"}, options=options(tmp_path)))
+    assert READ == []
+
+
+def test_a_name_of_ours_is_refused(tmp_path: Path) -> None:
+    mine = Pipeline("main", build, CountInput, CountOutput, enter=enter, leave=leave)
+    with pytest.raises(UserError, match="Workflow 'main' is one of Interlock's own"):
+        asyncio.run(run(mine, {"text": "a"}, options=options(tmp_path)))
