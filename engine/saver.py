@@ -193,9 +193,7 @@ class Saver(SqliteSaver):
             self._stored[thread] = set()
 
     def _move_run(self, thread: str, checkpoint: Checkpoint, metadata: CheckpointMetadata) -> None:
-        values = checkpoint["channel_values"]
-        status, outcome = status_of(values, self._outcome)
-        status, outcome = status_of(checkpoint["channel_values"])
+        status, outcome = status_of(checkpoint["channel_values"], self._outcome)
         self.steps.root_step = metadata.get("step", 0)
         later(
             self.conn,
@@ -248,14 +246,13 @@ class Saver(SqliteSaver):
 _transaction = transaction  # `cursor` has a parameter of that name
 
 
-def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
 def _place(config: RunnableConfig) -> tuple[str, str]:
     """Thread and namespace."""
     where = config["configurable"]  # pyright: ignore[reportTypedDictNotRequiredAccess]
     return str(where["thread_id"]), str(where.get("checkpoint_ns", ""))
 
 
-def status_of(values: dict[str, Any]) -> tuple[str, str]:
+def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
     """A root checkpoint's (status, outcome): `open` while a node or a task is due, else how it ended."""
     due = values.get("__pregel_tasks") or any(k.startswith(("branch:to:", "__start__")) for k in values)
     if due:
