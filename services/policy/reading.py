@@ -9,6 +9,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -150,12 +151,9 @@ class Reading:
 
     def _is_own(self, program: str) -> bool:
         """Whether the project brings a program of that name along, by a folder of it among those of the PATH."""
-        for folder in os.environ.get("PATH", "").split(os.pathsep):
-            real = os.path.realpath(folder)
-            mine = any(Path(real).is_relative_to(root) for root in self.workspace.roots)
-            if (mine or not os.path.isabs(folder)) and os.path.lexists(os.path.join(real, program)):  # noqa: PTH117, PTH118
-                return True
-        return False
+        own = _own_folders(os.environ.get("PATH", ""), tuple(map(str, self.workspace.roots)))
+        here = [str(self.workspace.root / base) for base in self.folders.bases] if own else ()
+        return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118
 
     def _inputs(self) -> bool:
         """The files that the line reads by redirection."""
@@ -226,10 +224,11 @@ class Reading:
                         return False
                     if entry.is_symlink():
                         continue
-                    if self.workspace.ignored(Path(entry.path)):
-                        if not skips_hidden or self.workspace.ignored(Path(entry.path), git=False):
+                    folder, path = entry.is_dir(), Path(entry.path)
+                    if self.workspace.ignored(path, git=folder or not skips_hidden):
+                        if not (skips_hidden and folder) or self.workspace.ignored(path, git=False):
                             return False
-                    elif entry.is_dir():
+                    elif folder:
                         pending.append(entry.path)
         return True
 
@@ -269,6 +268,17 @@ class Reading:
         """A revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(self._readable(p) for p in parts if p.strip("."))
+
+
+@lru_cache(maxsize=8)
+def _own_folders(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
+    """Folders of the PATH that lie in the workspace, or in whatever folder is current."""
+    own: list[str] = []
+    for folder in path.split(os.pathsep):
+        real = Path(os.path.realpath(folder))
+        if not os.path.isabs(folder) or any(real.is_relative_to(root) for root in roots):  # noqa: PTH117
+            own.append(folder)
+    return tuple(own)
 
 
 def _parsed(reader: _Reader, words: Sequence[Word]) -> tuple[set[str], list[Word]] | None:

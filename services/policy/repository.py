@@ -1,6 +1,7 @@
 """repository: whether git runs nothing of a repository's own when it only reads: its settings may name programs."""
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 _SAFE_KEYS = re.compile(
@@ -35,19 +36,32 @@ def runs_nothing(folder: Path) -> bool:
 
 
 def _is_plain(git: Path) -> bool:
-    try:
-        config = (git / "config").read_text(encoding="utf-8")
-        index = git / "index"
-        entries = index.read_bytes() if index.exists() and index.stat().st_size < _LARGEST_INDEX else b""
-    except (OSError, ValueError):
-        return False
-    if len(config) > _LARGEST or (git / "config.worktree").exists() or (git / "commondir").exists():
-        return False
-    if (git / "hooks" / "post-index-change").exists() or _SUBMODULE in entries:
+    if any((git / name).exists() for name in ("config.worktree", "commondir", "hooks/post-index-change")):
         return False
     if any(git.glob("sharedindex.*")):  # where other entries stand
         return False
-    return _is_plain_config(config)
+    try:
+        return _are_plain(str(git), _state(git / "config"), _state(git / "index"))
+    except (OSError, ValueError):
+        return False
+
+
+def _state(file: Path) -> tuple[int, int, int]:
+    """Another one when the file has changed."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return (0, 0, 0)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _are_plain(git: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
+    if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
+        return False
+    entries = Path(git, "index").read_bytes() if index[2] else b""
+    text = Path(git, "config").read_text(encoding="utf-8") if config[2] else ""
+    return _SUBMODULE not in entries and _is_plain_config(text)
 
 
 def _is_plain_config(text: str) -> bool:

@@ -83,7 +83,7 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
         return
     name = words[0]
     opaque: str | None = None
-    if not name.literal or name.text == "":
+    if not name.literal or name.text == "" or (level > 0 and name.text.startswith("-")):
         opaque = "what it runs is only known when it runs"
     elif name.text in _RESERVED:
         opaque = f"{name.text!r} where a command should be"

@@ -48,7 +48,7 @@ def make_stubs(folder: Path) -> Path:
     (folder / "time").chmod(0o755)
     for name in _REAL:
         found = shutil.which(name)
-        if found is not None:
+        if found is not None and not (folder / name).exists():
             (folder / name).symlink_to(found)
     return folder
 

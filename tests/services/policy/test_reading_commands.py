@@ -142,10 +142,10 @@ def test_a_program_that_the_project_brings_along_is_asked_about(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
-    (tmp_path / "bin" / "ls").write_text("#!/bin/sh\n")
-    for path in (f"{tmp_path}/bin:/usr/bin", "/usr/bin:.", "/usr/bin::"):
+    for place in (tmp_path / "bin" / "ls", tmp_path / "ls"):
+        place.write_text("#!/bin/sh\n")
+    for path in (f"{tmp_path}/bin:/usr/bin", "bin:/usr/bin", "/usr/bin:.", "/usr/bin::"):
         monkeypatch.setenv("PATH", path)
-        monkeypatch.chdir(tmp_path / "bin")
         assert decision(policy_of(tmp_path), "ls") == "ask"
         assert decision(policy_of(tmp_path), "pwd") == "allow"
 

@@ -140,6 +140,8 @@ MISREAD = [
     "c1 ;; c1",
     "{c1;}",
     "ls\u00a0-la",
+    "env - touch f",
+    "nohup - touch f",
 ]
 
 
