@@ -1,5 +1,6 @@
 """compose: the `Deps` of a drive."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -110,7 +111,12 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
 
 def _processes(prepared: Prepared, outputs: OutputFiles, token: Token) -> SupervisedProcesses:
     env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
-    return SupervisedProcesses(outputs=outputs, cancel=token, env=env, redact=prepared.redact)
+    shell = prepared.settings.tools.shell
+    machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+    memory = machine * 3 // 4 if shell.max_memory_mb is None else shell.max_memory_mb << 20
+    return SupervisedProcesses(
+        outputs=outputs, cancel=token, env=env, redact=prepared.redact, most=(shell.max_processes, memory)
+    )
 
 
 def _surroundings(prepared: Prepared, info: RunInfo) -> Surroundings:

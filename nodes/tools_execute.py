@@ -60,6 +60,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
             key=key, call=call, emit=runtime.stream_writer, time_left_s=left, shown=_shown(deps, state)
         )
         result = await _execute(deps, info, run, row)
+        if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
+            return {"label": "unknown"}  # silence is no result: the intent stays open, and a person is asked
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)

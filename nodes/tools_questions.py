@@ -175,7 +175,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     reason = (
-        "The run was killed while this ran, so it may or may not have taken effect. "
+        "The run, or what ran this, was killed meanwhile, so it may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
     )
     request = ApprovalRequest(

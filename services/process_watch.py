@@ -92,7 +92,7 @@ class Watch:
         file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
         child = self._child
         return Ended(
-            how="not_started" if child.error else why,
+            how=self._how(why),
             exit_code=child.exit_code,
             signal=self._signal(),
             output=child.error or self._output.text(),
@@ -100,13 +100,20 @@ class Watch:
             full_output=file,
             duration_s=time.monotonic() - self._started,
             note=self._output.note,
+            excess=child.limit or "",
         )
 
+    def _how(self, why: Why) -> Literal[Why, "not_started", "limit", "lost"]:
+        if self._child.error:
+            return "not_started"
+        if self._child.limit:
+            return "limit"
+        return "lost" if why == "exited" and self._child.lost else why
+
     def _signal(self) -> str | None:
-        if self._child.exit_code is not None or self._child.error:
+        number = self._child.signal
+        if number is None:
             return None
-        # Unsaid: the supervisor was killed, and its guard cleaned up.
-        number = self._child.signal or signal.SIGKILL
         try:
             return signal.Signals(number).name
         except ValueError:

@@ -24,11 +24,18 @@ class _Background:
 
 
 class SupervisedProcesses:
-    """Implements `Processes`. `env` is what tools get: see `tool_environment`."""
+    """Implements `Processes`. `env` is what tools get: see `tool_environment`; `most` as of `Supervised`."""
 
     def __init__(
-        self, *, outputs: Outputs, cancel: Cancel, env: Mapping[str, str], redact: Redactor = SHAPES
+        self,
+        *,
+        outputs: Outputs,
+        cancel: Cancel,
+        env: Mapping[str, str],
+        redact: Redactor = SHAPES,
+        most: tuple[int, int] = (0, 0),
     ) -> None:
+        self._most = most
         self._outputs = outputs
         self._cancel = cancel
         self._env = dict(env)
@@ -55,7 +62,9 @@ class SupervisedProcesses:
         read, write = os.pipe()
         try:
             mode = "once-sandboxed" if sandboxed else "once"
-            child = Supervised(argv, cwd=cwd, env=self._with(env), output=write, mode=mode, stdin=stdin)
+            child = Supervised(
+                argv, cwd=cwd, env=self._with(env), output=write, mode=mode, stdin=stdin, most=self._most
+            )
         except (OSError, ValueError) as error:
             os.close(read)
             return _not_run("not_started", _reason(error))
@@ -93,6 +102,7 @@ class SupervisedProcesses:
                     env=self._with(env),
                     output=file.fileno(),
                     mode="background-sandboxed" if sandboxed else "background",
+                    most=self._most,
                 )
         except (OSError, ValueError) as error:
             raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error

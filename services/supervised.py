@@ -2,9 +2,12 @@
 
 import asyncio
 import os
+import secrets
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +18,9 @@ GRACE_S = 2.0
 """From SIGTERM to SIGKILL when a command is stopped."""
 _REAP_S = 6.0
 """A supervisor gives up on what survives SIGKILL after 5 s."""
+_RESCAN_S = 0.005
+_MARK = "INTERLOCK_COMMAND"
+"""In the environment of a command: finds what it left behind when its supervisors were killed."""
 _LAST_SIGNAL = 31
 """Above it are the real-time signals."""
 Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
@@ -33,26 +39,42 @@ class Supervised:
         output: int,
         mode: Mode,
         stdin: bytes | None = None,
+        most: tuple[int, int] = (0, 0),
     ) -> None:
-        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`."""
+        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`.
+
+        `most`: processes, and bytes of memory, of the command and all that it starts; 0: no limit.
+        """
         self.pid: int | None = None
         """Of the command, once it has started."""
         self.exit_code: int | None = None
         self.signal: int | None = None
         self.error: str | None = None
         """Why the command could not be started."""
+        self.limit: str | None = None
+        """What it used too much of, and was ended for."""
         self.over = False
         """The supervisor has ended, and all descendants with it."""
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
         ours, theirs = _pipes()
         self._lifeline, self._status = ours
-        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, theirs), mode, str(GRACE_S)]
+        program = [
+            sys.executable,
+            "-I",
+            "-S",
+            _SUPERVISOR,
+            *map(str, theirs),
+            mode,
+            str(GRACE_S),
+            *map(str, most),
+        ]
+        self._mark = secrets.token_hex(8)
         try:
             with _source(stdin) as source:
                 self._process = subprocess.Popen(
                     [*program, *argv],
                     cwd=cwd,
-                    env=env,
+                    env={**env, _MARK: self._mark},
                     stdin=source,
                     stdout=output,
                     stderr=output,
@@ -81,6 +103,11 @@ class Supervised:
         for line in lines:
             self._take(*line.decode().split(" ", 1))
 
+    @property
+    def lost(self) -> bool:
+        """The supervisor was killed: nobody saw how the command ended, or whether it did."""
+        return self.over and self.exit_code is None and self.signal is None and self.error is None
+
     async def started(self) -> None:
         """Return when `pid` or `error` is known, or the supervisor has ended."""
         while not (self.over or self.pid or self.error):
@@ -92,6 +119,8 @@ class Supervised:
         while not self.over:
             await readable(self._status)
             self.listen()
+        if self.lost:
+            await asyncio.to_thread(self._end_orphans)
 
     def stop(self) -> None:
         """SIGTERM to the command's group; SIGKILL to everything `GRACE_S` later."""
@@ -113,6 +142,17 @@ class Supervised:
             self.listen()
             os.close(self._status)
             self._status, self.over = -1, True
+        if self.lost and self.pid is not None:
+            self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """Kill what the supervisors would have killed."""
+        give_up = time.monotonic() + _REAP_S
+        while (found := orphans(self._mark, self._process.pid)) and time.monotonic() < give_up:
+            for pid in found:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_RESCAN_S)
 
     def _take(self, what: str, value: str) -> None:
         match what:
@@ -124,8 +164,28 @@ class Supervised:
                 self.exit_code = int(value)
             case "signal":
                 self.signal = int(value)
+            case "limit":
+                self.limit = value
             case _:
                 self.error = value
+
+
+def orphans(mark: str, session: int) -> list[int]:
+    """Living processes that carry the mark, are in the session, or descend from one that is or does."""
+    found: set[int] = set()
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            state, parent, _, its_session = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:4]
+            if state == b"Z":
+                continue
+            parents[pid := int(folder.name)] = int(parent)
+            if int(its_session) == session or f"{_MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                found.add(pid)
+    more = found
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found)
 
 
 def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:

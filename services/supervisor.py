@@ -1,10 +1,12 @@
 """supervisor: runs one command and ends all its descendants, at the latest when the run that asked for it is gone.
 
-Started as `python -I -S supervisor.py LIFELINE STATUS once|background[-sandboxed] GRACE ARGV…`, in its own session.
+Started as `python -I -S supervisor.py LIFELINE STATUS once|background[-sandboxed] GRACE PROCESSES MEMORY ARGV…`, in
+its own session. More PROCESSES than that, or more MEMORY (bytes), end them all; 0: no limit.
 LIFELINE is the read end of a pipe whose write end only the run has: a byte on it means stop (SIGTERM to the
 command's group, SIGKILL to all after GRACE seconds), end-of-file means SIGKILL to all at once. STATUS is told
-`pid N`, then `exit N`, `signal N` or `error TEXT`. After `once` nothing outlives the command; after `background`
-its descendants live on until the lifeline ends. `-sandboxed`: ARGV is bubblewrap, and the command runs below it.
+`pid N`, then `exit N`, `signal N` or `error TEXT`; before it `limit TEXT`, where that is why. After `once` nothing
+outlives the command; after `background` its descendants live on until the lifeline ends. `-sandboxed`: ARGV is
+bubblewrap, and the command runs below it.
 
 There are two, so that a SIGKILL of either leaves nothing behind: the guard inherits what the worker had."""
 
@@ -23,6 +25,9 @@ _RESCAN_S = 0.005
 _GIVE_UP_S = 5.0  # what survives SIGKILL for longer (a hung disk, another user's process) is left to init
 _PARENT = re.compile(rb"\d+ \(.*\) \S (\d+) ", re.DOTALL)
 _GONE = (ProcessLookupError, PermissionError)
+_LOOK_S = 0.1
+"""How often what a command's processes use is looked at: the looking costs a few files each."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
 def escape_note() -> str | None:
@@ -52,6 +57,41 @@ def _descendants(of: int) -> list[int]:
     for pid in found:
         found += children.get(pid, ())
     return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_bytes().split())
+    return found
+
+
+def _memory(pid: int) -> int:
+    """Bytes; what processes share counts once for all of them, where that can be read."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+    return 0
+
+
+def _excess(processes: int, memory: int) -> str:
+    """What this process's descendants use too much of; empty: nothing."""
+    found = _children(os.getpid())
+    for pid in found:
+        found += _children(pid)
+        if processes and len(found) > processes:
+            return f"more than {processes:,} processes"
+    if memory and sum(map(_resident, found)) > memory and sum(map(_memory, found)) > memory:
+        return f"more than {memory >> 20:,} MB of memory"
+    return ""
 
 
 def _spawn(command: list[str]) -> int:
@@ -117,7 +157,10 @@ class Reaper:
 class Worker:
     """Starts the command and waits for what comes first: its end, a stop, or the end of the run."""
 
-    def __init__(self, lifeline: int, status: int, mode: str, grace_s: float, contained: bool) -> None:
+    def __init__(
+        self, lifeline: int, status: int, mode: str, grace_s: float, most: tuple[int, int], contained: bool
+    ) -> None:
+        self._most = most if contained else (0, 0)
         self._lifeline, self._status, self._grace_s, self._contained = lifeline, status, grace_s, contained
         self._keep, self._sandboxed = "background" in mode, "sandboxed" in mode
         self._kill_at: float | None = None
@@ -163,7 +206,13 @@ class Worker:
         return reaper.ended is not None
 
     def _listen(self, reaper: Reaper) -> None:
-        left = None if self._kill_at is None else max(0.0, self._kill_at - time.monotonic())
+        left = _LOOK_S if any(self._most) else None
+        if self._kill_at is not None:
+            left = max(0.0, self._kill_at - time.monotonic())
+        elif excess := _excess(*self._most):
+            self._tell(f"limit {excess}")
+            self._end_now()
+            return
         ready = select.select([self._lifeline, self._wake], [], [], left)[0]
         if self._wake in ready:
             os.read(self._wake, 4096)
@@ -183,13 +232,14 @@ class Worker:
 
 
 def main(argv: list[str]) -> None:
-    lifeline, status, mode, grace_s, *command = argv
+    lifeline, status, mode, grace_s, processes, memory, *command = argv
+    most = int(processes), int(memory)
     os.set_inheritable(int(lifeline), False)
     os.set_inheritable(int(status), False)
     contained = _become_subreaper()
     if (worker := os.fork()) == 0:
         _become_subreaper()
-        Worker(int(lifeline), int(status), mode, float(grace_s), contained).work(command)
+        Worker(int(lifeline), int(status), mode, float(grace_s), most, contained).work(command)
         return
     _let_go_of_streams()
     os.waitpid(worker, 0)

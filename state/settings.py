@@ -68,6 +68,10 @@ class ShellSettings(_Section):
     """Seconds a command may run in all."""
     inactivity_timeout_s: float = Field(300, alias="inactivityTimeout", ge=0)
     """Seconds without output after which a command is ended; 0: never (gemini-cli: 300)."""
+    max_processes: int = Field(1000, alias="maxProcesses", ge=0)
+    """Processes that a command and all that it starts may be at a time; 0: no limit."""
+    max_memory_mb: int | None = Field(None, alias="maxMemoryMb", ge=0)
+    """Memory that they may use together, in MB; null: three quarters of the machine's; 0: no limit."""
 
 
 class ToolSettings(_Section):

@@ -34,8 +34,8 @@ class AgentDefinition(Frozen):
     role: str = "main"
     """Role of its model where `model` is `inherit`, see `model.roles` in settings."""
     temperature: float | None = None
-    max_turns: int = Field(MAX_TURNS, ge=1)
-    max_time_minutes: float = Field(MAX_TIME_MINUTES, gt=0)
+    max_turns: int = Field(MAX_TURNS, ge=1, le=100_000)
+    max_time_minutes: float = Field(MAX_TIME_MINUTES, gt=0, le=100_000)
     input_schema: dict[str, JsonValue] | None = None
     """JSON Schema of `inputs`; None: it takes a prompt."""
     output_schema: dict[str, JsonValue] | None = None

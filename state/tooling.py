@@ -16,7 +16,8 @@ from interlock.state.workspace import PathRefused, Place, Workspace
 class Ended:
     """How a process ended."""
 
-    how: Literal["exited", "timeout", "inactivity", "cancelled", "not_started"]
+    how: Literal["exited", "timeout", "inactivity", "cancelled", "not_started", "limit", "lost"]
+    """`limit`: it used too much, as `excess` says; `lost`: its supervisor was killed, so what came of it is unknown."""
     exit_code: int | None
     """Null when a signal ended it."""
     signal: str | None
@@ -29,6 +30,8 @@ class Ended:
     duration_s: float
     note: str = ""
     """Set when `full_output` is missing or not complete: why."""
+    excess: str = ""
+    """What it used too much of, where that is why it was ended."""
     hint: str = ""
     """Set when the sandbox may be why the command failed: what it keeps from commands."""
 

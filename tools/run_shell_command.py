@@ -81,12 +81,15 @@ async def _start(
 def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
     if ended.how == "not_started":
         return failure("not_started", f"The command could not be started: {ended.output}.")
+    if ended.how == "lost":
+        return failure("unknown_outcome", "What ran the command was killed; its outcome is unknown.")
     text, meta = clean(_report(ended)), _meta(ended)
     if ended.how == "exited":
         return ToolResult(status="success", content=text, meta=meta)
     reasons = {
         "timeout": f"The command was ended because it ran longer than {timeout_s:g} s.",
         "inactivity": f"The command was ended because it wrote nothing for {inactivity_s:g} s.",
+        "limit": f"The command was ended because it used {ended.excess}.",
         "cancelled": "The command was cancelled by the user.",
     }
     reason = reasons[ended.how]

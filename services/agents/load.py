@@ -1,7 +1,7 @@
 """load: agent definitions, one Markdown file each: YAML front matter between `---` lines, then the system prompt."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -38,7 +38,7 @@ def load_agents(root: Path, home: Path, trusted: bool) -> tuple[dict[str, AgentD
         for path in sorted((folder / "agents").glob("*.md")):
             try:
                 definition = _read(path)
-            except (OSError, ValueError) as error:
+            except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
                 problems.append(f"{path} was ignored: {_told(error)}")
             else:
                 found[definition.name] = definition
@@ -78,7 +78,12 @@ def _front(text: str) -> Mapping[str, Any]:
     import yaml
 
     try:
+        events = cast("Iterable[object]", yaml.parse(text))  # pyright: ignore[reportUnknownMemberType]
+        if any(isinstance(event, yaml.AliasEvent) for event in events):
+            raise ValueError("its front matter holds a YAML alias (*name): write the value out")
         loaded: object = yaml.safe_load(text)
+    except RecursionError as error:
+        raise ValueError("its front matter is nested too deeply") from error
     except yaml.YAMLError as error:
         raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, dict):
@@ -91,4 +96,4 @@ def _told(error: Exception) -> str:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         return f"{place!r}: {first['msg']}; it knows {', '.join(AgentDefinition.model_fields)}."
-    return f"{error}."
+    return f"{' '.join(str(error).split())}."

@@ -171,6 +171,10 @@ def _failure(ended: Ended, said: str, timeout_s: float) -> str:
             return f"it took longer than {timeout_s:g} s"
         case "cancelled":
             return "it was cancelled"
+        case "limit":
+            return f"it used {ended.excess}"
+        case "lost":
+            return "its supervisor was killed"
         case "exited":
             if ended.exit_code is None:
                 return f"it was ended by {ended.signal}{tail}"

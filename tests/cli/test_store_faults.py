@@ -1,4 +1,4 @@
-"""What becomes of the store under a run: deleted, replaced, full, damaged. One clear line, never "a bug"."""
+"""What a run stands on fails under it: store, disk, supervisor, odd files. One clear line, never "a bug"."""
 
 import errno
 import json
@@ -13,6 +13,7 @@ from commands import Done, Run
 
 from interlock.engine.runs import NewRun, insert_run
 from interlock.engine.store import Store
+from interlock.services.agents.load import load_agents
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 
@@ -158,3 +159,33 @@ def test_a_plan_that_was_handed_over_and_not_begun_is_no_damage(run: Run, home: 
     conn.execute("delete from chain where id = ?", (record,))
     assert "is missing" in run("doctor", "--store").out
     conn.close()
+
+
+def test_a_command_whose_supervisor_was_killed_is_asked_about(run: Run, tmp_path: Path) -> None:
+    call = {"name": "run_shell_command", "args": {"command": "echo x >> ../effects; kill -9 $PPID; sleep 60"}}
+    (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "done"}]))
+    done = started(run, tmp_path, "--yolo", "--output-format", "stream-json")
+    assert (done.code, done.events[-1]["pending_approvals"][0]["kind"]) == (75, "outcome")
+    assert (tmp_path / "effects").read_text() == "x\n"
+
+
+@pytest.mark.parametrize(
+    "front",
+    [
+        "a: " + "[" * 5000 + "]" * 5000,
+        "a: " + "{b: " * 900 + "1" + "}" * 900,
+        "max_turns: " + "9" * 5000,
+        "max_turns: 0x" + "f" * 50_000,
+        "max_time_minutes: 1.0e+400",
+        "a: 2024-99-99",
+        "? [a]\n: b",
+        "input_schema: [&a [x, x], &b [*a, *a]]",
+    ],
+)
+def test_an_odd_agent_file_is_one_line(front: str, tmp_path: Path) -> None:
+    folder = tmp_path / ".interlock" / "agents"
+    folder.mkdir(parents=True)
+    (folder / "odd.md").write_text(f"---\ndescription: odd\n{front}\n---\nDo it.\n")
+    found, problems = load_agents(tmp_path / "nowhere", tmp_path, trusted=False)
+    assert len(problems) == 1 and "odd.md was ignored" in problems[0] and "\n" not in problems[0]
+    assert len(problems[0]) < 1000 and "odd" not in found

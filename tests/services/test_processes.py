@@ -309,9 +309,39 @@ def test_what_a_finished_command_left_behind_is_ended(play: Play, tmp_path: Path
     assert_still(beat)
 
 
-def test_a_killed_supervisor_is_a_killed_command(play: Play) -> None:
-    ended = play(lambda bench: bench.bash("echo up; kill -9 $PPID; sleep 60"))
-    assert (ended.how, ended.exit_code, ended.signal) == ("exited", None, "SIGKILL")
+@pytest.mark.parametrize("who", ["$PPID", "$(ps -o ppid= -p $PPID) $PPID"], ids=["worker", "both"])
+def test_silence_of_a_killed_supervisor_is_no_result(play: Play, tmp_path: Path, who: str) -> None:
+    """And the command doesn't outlive it: neither what stays in its session nor what left it."""
+    beat, other = tmp_path / "beat", tmp_path / "other"
+    loops = [f"while :; do date +%N > {file}; sleep 0.05; done" for file in (beat, other)]
+    command = f"setsid bash -c '{loops[1]}' & while [ ! -e {other} ]; do sleep 0.02; done; kill -9 {who}; {loops[0]}"
+    ended = play(lambda bench: bench.bash(command))
+    assert (ended.how, ended.exit_code, ended.signal) == ("lost", None, None)
+    assert_still(other)
+
+
+@pytest.mark.parametrize(
+    ("most", "command", "told"),
+    [
+        ((20, 0), "for i in $(seq 60); do sleep 60 & done; wait", "more than 20 processes"),
+        (
+            (0, 80 << 20),
+            "x=$(head -c 200000000 /dev/zero | tr '\\0' x); sleep 60",
+            "more than 80 MB of memory",
+        ),
+    ],
+)
+@EITHER_WAY
+def test_a_command_that_uses_too_much_is_ended(
+    play: Play, most: tuple[int, int], command: str, told: str
+) -> None:
+    async def scene(bench: Bench) -> Ended:
+        plain = bench.processes
+        getattr(plain, "_plain", plain)._most = most
+        return await bench.bash(command)
+
+    ended = play(scene)
+    assert (ended.how, ended.excess) == ("limit", told)
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,9 @@ class Grep:
             raise SearchError(
                 failure("not_started", f"The search program could not be started: {ended.output}.")
             )
+        if ended.how != "exited":
+            why = f"it used {ended.excess}" if ended.excess else "its supervisor was killed"
+            raise SearchError(failure("search_ended", f"The search was ended: {why}."))
         # Without a word: what it was to search went away meanwhile.
         if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
             raise SearchError(_refused(search, problem(ended.output)))
