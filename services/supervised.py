@@ -56,31 +56,13 @@ class Supervised:
         self.over = False
         """The supervisor has ended, and all descendants with it."""
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
+        self._mark = secrets.token_hex(8)
         ours, theirs = _pipes()
         self._lifeline, self._status = ours
-        program = [
-            sys.executable,
-            "-I",
-            "-S",
-            _SUPERVISOR,
-            *map(str, theirs),
-            mode,
-            str(GRACE_S),
-            *map(str, most),
-        ]
-        self._mark = secrets.token_hex(8)
+        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, (*theirs, mode, GRACE_S, *most)), *argv]
         try:
             with _source(stdin) as source:
-                self._process = subprocess.Popen(
-                    [*program, *argv],
-                    cwd=cwd,
-                    env={**env, _MARK: self._mark},
-                    stdin=source,
-                    stdout=output,
-                    stderr=output,
-                    start_new_session=True,
-                    pass_fds=theirs,
-                )
+                self._process = _started(program, cwd, {**env, _MARK: self._mark}, source, output, theirs)
         except BaseException:
             _close(ours)
             raise
@@ -168,6 +150,26 @@ class Supervised:
                 self.limit = value
             case _:
                 self.error = value
+
+
+def _started(
+    program: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    source: int,
+    output: int,
+    descriptors: tuple[int, int],
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        program,
+        cwd=cwd,
+        env=env,
+        stdin=source,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        pass_fds=descriptors,
+    )
 
 
 def orphans(mark: str, session: int) -> list[int]:
