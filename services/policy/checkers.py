@@ -1,15 +1,18 @@
 """checkers: safety checkers: what they say of a call that the rules let pass, by rank, the strictest wins."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, cast
 
 from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
-from interlock.services.policy.arguments import is_path, leaves
+from interlock.services.policy.arguments import is_path, leaves, meets, searchable
+from interlock.services.policy.matching import Match, restricts
 from interlock.services.policy.rule import Checker, Rule
+from interlock.services.policy.rulebook import RuleBook
 from interlock.services.policy.sentences import rule_name
-from interlock.state.calls import CallView, Decision, Verdict
+from interlock.services.shell.model import ShellCommand, ShellLine
+from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen
 from interlock.state.tooling import Ended, PathRefused, Processes, Workspace
 
@@ -141,3 +144,42 @@ def _paths(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, 
             continue
         if word in included or name in included or is_path(word):
             yield name, value
+
+
+_KEPT = 64
+"""Answers that are kept: the same call is decided on when it comes and when a person is asked about it."""
+
+
+class SafetyCheckers:
+    """Asked after the rules."""
+
+    def __init__(self, book: RuleBook, workspace: Workspace) -> None:
+        self.book = book
+        self.processes: Processes | None = None
+        self._workspace = workspace
+        self._said: dict[tuple[str, ...], list[Said]] = {}
+
+    async def said(
+        self, call: CallView, risk: Risk, mode: str, line: ShellLine | None, hints: Mapping[str, JsonValue]
+    ) -> list[Said]:
+        """`line`: the call's, where it is a shell call."""
+        about = self.book.about(call, risk, mode, hints)
+        wanted = [r for r in about if _concerns(r, call, line)]
+        if not wanted:
+            return []
+        key = (call.id, call.name, mode, searchable(call.args))
+        if key not in self._said:
+            while len(self._said) >= _KEPT:
+                del self._said[next(iter(self._said))]
+            self._said[key] = await ask_checkers(wanted, call, self._workspace, self.processes)
+        return self._said[key]
+
+
+def _concerns(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
+    """In doubt it does: a checker can only make a decision stricter."""
+    if line is None:
+        return meets(rule, call.args, None)
+    if not rule.narrows or line.opaque is not None:
+        return True
+    commands = (*line.commands, *line.effective, ShellCommand(line.text, ()))
+    return any(restricts(rule, command, call.args) is not Match.NO for command in commands)

@@ -9,9 +9,9 @@ from typing import Any, cast
 
 from interlock.services.files import locked, make_directories, replace_file
 from interlock.services.policy.fields import to_rule
+from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.prefixes import works_alike_everywhere
 from interlock.services.policy.rule import USER
-from interlock.services.policy.rule_text import RuleTextError, read_rules
 from interlock.state.calls import SessionRule
 from interlock.state.errors import RunError
 

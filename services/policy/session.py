@@ -1,4 +1,4 @@
-"""session: rules that a person's always-choices stand for, and what they cover."""
+"""session: what a person may answer, the rules that always-choices stand for, and what they cover."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -7,10 +7,11 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from interlock.services.policy.matching import begins
+from interlock.services.policy.prefixes import leading_words
 from interlock.services.policy.rule import Rule
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.services.shell.variables import HARMLESS_VARIABLES
-from interlock.state.calls import CallView, Risk, SessionRule
+from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, SessionRule
 from interlock.state.tooling import PathRefused, Workspace
 
 SESSION_RANK = 3.95
@@ -97,3 +98,41 @@ def covers(
         return False
     # Without a path it is about an MCP tool as a whole; there is no such rule for a tool of ours.
     return rule.path == about if rule.path is not None else server is not None
+
+
+LOOSER: dict[str, tuple[ApprovalMode, ...]] = {
+    "plan": ("plan", "default", "auto_edit", "yolo"),
+    "default": ("default", "auto_edit", "yolo"),
+    "auto_edit": ("auto_edit", "yolo"),
+    "yolo": ("yolo",),
+}
+"""A mode and those that allow more: a choice made in a loose mode doesn't hold in a stricter one."""
+
+
+def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None:
+    """The leading words of every command of the line; null when one can't be narrowed."""
+    if line.opaque is not None or not line.effective:
+        return None
+    words = [leading_words(c) for c in line.effective]
+    prefixes = tuple(dict.fromkeys(w for w in words if w is not None))
+    if None in words:
+        return None
+    return SessionRule(
+        tool=call.name, command_prefixes=prefixes, redirection=bool(line.redirects), modes=_modes(mode)
+    )
+
+
+def target_rule(call: CallView, risk: Risk, workspace: Workspace, mode: str) -> SessionRule | None:
+    """The tool on this one file, folder or host."""
+    about = target(call, risk, workspace)
+    return None if about is None else SessionRule(tool=call.name, path=about, modes=_modes(mode))
+
+
+def server_rule(call: CallView, choice: Choice, server: str, mode: str) -> SessionRule:
+    """One MCP tool, or for `proceed_always_server` all tools of its server."""
+    whole = choice == "proceed_always_server"
+    return SessionRule(tool=call.name, server=server if whole else None, modes=_modes(mode))
+
+
+def _modes(mode: str) -> tuple[ApprovalMode, ...]:
+    return LOOSER[mode]
