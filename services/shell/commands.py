@@ -226,15 +226,18 @@ def _interpreter(words: _Words) -> _Inner:
     return _Inner(opaque="it runs what it reads") if read else _NOTHING
 
 
+_EXECUTES = names("-exec -execdir -ok -okdir")
+
+
 def _find(words: _Words) -> _Inner:
     """Each `-exec … ;`."""
     if not all(w.literal for w in words):
-        return _HIDDEN if any(w.may_be_option for w in words[1:]) else _NOTHING
+        return _HIDDEN if any(w.may_be_option or w.text in _EXECUTES for w in words[1:]) else _NOTHING
     runs: list[_Words] = []
     inner: list[Word] | None = None
     for word in words[1:]:
         if inner is None:
-            inner = [] if word.text in ("-exec", "-execdir", "-ok", "-okdir") else None
+            inner = [] if word.text in _EXECUTES else None
         elif word.text in (";", "+"):
             runs.append(inner)
             inner = None

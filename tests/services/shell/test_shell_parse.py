@@ -141,6 +141,7 @@ MISREAD = [
     "{c1;}",
     "ls\u00a0-la",
     "env - touch f",
+    'find . -exec b"$x"ash -c c3 \\;',
     "nohup - touch f",
 ]
 
