@@ -36,12 +36,16 @@ class StepLog:
     ) -> None:
         """Of a run that is driven it goes on counting where the run's rows end."""
         self._notes: dict[str, _Note] = {}
+        self._before: dict[str, list[_Note]] = {}
+        """Nodes that ran before the task's newest one, in the same superstep."""
         self._decisions = DecisionLog(redact)
         self._conn, self._run = conn, run
         self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
 
     def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
         now = time.time()
+        if (note := self._notes.get(task)) and note.ms is not None:
+            self._before.setdefault(task, []).append(note)
         self._notes[task] = _Note(namespace, node, workflow, now)
         # A graph that is a node has no wrapper: its first node starts it, too.
         for part in namespace.split("|")[:-1]:
@@ -83,34 +87,36 @@ class StepLog:
     def save(
         self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
-        """Insert the row of a finished task; a task that no wrapper saw is a graph whose name is in its path."""
+        """The rows of a finished task; one that no wrapper saw is a graph whose name is in its path."""
         self._decisions.save(conn, run, task)
-        note = self._notes.pop(task, None)
-        node = note.node if note else task_path.rpartition(", ")[2]
         now = time.time()
-        started = note.started if note else now
-        ms = note.ms if note and note.ms is not None else (now - started) * 1000
-        self._seq += 1
-        later(
-            conn,
-            "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, reason, root_step, "
-            "superstep, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (
-                run,
-                _ID.sub(r"\1", namespace),
-                _ID.sub(r"\1", task),
-                note.workflow if note else "",
-                node,
-                started,
-                round(ms, 3),
-                ",".join(note.keys) if note else "",
-                note.route if note else None,
-                note.reason if note else None,
-                self.root_step,
-                checkpoint[-12:],
-                self._seq,
-            ),
-        )
+        note = self._notes.pop(task, None) or _Note("", task_path.rpartition(", ")[2], "", now)
+        if note.ms is None:
+            note.ms = (now - note.started) * 1000
+        for place, ran in enumerate([*self._before.pop(task, ()), note]):
+            # Nodes that share a superstep ran one after the other: each counts as a task of its own.
+            mark = f".{place}" if place else ""
+            self._seq += 1
+            later(
+                conn,
+                "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, reason, "
+                "root_step, superstep, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    run,
+                    _ID.sub(r"\1", namespace),
+                    _ID.sub(r"\1", task) + mark,
+                    ran.workflow,
+                    ran.node,
+                    ran.started,
+                    round(ran.ms or 0.0, 3),
+                    ",".join(ran.keys),
+                    ran.route,
+                    ran.reason,
+                    self.root_step,
+                    checkpoint[-12:] + mark,
+                    self._seq,
+                ),
+            )
 
 
 def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
 
+from interlock.graphs._chain import Chain, went_on
 from interlock.graphs._checks import check_keys, check_shape, check_shared, hints_of, keys_of
 from interlock.graphs._wrap import by_label, checked_node, checked_router, checked_sender, with_run_channels
 from interlock.state.deps import Deps
@@ -51,6 +52,7 @@ class Graph:
         self._inputs: dict[str, type] = {}
         self._labels: dict[str, tuple[str, ...]] = {}
         self._edges: dict[str, set[str]] = {}
+        self._chain = Chain()
         self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order: what `rooted` builds its graph from."""
 
@@ -68,7 +70,14 @@ class Graph:
         self._inputs[name] = reads
         labels = self._labels.get(name, ())
         wrapped = checked_node(self.name, name, function, reads, writes, labels)
-        self._graph.add_node(name, wrapped, input_schema=with_run_channels(reads))
+        if spec and spec.pure:
+            self._chain.add(name, wrapped, with_run_channels(reads), writes)
+            # What it runs on to reads other keys.
+            self._graph.add_node(
+                name, self._chain.starting_at(name), input_schema=with_run_channels(self.state)
+            )
+        else:
+            self._graph.add_node(name, wrapped, input_schema=with_run_channels(reads))
 
     def part(self, name: str, graph: "Graph") -> None:
         """Add another graph as a node. Keys that both states have are handed over and back."""
@@ -84,6 +93,7 @@ class Graph:
     def edge(self, source: str, target: str) -> None:
         self.declared.append((Graph.edge, (source, target)))
         self._note(source, target)
+        self._chain.lead(source, target)
         self._graph.add_edge(source, target)
 
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
@@ -105,8 +115,12 @@ class Graph:
             )
         for target in targets.values():
             self._note(source, target)
-        wrapped = checked_router(router, self._router_reads(router), labels)
-        self._graph.add_conditional_edges(source, wrapped, {**targets})
+        reads = self._router_reads(router)
+        wrapped = checked_router(router, reads, labels)
+        self._chain.choose(source, wrapped, reads, targets)
+        # A pure node goes its way itself, as far as the chain reaches; its edges stand here as they are declared.
+        chosen = went_on if self._chain.goes_on(source) else wrapped
+        self._graph.add_conditional_edges(source, chosen, {**targets})
 
     def fan_out(self, source: str, sender: Sender, target: str, otherwise: str | None = None) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`."""

@@ -43,6 +43,7 @@ from interlock.state.tools import DecideState
         "status",
         "label",
     ),
+    pure=True,
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
@@ -80,7 +81,7 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     return 2
 
 
-@node(reads=("message", "index", "attempt", "status"), writes=("status", "label"))
+@node(reads=("message", "index", "attempt", "status"), writes=("status", "label"), pure=True)
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Bad arguments are an error that names the field."""
     deps = runtime.context
@@ -105,6 +106,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         "status",
     ),
     writes=("must_ask", "status", "label"),
+    pure=True,
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Deny answers the call. Else hooks have their say first, and then perhaps a person."""
@@ -266,7 +268,7 @@ def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> 
     return later
 
 
-@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"))
+@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), pure=True)
 async def ready(state: DecideState) -> DecideState:
     word = verdict("changed" if state.get("by_hook") else "ready", state["attempt"], state["approval"])
     return {

@@ -110,7 +110,7 @@ _BOUND = ("role", "tool_calls", "tool_call_id", "name")
 M = TypeVar("M", bound=_Lenient)
 
 
-@node(reads=("head",), writes=("head", "last_prompt_tokens"))
+@node(reads=("head",), writes=("head", "last_prompt_tokens"), pure=True)
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A new chain that names the old. The request is estimated anew, because the provider's count is of the old one."""
     deps = runtime.context

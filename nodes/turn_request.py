@@ -62,6 +62,7 @@ _UNCHANGED: TurnState = {
         "rerouted",
         "loop_found",
     ),
+    pure=True,
 )
 async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Both limits count model turns; the session's is -1 when there is none."""
@@ -97,7 +98,9 @@ def _refuse(fresh: TurnState, kind: str, what: str) -> TurnState:
     return {**fresh, "turn_status": "session_limit", "error": {"type": kind, "message": message}}
 
 
-@node(reads=("head", "model", "sticky_model", "last_prompt_tokens"), writes=("turn_status", "error"))
+@node(
+    reads=("head", "model", "sticky_model", "last_prompt_tokens"), writes=("turn_status", "error"), pure=True
+)
 async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Compare what is new since the last request with what that left free."""
     deps = runtime.context

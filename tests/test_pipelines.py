@@ -1,19 +1,24 @@
 """What holds for every pipeline, and what the graph builder refuses."""
 
 import asyncio
+import operator
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import pytest
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.errors import GraphDrained
 from langgraph.graph import END, START
-from langgraph.runtime import Runtime
+from langgraph.runtime import RunControl, Runtime
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
 from interlock.engine.steps import StepLog
+from interlock.engine.store import Store
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_verdicts
@@ -328,3 +333,102 @@ def test_a_decorated_node_reads_and_writes_what_the_state_has() -> None:
 
     with pytest.raises(SetupError, match=r"sample\.misread reads \['txet'\], which State lacks"):
         Graph("sample", State).node("misread", misread)
+
+
+# Chains of pure nodes
+
+
+class Walk(TypedDict, total=False):
+    at: str
+    label: str
+    found: Annotated[dict[str, str], operator.or_]
+
+
+def chained(control: RunControl | None = None) -> Graph:
+    """a → b → c → END, all pure; `c` writes a channel with a reducer."""
+
+    @node(reads=("at",), writes=("at",), labels=("on", "off"), pure=True)
+    async def a(state: Walk) -> Walk:
+        return {"at": state.get("at", "") + "a", "label": "on"}
+
+    @node(reads=("at",), writes=("at",), pure=True)
+    async def b(state: Walk) -> Walk:
+        if control:
+            control.request_drain("stopped")
+        return {"at": state.get("at", "") + "b"}
+
+    @node(reads=("at",), writes=("found",), pure=True)
+    async def c(state: Walk) -> Walk:
+        return {"found": {state.get("at", ""): "seen"}}
+
+    made = Graph("chained", Walk)
+    for name, function in (("a", a), ("b", b), ("c", c)):
+        made.node(name, function)
+    made.edge(START, "a")
+    made.by_label("a", {"on": "b", "off": END})
+    made.edge("b", "c")
+    made.edge("c", END)
+    return made
+
+
+def walked(
+    made: Graph, saver: InMemorySaver, control: RunControl | None = None, given: Any = None
+) -> list[str]:
+    """The nodes that were told of, in order."""
+    app: Any = made.compile(saver)
+    seen: list[str] = []
+
+    async def stream() -> None:
+        events = app.astream(
+            given,
+            {"configurable": {"thread_id": "t"}},
+            context=cast(Any, SimpleNamespace(steps=StepLog())),
+            stream_mode="custom",
+            control=control,
+        )
+        async for event in events:
+            seen.append(f"{event.type} {event.node}")
+
+    with suppress(GraphDrained):
+        asyncio.run(stream())
+    return [line.removeprefix("node_start ") for line in seen if line.startswith("node_start")]
+
+
+def test_pure_nodes_that_follow_each_other_share_a_superstep_and_stay_as_declared() -> None:
+    saver, made = InMemorySaver(), chained()
+    assert walked(made, saver, given={"at": ""}) == ["a", "b", "c"]
+    config: Any = {"configurable": {"thread_id": "t"}}
+    values = made.compile(saver).get_state(config).values
+    assert (values["at"], values["label"], values["found"]) == ("ab", "on", {"ab": "seen"})
+    assert len(list(saver.list(config))) == 3, "the input, its entry into the state, and the whole chain"
+    drawn: Any = {(e.source, e.target) for e in made.compile().get_graph().edges}
+    assert drawn == {("__start__", "a"), ("a", "b"), ("a", "__end__"), ("b", "c"), ("c", "__end__")}
+
+
+def test_a_request_to_stop_is_heard_between_the_nodes_of_a_chain() -> None:
+    saver, control = InMemorySaver(), RunControl()
+    made = chained(control)
+    assert walked(made, saver, control, {"at": ""}) == ["a", "b"]
+    state = made.compile(saver).get_state({"configurable": {"thread_id": "t"}})
+    assert (state.next, state.values["at"]) == (("c",), "ab")
+    assert walked(made, saver) == ["c"]
+
+
+def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.open()
+    conn = store.connect()
+    steps = StepLog(conn=conn, run="r")
+    for name in ("first", "second"):
+        steps.started("1d881487-7b46-31b1-ee42-f0ec4b88b477", "", name, "chained")
+        steps.ended("1d881487-7b46-31b1-ee42-f0ec4b88b477", 1.0, ["key"])
+        steps.routed("1d881487-7b46-31b1-ee42-f0ec4b88b477", f"from {name}")
+    steps.save(
+        conn, "r", "", "1f1e6480-8779-6c48-802a-d0dbe5d2579e", "1d881487-7b46-31b1-ee42-f0ec4b88b477", ""
+    )
+    rows = conn.execute("select node, route, task, superstep from steps order by seq").fetchall()
+    conn.close()
+    assert rows == [
+        ("first", "from first", "1d881487", "d0dbe5d2579e"),
+        ("second", "from second", "1d881487.1", "d0dbe5d2579e.1"),
+    ]
