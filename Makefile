@@ -9,7 +9,7 @@ RUN := $(BIN)/python -P
 TESTS ?= -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check diagrams bench
+.PHONY: help run test sweeps check diagrams bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,8 +17,11 @@ help: ## this list
 run: $(VENV)/installed ## the offline demo: a failing test is repaired, with an approval on the way
 	@$(RUN) -m interlock.cli.demo
 
-test: $(VENV)/installed-dev ## all tests (TESTS='-k name' for some)
+test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k name' for some)
 	$(BIN)/pytest $(TESTS)
+
+sweeps: $(VENV)/installed-dev ## kills at every moment, the oracle and properties at length
+	$(BIN)/pytest -m 'sweep or hypothesis' --hypothesis-profile=sweep $(TESTS)
 
 check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated files are current
 	$(BIN)/ruff format --check .

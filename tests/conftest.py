@@ -11,11 +11,20 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The gate tries the same examples each time; a person's run tries new ones.
+# `make test` tries the same few examples each time, `make sweeps` many; outside of CI other ones each time.
 # The machine may be busy: how long an example takes says nothing about the code.
-settings.register_profile("here", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("gate", settings.get_profile("here"), derandomize=True, database=None)
-settings.load_profile("gate" if os.environ.get("CI") else "here")
+settings.register_profile(
+    "test",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    derandomize=True,
+    database=None,
+    max_examples=60,
+)
+settings.register_profile(
+    "sweep", settings.get_profile("test"), derandomize="CI" in os.environ, max_examples=600
+)
+settings.load_profile("test")
 
 GOLDEN = Path(__file__).parent / "golden"
 

@@ -5,7 +5,7 @@ import time
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.nodes.compress_snapshot import SECTIONS, BadSnapshot, sections_of, xml_of
@@ -100,7 +100,6 @@ def test_a_quoted_end_tag_ends_nothing_of_ours() -> None:
     assert text.endswith("</state_snapshot>")
 
 
-@settings(deadline=None)
 @given(st.fixed_dictionaries({name: st.text() for name in SECTIONS}))
 def test_what_was_written_reads_the_same(sections: dict[str, str]) -> None:
     sections["overall_goal"] = "g" + sections["overall_goal"]
@@ -124,7 +123,6 @@ PIECES = [
 ]
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.lists(st.sampled_from([*PIECES, "</overall_goal>", "</key_knowledge>"])))
 def test_no_answer_breaks_the_reader(pieces: list[str]) -> None:
     text = "".join(pieces)

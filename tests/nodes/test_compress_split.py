@@ -1,6 +1,6 @@
 """Where a conversation is cut: no call loses its answer, nothing is lost or moved."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.nodes.compress_snapshot import Cut, dropped, find_cut, kept, opening_length
@@ -50,7 +50,6 @@ def conversations(draw: st.DrawFn) -> list[Message]:
     return messages
 
 
-@settings(deadline=None, max_examples=300)
 @given(conversations(), st.floats(0, 0.95))
 def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preserve: float) -> None:
     cut = find_cut(messages, preserve)
@@ -72,7 +71,6 @@ def test_a_cut_splits_no_round_and_loses_nothing(messages: list[Message], preser
         assert places == sorted(places)
 
 
-@settings(deadline=None, max_examples=200)
 @given(conversations(), st.floats(0, 0.95))
 def test_no_more_is_kept_than_the_share_a_round_and_the_request(
     messages: list[Message], preserve: float

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.nodes.loop_check import Replay, judged, replay, scan
@@ -135,7 +135,6 @@ def cut(text: str, sizes: Sequence[int]) -> list[str]:
     return pieces
 
 
-@settings(deadline=None, max_examples=200)
 @given(words=WORDS, repeat=st.integers(1, 15), sizes=PIECES)
 def test_what_is_found_does_not_depend_on_the_pieces(words: list[str], repeat: int, sizes: list[int]) -> None:
     text = "".join(words) * repeat + "\nend"
@@ -143,7 +142,6 @@ def test_what_is_found_does_not_depend_on_the_pieces(words: list[str], repeat: i
     assert any(in_pieces.feed(p) for p in cut(text, sizes)) == bool(whole.feed(text))
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     st.lists(st.tuples(st.text("abc ", min_size=1, max_size=120), st.integers(1, 14)), min_size=1, max_size=8)
 )
@@ -192,7 +190,6 @@ def test_six_calls_in_turn_are_no_cycle() -> None:
     assert cycle([f"call {i}" for i in range(6)] * 5) == 0
 
 
-@settings(deadline=None)
 @given(st.lists(st.sampled_from("abcdef"), max_size=60))
 def test_cycles_are_found_as_the_rule_is_written(names: list[str]) -> None:
     keys: list[str] = []

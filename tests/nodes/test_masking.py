@@ -1,6 +1,6 @@
 """Which older outputs are masked, and what stays in their place."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.nodes.turn_messages import gain, masked, older_outputs
@@ -68,7 +68,6 @@ def test_shell_output_keeps_lines_and_how_it_ended() -> None:
     assert len(one_line) < 1000
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.integers(0, 60_000), max_size=12))
 def test_masking_keeps_every_answer_in_its_place(sizes: list[int]) -> None:
     messages = conversation(*("x" * 4 * size for size in sizes))

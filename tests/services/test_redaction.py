@@ -7,7 +7,7 @@ import time
 import uuid
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from interlock.services.redacting_stream import RedactingStream
@@ -96,20 +96,17 @@ def test_what_only_looks_a_little_like_one_stays(text: str) -> None:
     assert SHAPES(text) == text
 
 
-@settings(deadline=None)
 @given(st.lists(st.one_of(PLAIN, st.sampled_from([*SECRETS, *OWN.values()])), max_size=8))
 def test_redacting_twice_changes_nothing_more(parts: list[str]) -> None:
     once = REDACT("".join(parts))
     assert REDACT(once) == once
 
 
-@settings(deadline=None)
 @given(PLAIN)
 def test_a_text_without_a_secret_is_the_same_text(text: str) -> None:
     assert REDACT(text) == text
 
 
-@settings(deadline=None)
 @given(PLAIN, st.sampled_from([*SECRETS, *OWN.values()]), PLAIN, st.data())
 @example("", PEM, "", None)
 def test_a_planted_secret_is_found_in_any_chunking(

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from interlock.services.ignore import IgnoreRules
@@ -202,7 +202,7 @@ PATHS = st.lists(NAMES, min_size=1, max_size=3).map("/".join)
 
 @example(lines=["a/", "!a/**/"], paths=["a/a"])
 @example(lines=["*", "!dir/"], paths=["dir/a.x"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=settings.default.max_examples // 3)  # each starts git
 @given(
     lines=st.lists(PATTERN, min_size=1, max_size=5),
     paths=st.lists(PATHS, min_size=1, max_size=8, unique=True),

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -161,7 +161,6 @@ def test_a_change_of_all_text_to_nothing_empties_the_file(call: Call, folder: Pa
 TEXT = st.text(st.sampled_from("ab \n\t日é"), max_size=20)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     before=TEXT,
     old=st.text(st.sampled_from("XY\n"), min_size=1, max_size=4).filter(lambda t: t.strip("\n")),

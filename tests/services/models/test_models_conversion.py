@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 from fake_gemini.history import refused
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
@@ -84,7 +84,6 @@ def body(model: str, history: list[Message]) -> dict[str, Any]:
     return GeminiBody(model)(Request(model, history, (), None, 1.0, "", "main", 0))
 
 
-@settings(max_examples=200, deadline=None)
 @given(history=histories)
 def test_every_valid_history_is_taken_and_says_the_same(history: list[Message]) -> None:
     contents = body("gemini-2.5-pro", history)["contents"]
@@ -92,7 +91,6 @@ def test_every_valid_history_is_taken_and_says_the_same(history: list[Message]) 
     assert seen(contents) == meant(history)
 
 
-@settings(max_examples=200, deadline=None)
 @given(history=histories)
 def test_gemini_3_gets_a_signature_where_it_wants_one_and_real_ones_are_kept(history: list[Message]) -> None:
     contents = body("gemini-3-pro", history)["contents"]

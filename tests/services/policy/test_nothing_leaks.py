@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.agents import load_agents, own_tools
@@ -13,7 +13,6 @@ from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 from interlock.tools import TOOLS
 
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 MODES = ("default", "auto_edit", "yolo", "plan")
 STRICT = {"allow": 0, "ask": 1, "deny": 2}
 LISTED = {
@@ -104,7 +103,6 @@ def view(folder: Path, call: tuple[str, dict]) -> CallView:
     )
 
 
-@settings(QUICK, max_examples=200)
 @given(files=st.one_of(FILES, st.just(EVERYTHING)), call=CALLS, scope=SCOPES, hints=HINTS)
 def test_in_plan_mode_nothing_is_allowed_but_what_is_listed_and_the_plan(
     tmp_path, files, call, scope, hints
@@ -135,7 +133,6 @@ def test_an_agent_with_reading_tools_has_nothing_that_writes_runs_or_reaches_the
     assert not {"invoke_agent", "write_todos", "enter_plan_mode", "run_shell_command"} & set(found)
 
 
-@settings(QUICK, max_examples=200)
 @given(
     files=FILES,
     denies=st.lists(RULE.map(lambda r: {**r, "decision": "deny"}), max_size=2),
@@ -151,7 +148,6 @@ def test_adding_a_deny_rule_makes_nothing_looser(tmp_path, files, denies, tier, 
     assert STRICT[after.decision] >= STRICT[before.decision]
 
 
-@settings(QUICK, max_examples=200)
 @given(
     files=FILES,
     bad=st.sampled_from(["toolName", "decision", "priority"]),
@@ -180,7 +176,6 @@ def test_a_rule_that_breaks_makes_no_call_looser_than_denied_by_nobody(
         assert verdict.decision != "allow"
 
 
-@settings(QUICK, max_examples=100)
 @given(files=FILES, call=CALLS, mode=st.sampled_from(MODES), scope=SCOPES)
 def test_a_broken_admin_file_allows_nothing_that_its_absence_does_not(
     tmp_path, files, call, mode, scope

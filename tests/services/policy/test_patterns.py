@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.policy.patterns import PatternError, compile_pattern
@@ -51,7 +51,6 @@ def test_every_match_begins_with_one_of_the_leads(pattern: str, leads: str) -> N
     assert compile_pattern(pattern).leads == tuple(leads.split(","))
 
 
-@settings(max_examples=400, deadline=None)
 @given(
     st.lists(
         st.sampled_from(

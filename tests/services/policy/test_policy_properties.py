@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 from typing import get_args
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.policy import RulePolicy, load_rules
@@ -18,7 +18,6 @@ RISKS = get_args(Risk)
 MODES = get_args(ApprovalMode)
 STRICT = {"allow": 0, "ask": 1, "deny": 2}
 HARM = ("write", "execute", "network")
-QUICK = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 TOOLS = st.sampled_from(
     ["run_shell_command", "write_file", "web_fetch", "mcp_s_t", "*", "mcp_*", "read_file", "x*", ""]
@@ -71,7 +70,6 @@ def policy_of(folder: Path, rules: list[dict], tier: int) -> RulePolicy:
     return RulePolicy(load_rules([(path, tier)])[0], Settings.model_validate({}), FolderWorkspace(folder))
 
 
-@QUICK
 @given(
     rules=st.lists(RULES, max_size=4),
     tier=st.integers(2, 4),
@@ -92,7 +90,6 @@ def test_plan_mode_is_opened_by_no_rules_below_admin(tmp_path, rules, tier, call
     assert STRICT[verdict.decision] >= STRICT[shipped.decision] or (fetch and session)
 
 
-@QUICK
 @given(rules=st.lists(RULES, max_size=4), call=CALLS, risk=st.sampled_from(HARM))
 def test_an_admin_must_name_plan_mode_to_open_it(tmp_path, rules, call, risk) -> None:
     unnamed = [r for r in rules if "plan" not in r.get("modes", [])]
@@ -101,7 +98,6 @@ def test_an_admin_must_name_plan_mode_to_open_it(tmp_path, rules, call, risk) ->
     assert policy_of(tmp_path, unnamed, 5).check(view, risk, "plan", []).decision != "allow"
 
 
-@QUICK
 @given(rules=st.lists(RULES, max_size=4), tier=st.integers(2, 5), call=CALLS, mode=st.sampled_from(MODES))
 def test_taking_the_allows_out_of_a_file_never_allows_more(tmp_path, rules, tier, call, mode) -> None:
     name, args = call
@@ -115,7 +111,6 @@ def test_taking_the_allows_out_of_a_file_never_allows_more(tmp_path, rules, tier
     assert sound or tier == 2, "an allow of a file that is wrong took effect"
 
 
-@QUICK
 @given(rules=st.lists(RULES, max_size=4), tier=st.integers(2, 5), call=CALLS, mode=st.sampled_from(MODES))
 def test_a_file_with_an_error_allows_nothing_that_the_shipped_rules_do_not(
     tmp_path, rules, tier, call, mode
@@ -128,7 +123,6 @@ def test_a_file_with_an_error_allows_nothing_that_the_shipped_rules_do_not(
         assert bare.check(view, "execute", mode, []).decision == "allow"
 
 
-@QUICK
 @given(
     line=st.one_of(st.text(), st.text("ls ;|&<>()$`'\"\\{}[]#!=\n\t*~-xEOF", max_size=60)),
     mode=st.sampled_from(MODES),
@@ -197,7 +191,6 @@ def denied_lines(draw) -> str:
     return command
 
 
-@settings(QUICK, max_examples=300)
 @given(line=denied_lines(), mode=st.sampled_from(MODES))
 def test_a_denied_command_is_never_allowed_however_it_is_written(tmp_path, line: str, mode: str) -> None:
     rules = [
