@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from interlock.cli.driving import tell_trace
 from interlock.cli.inputs import batch_lines
 from interlock.cli.render.stdout import write_json
 from interlock.cli.render.structured import error_object, outcome_object
@@ -27,6 +28,7 @@ def run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Op
                 raise line
             outcome = run_sync(workflow, {**defaults, **line}, options=options)
             write_json(outcome_object(outcome))
+            tell_trace(outcome, options)
             code = outcome.exit_code
         except RunError:
             raise  # of the store: no line could run

@@ -56,6 +56,7 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
                         outcome.exit_code
                     )  # its thread holds a lock that an ordinary exit would wait for
                 _quietly(lambda: view.finish(outcome))
+                tell_trace(outcome, options)
                 return outcome.exit_code
     except Exception as error:
         failure = error if isinstance(error, InterlockError) else BugError(f"{type(error).__name__}: {error}")
@@ -87,6 +88,11 @@ def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
             waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
             outcome = replace(outcome, pending=waiting)
     return outcome
+
+
+def tell_trace(outcome: Outcome, options: Options) -> None:
+    if options.debug and outcome.trace:
+        sys.stderr.write(outcome.trace)
 
 
 def _quietly(show: Callable[[], None]) -> None:

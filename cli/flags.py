@@ -162,6 +162,7 @@ def options_from(
         append_system_prompt=args.append_system_prompt,
         skip_trust=args.skip_trust,
         sandbox=args.sandbox,
+        debug=args.debug,
         env=dict(env),
     )
 

@@ -1,6 +1,6 @@
 """engine: the one door to runs, for the CLI, tests and users' programs. Light until something is driven."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from interlock.engine.options import Decision, Options, Outcome, Renderer
@@ -50,9 +50,7 @@ def run_sync(
     run_id: str | None = None,
 ) -> Outcome:
     """`run`, in an event loop of its own."""
-    import asyncio  # here, because it costs the fast commands 20 ms
-
-    return asyncio.run(run(workflow, input, options=options, renderers=renderers, run_id=run_id))
+    return _alone(run(workflow, input, options=options, renderers=renderers, run_id=run_id))
 
 
 def resume_sync(
@@ -64,9 +62,16 @@ def resume_sync(
     renderers: Sequence[Renderer] = (),
 ) -> Outcome:
     """`resume`, in an event loop of its own."""
-    import asyncio
+    return _alone(resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers))
 
-    return asyncio.run(resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers))
+
+def _alone(work: Coroutine[Any, Any, Outcome]) -> Outcome:
+    import asyncio  # here, because it costs the fast commands 20 ms
+
+    from interlock.engine.signals import signals_held
+
+    with signals_held():
+        return asyncio.run(work)
 
 
 __all__ = ["Decision", "Options", "Outcome", "Renderer", "resume", "resume_sync", "run", "run_sync"]

@@ -3,12 +3,12 @@
 import asyncio
 import sqlite3
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from interlock.services.models.names import provider_of
 from interlock.services.sqlite import later, transaction
-from interlock.state.deps import Cancel
+from interlock.state.deps import Stopped
 from interlock.state.models import ModelCall
 from interlock.state.run import Limits
 from interlock.state.settings import ModelSettings, Price
@@ -47,32 +47,29 @@ class RunBudget:
         epoch: int,
         limits: Limits,
         model: ModelSettings,
-        cancel: Cancel,
         on_refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._conn, self._run, self._epoch = conn, run, epoch
         self._limits = limits
         self._model = model
-        self._cancel = cancel
         self._settled = asyncio.Event()
         self._on_refused = on_refused
         """Told once the limit is reached, with a line for people."""
 
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> bool:
-        """False: the limit is reached, or the run was cancelled; the call must not be made."""
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+        """Raises `Stopped` where the limit is reached: the call is made when somebody has raised it."""
         while True:
             with transaction(self._conn):
                 used = self._used()
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
                     self._insert(call, agent, model, tokens)
-                    return True
+                    return
             if refusal:
                 self._on_refused(refusal)
-                return False
+                raise Stopped
             self._settled.clear()
-            if await _either(self._settled.wait(), self._cancel.wait()):
-                return False
+            await self._settled.wait()
 
     def settle(self, task: str) -> None:
         """Its reply is recorded in the next commit, or it was never answered: what it really used is counted."""
@@ -179,15 +176,3 @@ def no_price(model: str) -> str:
         f"A budget in US dollars needs the price of {model!r}: set model.prices in settings, "
         '{"NAME": {"input": USD, "output": USD}} for a million tokens, or give limits.max_tokens instead.'
     )
-
-
-async def _either(first: Coroutine[None, None, object], second: Coroutine[None, None, object]) -> bool:
-    """Wait for one of two; True: the second came."""
-    tasks = [asyncio.ensure_future(first), asyncio.ensure_future(second)]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        return tasks[1].done() and not tasks[0].done()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -76,7 +76,7 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
     prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs = OutputFiles(store.home, prepared.redact)
-    processes = _processes(prepared, outputs, token)
+    processes = _processes(prepared, outputs)
     prepared.policy.run_checkers_with(processes)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, wires)
 
@@ -109,13 +109,13 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
     return Composed(deps, transcript, journal, models, commands)
 
 
-def _processes(prepared: Prepared, outputs: OutputFiles, token: Token) -> SupervisedProcesses:
+def _processes(prepared: Prepared, outputs: OutputFiles) -> SupervisedProcesses:
     env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
     shell = prepared.settings.tools.shell
     machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
     memory = machine * 3 // 4 if shell.max_memory_mb is None else shell.max_memory_mb << 20
     return SupervisedProcesses(
-        outputs=outputs, cancel=token, env=env, redact=prepared.redact, most=(shell.max_processes, memory)
+        outputs=outputs, env=env, redact=prepared.redact, most=(shell.max_processes, memory)
     )
 
 
@@ -147,12 +147,11 @@ def _of_the_root(prepared: Prepared, tools: Mapping[str, Tool]) -> dict[str, Too
 
 
 def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, epoch: int, wires: Wires) -> ChatModels:
-    limits, model, token = prepared.limits, prepared.settings.model, wires.token
-    budget = RunBudget(wires.conn, info.run, epoch, limits, model, token, wires.on_refused)
+    limits, model = prepared.limits, prepared.settings.model
+    budget = RunBudget(wires.conn, info.run, epoch, limits, model, wires.on_refused)
     return ChatModels(
         settings=prepared.settings,
         log=log,
-        cancel=token,
         clock=SystemClock(),
         env=prepared.env,
         agent=info.agent,

@@ -12,12 +12,11 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from interlock.engine.approvals import ready_answers
 from interlock.engine.compose import Composed, Wires, compose
 from interlock.engine.damage import diagnosed
-from interlock.engine.fence import fence, fenced
+from interlock.engine.fence import fence, fenced, lost
 from interlock.engine.hub import Hub
 from interlock.engine.lease import Lease
 from interlock.engine.prepare import Prepared
 from interlock.engine.saver import Saver, raise_id_clock
-from interlock.engine.signals import stop_on_signals
 from interlock.engine.steps import StepLog
 from interlock.engine.store import Store
 from interlock.graphs._pipeline import Compiled, Pipeline
@@ -28,19 +27,38 @@ RECURSION_LIMIT = 1_000_000
 """LangGraph's own bound on supersteps; ours are turns (`state/run.py`)."""
 
 
-class Drive:
-    """The connections, the compiled graph and the cancel token of one drive."""
+class Stop:
+    """How a drive is asked to end before its work is done; possible before there is one. The run can be resumed."""
 
-    def __init__(self, store: Store, lease: Lease, pipeline: Pipeline, prepared: Prepared, hub: Hub) -> None:
+    def __init__(self) -> None:
+        self.token = Token()
+        self.control = RunControl()
+        self.why = ""
+        """`cancelled`, `timeout`, `budget` or `lost`; empty: nobody asked."""
+
+    def __call__(self, why: str = "cancelled") -> None:
+        """Cancel what is under way, and begin nothing more."""
+        self.later(why)
+        self.token.request()
+
+    def later(self, why: str) -> None:
+        """What is under way ends in its own time; nothing more begins."""
+        self.why = self.why or why
+        self.control.request_drain(why)
+
+
+class Drive:
+    """The connections and the compiled graph of one drive."""
+
+    def __init__(
+        self, store: Store, lease: Lease, pipeline: Pipeline, prepared: Prepared, hub: Hub, stop: Stop
+    ) -> None:
         self.store = store
         self.lease = lease
         self.hub = hub
-        self.token = Token()
-        self.stopped = ""
-        """Why the drive was asked to stop: `cancelled`, `timeout`, `budget` or `lost`; empty: it wasn't."""
+        self.stop = stop
         self.refusal = ""
         """What to tell people of a budget that is used up."""
-        self._control = RunControl()
         self._stack = ExitStack()
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
@@ -55,37 +73,29 @@ class Drive:
             interactive=prepared.options.interactive,
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
-        wires = Wires(self.conn, self.token, steps, self.refuse)
+        wires = Wires(self.conn, stop.token, steps, self.refuse)
         self.composed: Composed = compose(prepared, info, store, lease.epoch, wires)
         saver = Saver(self.conn, steps, pipeline.outcome)
         self.app: Compiled = pipeline.compile(saver, prepared.settings.agents.max_depth)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
 
-    def stop(self, why: str = "cancelled") -> None:
-        """Cancel what waits and stop at the end of the superstep; the run can be resumed."""
-        self.stopped = self.stopped or why
-        self.token.request()
-        self._control.request_drain(why)
-
     def refuse(self, why: str) -> None:
-        """The budget is used up: what runs now ends in its own time, and nothing new begins."""
-        self.stopped, self.refusal = self.stopped or "budget", why
-        self._control.request_drain("budget")
-
-    def lost(self) -> None:
-        """From the heartbeat thread: another process has the run now."""
-        self._loop.call_soon_threadsafe(self.stop, "lost")
+        """The budget is used up."""
+        self.refusal = why
+        self.stop.later("budget")
 
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
         """Drive until nothing is due or a person must decide; the last snapshot, nested ones included."""
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
-            with self._errors(), stop_on_signals(self.stop):
+            with self._errors():
                 while True:
                     await self._stream(graph_input)
                     snapshot = await self.app.aget_state(self.config, subgraphs=True)
                     resume = self._answers(snapshot)
-                    if self.stopped or not resume:
+                    if self.stop.why == "lost":
+                        raise lost(self.conn, self.lease)
+                    if self.stop.why or not resume:
                         return snapshot
                     graph_input = Command(resume=resume)
         finally:
@@ -107,7 +117,7 @@ class Drive:
             durability="sync",
             stream_mode="custom",
             subgraphs=True,
-            control=self._control,
+            control=self.stop.control,
         )
         try:
             async for _, event in events:

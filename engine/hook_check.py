@@ -22,7 +22,6 @@ from interlock.services.hooks.matcher import subjects_of
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.tool_environment import tool_environment
-from interlock.state.deps import Token
 from interlock.state.events import Event
 from interlock.state.hooks import HookEvent, HookOutcome
 from interlock.state.tooling import Ended
@@ -95,7 +94,7 @@ class HookCheck:
         """Through a log of its own that is thrown away: no run is touched."""
         prepared, conn = self._prepared, sqlite3.connect(":memory:", isolation_level=None)
         env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
-        processes = _Heard(outputs=OutputFiles(folder), cancel=Token(), env=env, redact=prepared.redact)
+        processes = _Heard(outputs=OutputFiles(folder), env=env, redact=prepared.redact)
         try:
             conn.executescript(files("interlock.engine").joinpath("schema.sql").read_text(encoding="utf-8"))
             log = HookLog(conn, folder, _SESSION, 1)

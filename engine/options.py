@@ -50,6 +50,8 @@ class Options:
     sandbox: bool = False
     """False: settings and environment decide; a run that began with one keeps it."""
     interactive: bool = False
+    debug: bool = False
+    """The command line shows where an error came from."""
     env: Mapping[str, str] = field(default_factory=_empty)
     stale_after_s: float = HEARTBEAT_STALE_S
 
@@ -83,5 +85,7 @@ class Outcome:
     pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     resume_command: str | None = None
     warnings: list[str] = field(default_factory=list[str])
+    trace: str = ""
+    """Where the error came from, for who looks for a bug."""
     drained: bool = True
     """False: a renderer still blocks on its reader, and a normal exit of the process would wait for it."""

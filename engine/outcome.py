@@ -36,8 +36,8 @@ def conclude(
     waiting: list[dict[str, Any]] = []
     if error is not None:
         status, code = "failed", _code(error)
-    elif drive.stopped:
-        status = _STOPPED.get(drive.stopped, "failed")
+    elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # else the end came first
+        status = _STOPPED.get(drive.stop.why, "failed")
         code = EXIT_CODES[status]
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
@@ -48,7 +48,8 @@ def conclude(
         status = output.get("status", "done")
         told = _named(output.get("error")) or told
         code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
-    note_error(drive.conn, run, told)
+    if drive.lease.held:  # else another process has the run, and its row
+        note_error(drive.conn, run, told)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -59,6 +60,7 @@ def conclude(
         stats=context.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
+        trace=redact("".join(traceback.format_exception(error))) if error else "",
         warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
     )
 
@@ -118,7 +120,7 @@ def _named(error: dict[str, str] | None) -> dict[str, str] | None:
 
 def _told(error: Exception | None, drive: Drive) -> dict[str, str] | None:
     if error is None:
-        return {"type": "budget", "message": drive.refusal} if drive.stopped == "budget" else None
+        return {"type": "budget", "message": drive.refusal} if drive.stop.why == "budget" else None
     if isinstance(error, InterlockError):
         return {"type": error.kind, "message": str(error)}
     last = traceback.extract_tb(error.__traceback__)[-1]

@@ -18,7 +18,6 @@ from interlock.services.tool_environment import tool_environment
 from interlock.services.tool_schema import WAIT, describe
 from interlock.services.toolset import nearest_names
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
-from interlock.state.deps import Token
 from interlock.state.errors import InputError
 from interlock.state.messages import Frozen
 from interlock.state.tooling import PathRefused, Tool
@@ -64,7 +63,7 @@ class PolicyCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
         outputs = OutputFiles(options.home)
         env = tool_environment(self._prepared.env, rules=self._prepared.settings.security.environment)
-        self._prepared.policy.run_checkers_with(SupervisedProcesses(outputs=outputs, cancel=Token(), env=env))
+        self._prepared.policy.run_checkers_with(SupervisedProcesses(outputs=outputs, env=env))
         agents = self._prepared.agents
         every = {**TOOLS, **agent_tools(agents)}
         self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}

@@ -1,5 +1,6 @@
 """runner: start a run, or go on with one."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +10,7 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.damage import diagnosed
 from interlock.engine.decisions import record_decisions
-from interlock.engine.drive import Drive, is_due
+from interlock.engine.drive import Drive, Stop, is_due
 from interlock.engine.hub import Hub
 from interlock.engine.lease import acquire
 from interlock.engine.listing import RunRow, find_run
@@ -18,17 +19,20 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.outcome import conclude, result_event, unrecorded
 from interlock.engine.prepare import Prepared, check_input, kept_options, prepare, restored, with_input
 from interlock.engine.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
+from interlock.engine.signals import stop_on_signals
 from interlock.engine.store import Store
 from interlock.graphs import pipeline, register
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.redaction import marks_in
-from interlock.state.errors import BusyError, StoreError, UserError
+from interlock.state.deps import Stopped
+from interlock.state.errors import BusyError, StoppedError, StoreError, UserError
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
+_NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
 
@@ -45,25 +49,27 @@ async def run(
 
     Raises `InterlockError` for what is wrong before the run exists; afterwards errors are in the outcome.
     """
-    if isinstance(workflow, Pipeline):
-        register(workflow)
-    chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
-    given = chosen.validated(input)
-    prepared = prepare(with_input(options, given), chosen.needs_model)
-    check_input(given, prepared)
-    store = Store(options.home)
-    store.open()
-    prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
-    title = _without_secrets(prompt, prepared)[:200]
-    kept = prepared.redact.json(kept_options(prepared.options))
-    name, root = run_id or new_run_id(), str(prepared.workspace.root)
+    stop = Stop()
+    with stop_on_signals(stop):
+        if isinstance(workflow, Pipeline):
+            register(workflow)
+        chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
+        given = chosen.validated(input)
+        prepared = prepare(with_input(options, given), chosen.needs_model)
+        check_input(given, prepared)
+        store = Store(options.home)
+        store.open()
+        prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
+        title = _without_secrets(prompt, prepared)[:200]
+        kept = prepared.redact.json(kept_options(prepared.options))
+        name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
-    async def start(drive: Drive, context: WorkflowContext) -> Any:
-        first = {**chosen.enter(given, context), **_hooked(drive, "startup")}
-        insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
-        return first
+        async def start(drive: Drive, context: WorkflowContext) -> Any:
+            first = {**chosen.enter(given, context), **_hooked(drive, "startup")}
+            insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
+            return first
 
-    return await _driven(store, chosen, prepared, name, renderers, start)
+        return await _driven(store, chosen, prepared, name, renderers, start, stop)
 
 
 async def resume(
@@ -75,6 +81,19 @@ async def resume(
     renderers: Sequence[Renderer] = (),
 ) -> Outcome:
     """Record the decisions, then go on: with what they allow, after a crash, or with a further prompt."""
+    stop = Stop()
+    with stop_on_signals(stop):
+        return await _resumed(run, decisions, prompt, options, renderers, stop)
+
+
+async def _resumed(
+    run: str,
+    decisions: Sequence[Decision],
+    prompt: str | None,
+    options: Options,
+    renderers: Sequence[Renderer],
+    stop: Stop,
+) -> Outcome:
     store = Store(options.home)
     store.open()
     row = find_run(store.home, run, options.workspace)
@@ -98,7 +117,7 @@ async def resume(
         return {**following, **_hooked(drive, "resume")}
 
     try:
-        return await _driven(store, chosen, prepared, row.run, renderers, go_on)
+        return await _driven(store, chosen, prepared, row.run, renderers, go_on, stop)
     except BusyError as error:
         if not decisions:
             raise
@@ -145,21 +164,29 @@ def _next_pass(
 
 
 async def _driven(
-    store: Store, chosen: Pipeline, prepared: Prepared, run: str, renderers: Sequence[Renderer], first: _First
+    store: Store,
+    chosen: Pipeline,
+    prepared: Prepared,
+    run: str,
+    renderers: Sequence[Renderer],
+    first: _First,
+    stop: Stop,
 ) -> Outcome:
     """Take the run, drive it, give it back."""
     hub = Hub(renderers, redact=prepared.redact)
-    told: list[Drive] = []
+    loop = asyncio.get_running_loop()
 
-    def lost() -> None:
-        for drive in told:
-            drive.lost()
+    def lost() -> None:  # called from the heartbeat thread
+        loop.call_soon_threadsafe(stop, "lost")
 
-    lease = await acquire(store, run, stale_after_s=prepared.options.stale_after_s, on_lost=lost)
+    try:
+        with stop.token.guarded():
+            lease = await acquire(store, run, stale_after_s=prepared.options.stale_after_s, on_lost=lost)
+    except Stopped as stopped:
+        raise StoppedError(_NOT_DRIVEN.format(run=run)) from stopped
     try:
         with diagnosed(store.path):
-            drive = Drive(store, lease, chosen, prepared, hub)
-            told.append(drive)
+            drive = Drive(store, lease, chosen, prepared, hub, stop)
             try:
                 outcome = await _advanced(drive, chosen, prepared, first)
             finally:
@@ -198,7 +225,14 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
     graph_input = await first(drive, context)
     try:
         if graph_input is not None or await is_due(drive):
-            snapshot = await drive.advance(graph_input, prepared.limits.timeout_s)
+            # In a task of its own: a caller who cancels ours would cut off whatever LangGraph is just writing.
+            work = asyncio.ensure_future(drive.advance(graph_input, prepared.limits.timeout_s))
+            try:
+                snapshot = await asyncio.shield(work)
+            except asyncio.CancelledError:
+                drive.stop()
+                await asyncio.wait({work})
+                raise
     except Exception as problem:
         error = problem  # told as the run's outcome: what it did so far stays, and it can be resumed
     try:

@@ -1,7 +1,7 @@
 """_decide: one call, from its name to `ready`, or to an answer without execution.
 
 A person's edit, a hook's and one that `edit` corrected go back to `validate`, a request whose files changed to
-`check_policy`; hooks that a kill cut off wait for a person and are asked again, those that were cancelled for a resume.
+`check_policy`; hooks that were cut off wait for a person and are asked again.
 """
 
 from functools import cache
@@ -46,7 +46,6 @@ _HOOKS = {
     "changed": "validate",
     "blocked or stopped": "respond",
     "unknown": "ask_hook",
-    "cancelled": "before_tool",
 }
 _DECISION = {
     "proceed": "ready",

@@ -1,7 +1,7 @@
 """_execute: one call that may run, to its result in the journal.
 
-A call whose outcome a crash hid waits for a person, who may send it back to `run_tool`; hooks that a kill cut off wait
-for one, too, and are asked again, those that were cancelled when the run is resumed.
+A call whose outcome a kill or a stop hid waits for a person, who may send it back to `run_tool`; hooks that were cut
+off wait for one, too, and are asked again.
 """
 
 from langgraph.graph import END, START
@@ -40,7 +40,7 @@ _RUN = {
 }
 _RESULT = {"done": "respond", "hooks": "after_tool"}
 _REVIEW = {"decided": "respond", "hooks": "after_tool", "changed since": "ask_review"}
-_AFTER = {"done": "respond", "long output": "summarize", "unknown": "ask_hook", "cancelled": "after_tool"}
+_AFTER = {"done": "respond", "long output": "summarize", "unknown": "ask_hook"}
 
 
 def build(depth: int = 0) -> Graph:

@@ -6,13 +6,14 @@ from functools import cache, partial
 from inspect import signature
 from typing import Any, Literal, cast
 
+from langgraph.errors import GraphDrained
 from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from interlock.graphs._checks import hints_of, keys_of
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import SetupError
 from interlock.state.events import Event, NodeEnd, NodeStart
 from interlock.state.run import RunChannels
@@ -84,7 +85,11 @@ def checked_node(
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
         started = time.perf_counter()
-        update = await (function(state, runtime) if asks_runtime else function(state))
+        try:
+            with deps.cancel.guarded():
+                update = await (function(state, runtime) if asks_runtime else function(state))
+        except Stopped as stop:  # the task has no write, so that a resumed run does it again
+            raise GraphDrained from stop
         ms = (time.perf_counter() - started) * 1000
         _check_update(where, update, writes, labels)
         deps.steps.ended(info.task_id, ms, list(update))

@@ -1,7 +1,7 @@
 """compress: an old part of the conversation becomes a snapshot, checked by the model that wrote it.
 
-Only a cancelled request or hook loops, when the run is resumed, and a hook that a kill interrupted. Below the
-threshold, put off by a hook, with nothing to drop or after `accept` it ends.
+Only a hook that was cut off loops, when a person has said what became of it. Below the threshold, put off by a hook,
+with nothing to drop or after `accept` it ends.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,6 @@ from interlock.nodes.compress import (
     after_split,
     after_summarise,
     after_truncate_old_outputs,
-    after_verify,
     check_threshold,
     keep_truncated,
     pre_compress,
@@ -48,7 +47,6 @@ def build() -> Graph:
             "go on": "truncate_old_outputs",
             "put off": END,
             "unknown": "ask_hook",
-            "cancelled": "pre_compress",
         },
     )
     g.edge("ask_hook", "await_hook")
@@ -60,12 +58,8 @@ def build() -> Graph:
     )
     g.route("split", after_split, {"found": "summarise", "nothing to drop": "keep_truncated"})
     g.edge("keep_truncated", END)
-    g.route(
-        "summarise",
-        after_summarise,
-        {"answered": "verify", "failed": "accept", "cancelled": "summarise"},
-    )
-    g.route("verify", after_verify, {"checked or not": "accept", "cancelled": "verify"})
+    g.route("summarise", after_summarise, {"answered": "verify", "failed": "accept"})
+    g.edge("verify", "accept")
     g.edge("accept", END)
     return g
 

@@ -2,7 +2,7 @@
 
 `turn` and `tools` alternate; `continue`, `nudge` and a hook's feedback lead to another turn. A turn that nobody must
 go on from, a limit, an error, a second loop, a hook or a batch that says stop ends it. Hooks are passed by where none
-are set; those that were cancelled run again, and a person says what became of those that a kill interrupted.
+are set; a person says what became of those that were cut off.
 """
 
 from collections.abc import Mapping
@@ -46,8 +46,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
         after_open_prompt,
         {"plain": "turn", "hooked": "before_agent", "answered": "after_agent"},
     )
-    passed = {"passed": "turn", "ended": "finish", "unknown": "ask_hook", "cancelled": "before_agent"}
-    g.route("before_agent", after_before_agent, passed)
+    g.route("before_agent", after_before_agent, {"passed": "turn", "ended": "finish", "unknown": "ask_hook"})
     g.route(
         "turn",
         after_turn,
@@ -65,8 +64,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
         after_next_speaker,
         {"model": "continue", "answered": "after_agent", "user or nobody": "finish"},
     )
-    answered = {"feedback": "turn", "ended": "finish", "unknown": "ask_hook", "cancelled": "after_agent"}
-    g.route("after_agent", after_after_agent, answered)
+    g.route("after_agent", after_after_agent, {"feedback": "turn", "ended": "finish", "unknown": "ask_hook"})
     g.edge("ask_hook", "await_hook")
     g.route("await_hook", after_await_hook, {"BeforeAgent": "before_agent", "AfterAgent": "after_agent"})
     g.edge("continue", "turn")

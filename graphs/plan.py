@@ -47,8 +47,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
     g.edge(START, "open_plan")
     g.route("open_plan", after_open_plan, {"plain": "turn", "hooked": "before_agent"})
-    passed = {"passed": "turn", "ended": "finish", "unknown": "ask_hook", "cancelled": "before_agent"}
-    g.route("before_agent", after_before_agent, passed)
+    g.route("before_agent", after_before_agent, {"passed": "turn", "ended": "finish", "unknown": "ask_hook"})
     g.edge("ask_hook", "await_hook")
     g.edge("await_hook", "before_agent")
     g.route(

@@ -1,6 +1,6 @@
 """summarize: a long tool output is kept in a file, and its model gets a summary or its two ends.
 
-Only a cancelled request loops, when the run is resumed. A short output, a good summary or truncation ends it.
+Nothing loops. A short output, a good summary or truncation ends it.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,6 @@ from interlock.nodes.summarize import (
     after_check_summary,
     after_measure,
     after_save,
-    after_summarize,
     check_summary,
     measure,
     save,
@@ -37,7 +36,7 @@ def build() -> Graph:
     g.edge(START, "measure")
     g.route("measure", after_measure, {"long": "save", "short": END})
     g.route("save", after_save, {"summarize": "summarize", "truncate": "truncate"})
-    g.route("summarize", after_summarize, {"answered or failed": "check_summary", "cancelled": "summarize"})
+    g.edge("summarize", "check_summary")
     g.route("check_summary", after_check_summary, {"good": END, "failed": "truncate"})
     g.edge("truncate", END)
     return g

@@ -69,14 +69,11 @@ def build() -> Graph:
         after_use_model,
         {"usable": "call_model", "hooked": "before_model", "none left": END},
     )
-    choose = {"choose tools": "before_tool_selection", "cancelled": "before_model"}
-    g.route("before_model", after_before_model, {**choose, **_HOOKED})
-    chosen = {"cancelled": "before_tool_selection", **_HOOKED}
-    g.route("before_tool_selection", after_before_tool_selection, chosen)
+    g.route("before_model", after_before_model, {"choose tools": "before_tool_selection", **_HOOKED})
+    g.route("before_tool_selection", after_before_tool_selection, _HOOKED)
     g.edge("call_model", "check_stream")
     g.route("check_stream", after_check_stream, _STREAM)
-    seen = {"end": END, "unknown": "ask_hook", "cancelled": "after_model"}
-    g.route("after_model", after_after_model, seen)
+    g.route("after_model", after_after_model, {"end": END, "unknown": "ask_hook"})
     g.edge("note_loop", END)
     g.edge("ask_hook", "await_hook")
     events = {"BeforeModel": "before_model", "BeforeToolSelection": "before_tool_selection"}

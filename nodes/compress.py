@@ -148,7 +148,7 @@ async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressSta
     return {"draft": told.record, "checked": "", "label": told.how}
 
 
-@node(reads=("head", "base", "split", "token_limit", "draft"), writes=("checked", "label"))
+@node(reads=("head", "base", "split", "token_limit", "draft"), writes=("checked",))
 async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """What is wrong with the draft's form is said, too. Without an answer the draft stands."""
     text = runtime.context.transcript.message(state["draft"]).text
@@ -158,7 +158,7 @@ async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         Message(role="user", origin="nudge", content=load("compress/verify").text(problem=_problem(text))),
     ]
     told = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
-    return {"checked": told.record, "label": told.how}
+    return {"checked": told.record}
 
 
 def _problem(text: str) -> str:
@@ -256,9 +256,9 @@ def after_check_threshold(state: CompressState) -> Literal["due", "hooked", "bel
     return "hooked" if is_hooked(state.get("hooked", ""), "PreCompress") and is_attempt(state) else "due"
 
 
-def after_pre_compress(state: CompressState) -> Literal["go on", "put off", "unknown", "cancelled"]:
-    if waiting := waits(state):
-        return waiting
+def after_pre_compress(state: CompressState) -> Literal["go on", "put off", "unknown"]:
+    if waits(state):
+        return "unknown"
     return "go on" if state["label"] == "go on" else "put off"
 
 
@@ -270,14 +270,8 @@ def after_split(state: CompressState) -> Literal["found", "nothing to drop"]:
     return "found" if state["label"] == "found" else "nothing to drop"
 
 
-def after_summarise(state: CompressState) -> Literal["answered", "failed", "cancelled"]:
-    """`cancelled`: a resumed run asks once more."""
-    label = state["label"]
-    return "answered" if label == "answered" else "failed" if label == "failed" else "cancelled"
-
-
-def after_verify(state: CompressState) -> Literal["checked or not", "cancelled"]:
-    return "cancelled" if state["label"] == "cancelled" else "checked or not"
+def after_summarise(state: CompressState) -> Literal["answered", "failed"]:
+    return "answered" if state["label"] == "answered" else "failed"
 
 
 async def ask(

@@ -20,7 +20,7 @@ from interlock.nodes.edit_subject import (
 )
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, ToolResult, failure
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, to_its_end
 from interlock.state.edit import GRACE_S, EditState, FixAnswer, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
@@ -334,7 +334,8 @@ async def _done(
             return _changed(call)
         deps.journal.intend(key, call, computed)
         planned = computed
-    return await deps.toolset.run(ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned))
+    run = ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned)
+    return await to_its_end(deps.toolset.run(run))
 
 
 def _changed(call: CallView) -> ToolResult:

@@ -35,7 +35,7 @@ class Request:
 class Told(NamedTuple):
     """`record` holds the answer when there is one."""
 
-    how: Literal["answered", "failed", "cancelled"]
+    how: Literal["answered", "failed"]
     record: str = ""
 
 
@@ -75,13 +75,13 @@ def task_of(runtime: Runtime[Deps], role: str) -> str:
     return runtime.execution_info.task_id
 
 
-async def reply_to(call: ModelCall, runtime: Runtime[Deps]) -> Reply | None:
-    """None when it was cancelled. Raises what the model raises."""
+async def reply_to(call: ModelCall, runtime: Runtime[Deps]) -> Reply:
+    """Raises what the model raises."""
     async with aclosing(runtime.context.models.stream(call, runtime.stream_writer)) as items:
         async for item in items:
             if isinstance(item, Reply):
                 return item
-    return None
+    raise RunError(f"The answer to {call.role!r} ended without a reply.")
 
 
 def unusable(reply: Reply) -> str:
@@ -110,8 +110,6 @@ async def ask_text(request: Request, runtime: Runtime[Deps]) -> Told:
     except (ModelError, UserError) as error:  # UserError: no key for the role's model, or none of its package
         problem = str(error)
     else:
-        if reply is None:
-            return Told("cancelled")
         problem = unusable(reply)
         if not problem:
             return Told("answered", reply.record)
@@ -120,7 +118,7 @@ async def ask_text(request: Request, runtime: Runtime[Deps]) -> Told:
 
 
 async def ask_json(question: Question[T], runtime: Runtime[Deps]) -> Answered[T] | None:
-    """The answer; None when there is none, for any reason but a broken script. A cancelled run has none either."""
+    """The answer; None when there is none, for any reason but a broken script."""
     task = task_of(runtime, question.role)
     problem = "no attempt was allowed"
     try:
@@ -129,8 +127,6 @@ async def ask_json(question: Question[T], runtime: Runtime[Deps]) -> Answered[T]
                 # A reply is recorded by task: each request of this node gets a name of its own.
                 name = f"{task}#{attempt}" if attempt else task
                 reply = await reply_to(_call(question, name), runtime)
-                if reply is None:
-                    return None
                 problem = unusable(reply)
                 if not problem and (answer := parsed(reply.message.text, question.kind)):
                     return Answered(reply.record, answer)

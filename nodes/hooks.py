@@ -185,17 +185,12 @@ async def fired(
     outcome = await runtime.context.hooks.fire(event, key, given, subject=subject, emit=runtime.stream_writer)
     if outcome.unknown:
         return Fired(outcome, {"hook_event": event, "hook_key": key, "approval": outcome.unknown})
-    if runtime.context.cancel.requested and any(v.warning for v in outcome.verdicts):
-        # Who stops a run must not thereby let pass what a hook would have looked at: a resumed run fires anew.
-        return Fired(outcome, {"hook_event": event, "hook_key": "", "approval": ""})
     return Fired(outcome, {"hook_event": "", "hook_key": ""})
 
 
-def waits(state: HookWait) -> Literal["unknown", "cancelled", ""]:
-    """What hooks that haven't answered wait for: a person, as a kill hid what became of them, or a resume."""
-    if not state.get("hook_event"):
-        return ""
-    return "unknown" if state.get("approval") else "cancelled"
+def waits(state: HookWait) -> bool:
+    """A person must say what became of hooks that were cut off."""
+    return bool(state.get("hook_event"))
 
 
 def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> Ending | None:

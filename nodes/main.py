@@ -221,9 +221,9 @@ def after_open_prompt(state: HookedPrompt) -> Literal["plain", "hooked", "answer
     return "hooked" if waits else "plain"
 
 
-def after_before_agent(state: HookedPrompt) -> Literal["passed", "ended", "unknown", "cancelled"]:
-    if waiting := waits(state):
-        return waiting
+def after_before_agent(state: HookedPrompt) -> Literal["passed", "ended", "unknown"]:
+    if waits(state):
+        return "unknown"
     return "ended" if state["turn_status"] else "passed"
 
 
@@ -246,9 +246,9 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
     return "answered" if is_hooked(state.get("hooked", ""), "AfterAgent") else "user or nobody"
 
 
-def after_after_agent(state: MainState) -> Literal["feedback", "ended", "unknown", "cancelled"]:
-    if waiting := waits(state):
-        return waiting
+def after_after_agent(state: MainState) -> Literal["feedback", "ended", "unknown"]:
+    if waits(state):
+        return "unknown"
     return "ended" if state["turn_status"] else "feedback"
 
 

@@ -10,7 +10,7 @@ from langgraph.runtime import Runtime
 from interlock.prompts import render
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, step
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, to_its_end
 from interlock.state.events import HandOver
 from interlock.state.hooks import is_hooked
 from interlock.state.loop_check import FIRST_CHECK, INTERVAL
@@ -127,7 +127,7 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     deps = runtime.context
     prompt, text = (deps.transcript.message(state[key]).text for key in ("prompt", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
-    run = await asyncio.to_thread(deps.plans.hand_over, prompt, state["approval_mode"], plan)
+    run = await to_its_end(asyncio.to_thread(deps.plans.hand_over, prompt, state["approval_mode"], plan))
     runtime.stream_writer(HandOver(run=run, workflow="main"))
     return {"main_run": run}
 

@@ -117,7 +117,7 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
 
 @node(
     reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
-    writes=("summary", "label"),
+    writes=("summary",),
 )
 async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
@@ -130,7 +130,7 @@ async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeS
         attempts=_ATTEMPTS,
     )
     told = await ask_text(request, runtime)
-    return {"summary": told.record, "label": told.how}
+    return {"summary": told.record}
 
 
 def _task(source: Source, deps: Deps) -> str:
@@ -207,11 +207,6 @@ def after_measure(state: SummarizeState) -> Literal["long", "short"]:
 
 def after_save(state: SummarizeState) -> Literal["summarize", "truncate"]:
     return "summarize" if state["label"] == "summarize" else "truncate"
-
-
-def after_summarize(state: SummarizeState) -> Literal["answered or failed", "cancelled"]:
-    """`cancelled`: a resumed run asks once more."""
-    return "cancelled" if state["label"] == "cancelled" else "answered or failed"
 
 
 def after_check_summary(state: SummarizeState) -> Literal["good", "failed"]:

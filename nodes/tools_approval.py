@@ -26,7 +26,7 @@ from interlock.state.calls import (
     failure,
 )
 from interlock.state.charts import ToolCallChart, step
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent
 from interlock.state.node import node
@@ -170,7 +170,7 @@ async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, 
         at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")
         note = f"{at}, run {deps.info.run}" + (f", by {answer.by}" if answer.by else "")
         try:
-            await asyncio.to_thread(deps.policy.save, info.risk, rule, note)
+            await to_its_end(asyncio.to_thread(deps.policy.save, info.risk, rule, note))
         except RunError as error:  # what was decided holds; only later runs will ask again
             runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
 

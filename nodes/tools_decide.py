@@ -307,9 +307,9 @@ def after_check_policy(state: DecideState) -> Literal["allow", "ask", "hooks", "
 
 def after_before_tool(
     state: DecideState,
-) -> Literal["allow", "ask", "changed", "blocked or stopped", "unknown", "cancelled"]:
-    if open_ := waits(state):
-        return open_
+) -> Literal["allow", "ask", "changed", "blocked or stopped", "unknown"]:
+    if waits(state):
+        return "unknown"
     if state["label"] == "blocked":
         return "blocked or stopped"
     return "changed" if state["label"] == "changed" else "ask" if state["must_ask"] else "allow"

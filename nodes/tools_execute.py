@@ -21,9 +21,9 @@ from interlock.nodes.tools_results import (
     verdict,
 )
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallView, Planned, ToolResult, cancelled, failure
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure
 from interlock.state.charts import ToolCallChart, step
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
@@ -84,38 +84,30 @@ def _shown(deps: Deps, state: ExecuteState) -> str:
 
 
 async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None) -> ToolResult:
-    """Intent first, for everything that has an effect."""
+    """Intent first, for everything that has an effect. A write goes to its end: a thread can't be cancelled."""
     if info.effect == "none":
-        return await _until_cancelled(deps, run)
-    if row is not None and row.state == "intent":
-        return await deps.toolset.run(replace(run, planned=row.planned))
+        return await _in_time(deps, run)
     planned: Planned | None = None
-    if info.effect == "file":
-        computed = await deps.toolset.plan(run.call)
-        if isinstance(computed, ToolResult):
-            return computed
-        planned = computed
-    deps.journal.intend(run.key, run.call, planned)
-    return await deps.toolset.run(replace(run, planned=planned))
+    if row is not None and row.state == "intent":
+        planned = row.planned
+    else:
+        if info.effect == "file":
+            computed = await deps.toolset.plan(run.call)
+            if isinstance(computed, ToolResult):
+                return computed
+            planned = computed
+        deps.journal.intend(run.key, run.call, planned)
+    work = deps.toolset.run(replace(run, planned=planned))
+    return await (to_its_end(work) if info.effect == "file" else work)
 
 
-async def _until_cancelled(deps: Deps, run: ToolRun) -> ToolResult:
-    """What leaves no effect may be cut short; anything else races token and time itself, and ends in order."""
-    work = asyncio.ensure_future(deps.toolset.run(run))
-    stop = asyncio.ensure_future(deps.cancel.wait())
+async def _in_time(deps: Deps, run: ToolRun) -> ToolResult:
+    """What leaves no effect may be cut short; anything else keeps to its time itself, and ends in order."""
     try:
-        await asyncio.wait({work, stop}, timeout=run.time_left_s, return_when=asyncio.FIRST_COMPLETED)
-        if work.done():
-            return work.result()
-        if not stop.done():
-            return failure(
-                "timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left."
-            )
-        return cancelled(load("run/call_interrupted").text())
-    finally:
-        for task in (work, stop):
-            task.cancel()
-        await asyncio.gather(work, stop, return_exceptions=True)
+        async with asyncio.timeout(run.time_left_s):
+            return await deps.toolset.run(run)
+    except TimeoutError:
+        return failure("timeout", f"The call was cut short after {run.time_left_s:.1f} s: no time is left.")
 
 
 def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
@@ -230,9 +222,9 @@ def after_run_tool(state: ExecuteState) -> Literal["done", "long output", "hooks
     return "long output" if label == "long" else "done"
 
 
-def after_after_tool(state: ExecuteState) -> Literal["done", "long output", "unknown", "cancelled"]:
-    if open_ := waits(state):
-        return open_
+def after_after_tool(state: ExecuteState) -> Literal["done", "long output", "unknown"]:
+    if waits(state):
+        return "unknown"
     return "long output" if state["label"] == "long" else "done"
 
 

@@ -27,7 +27,7 @@ from interlock.state.calls import (
     failure,
 )
 from interlock.state.charts import ToolCallChart, step
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, to_its_end
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.tools import ExecuteState
@@ -132,7 +132,7 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
-        await asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key))
+        await to_its_end(asyncio.to_thread(deps.plans.write, Path(file.path), edited, str(key)))
         text = edited
     elif deps.toolset.now(file.path) != file.on_disk:
         return {"label": "changed since"}

@@ -105,8 +105,8 @@ class LoopWatch:
 )
 async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """The answer is recorded as a candidate; `check_stream` decides whether it enters the conversation."""
-    if state["attempt"] > 1 and await _wait(state, runtime):
-        return {"candidate": "", "stream_problem": "cancelled"}
+    if state["attempt"] > 1:
+        await _wait(state, runtime)
     try:
         async with asyncio.timeout(state.get("time_left_s")):
             reply, watch = await _ask(state, runtime)
@@ -118,8 +118,6 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
             error, state.get("request_model") or state["sticky_model"], state.get("unavailable", {})
         )
         return {"candidate": "", **told._asdict()}  # pyright: ignore[reportReturnType]
-    if reply is None:
-        return {"candidate": "", "stream_problem": "cancelled"}
     runtime.stream_writer(
         Finished(
             reason=reply.finish_reason or "none",
@@ -140,8 +138,8 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return update
 
 
-async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply | None, LoopWatch | None]:
-    """The answer, None when it was cancelled; and what watched it, None where loops aren't looked for."""
+async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWatch | None]:
+    """The answer; and what watched it, None where loops aren't looked for."""
     deps = runtime.context
     request = request_of(state, deps)
     if state["attempt"] > 1:
@@ -166,7 +164,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply | None, 
             return item, watch
         if not held:
             runtime.stream_writer(_shown(item))
-    return None, watch
+    raise RunError("The model's answer ended without a reply.")
 
 
 def _shown(item: TextDelta | ThoughtDelta) -> Event:
@@ -175,12 +173,12 @@ def _shown(item: TextDelta | ThoughtDelta) -> Event:
     return Thought(content=item.text)
 
 
-async def _wait(state: TurnState, runtime: Runtime[Deps]) -> bool:
-    """The delay before another try at an invalid stream: 1, 2, 4 s. True: cancelled meanwhile."""
+async def _wait(state: TurnState, runtime: Runtime[Deps]) -> None:
+    """The delay before another try at an invalid stream: 1, 2, 4 s."""
     settings = runtime.context.settings.model
     delay = settings.stream_retry_delay_s * 2 ** (state["attempt"] - 2)
     runtime.stream_writer(Retry(reason=state["stream_problem"], delay_s=delay, attempt=state["attempt"]))
-    return await runtime.context.cancel.sleep(delay)
+    await asyncio.sleep(delay)
 
 
 def _again(problem: str) -> str:
@@ -216,7 +214,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
             return {"turn_status": "", "rerouted": True}
         overflow = error["type"] == "context_overflow"
         return {"turn_status": "context_overflow" if overflow else "error"}
-    if state.get("loop_found") or state["stream_problem"] == "cancelled":
+    if state.get("loop_found"):
         return {"turn_status": ""}
     transcript = runtime.context.transcript
     message = transcript.message(state["candidate"])

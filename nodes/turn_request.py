@@ -280,23 +280,22 @@ def after_use_model(state: TurnState) -> Literal["usable", "hooked", "none left"
     return "hooked" if _asks_before(state) else "usable"
 
 
-def after_before_model(state: TurnState) -> Literal["ask", "choose tools", "ended", "unknown", "cancelled"]:
+def after_before_model(state: TurnState) -> Literal["ask", "choose tools", "ended", "unknown"]:
     """`ended` also by an answer that a hook gave in the model's place."""
-    if waiting := waits(state):
-        return waiting
+    if waits(state):
+        return "unknown"
     if state["turn_status"]:
         return "ended"
     return "choose tools" if _is_hooked(state, "BeforeToolSelection") else "ask"
 
 
-def after_before_tool_selection(state: TurnState) -> Literal["ask", "ended", "unknown", "cancelled"]:
-    if waiting := waits(state):
-        return waiting
+def after_before_tool_selection(state: TurnState) -> Literal["ask", "ended", "unknown"]:
+    if waits(state):
+        return "unknown"
     return "ended" if state["turn_status"] else "ask"
 
 
 def after_check_stream(state: TurnState) -> Literal["again", "unavailable", "loop", "whole", "end"]:
-    """`again` for an invalid answer, and for one that the user cut short: a resumed run asks once more."""
     if state["turn_status"]:
         whole = state["turn_status"] in ("ok", "calls")
         return "whole" if whole and _is_hooked(state, "AfterModel") else "end"
@@ -305,8 +304,8 @@ def after_check_stream(state: TurnState) -> Literal["again", "unavailable", "loo
     return "loop" if state.get("loop_found") else "again"
 
 
-def after_after_model(state: TurnState) -> Literal["end", "unknown", "cancelled"]:
-    return waits(state) or "end"
+def after_after_model(state: TurnState) -> Literal["end", "unknown"]:
+    return "unknown" if waits(state) else "end"
 
 
 def after_await_hook(state: TurnState) -> Literal["BeforeModel", "BeforeToolSelection", "AfterModel"]:

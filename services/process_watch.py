@@ -1,4 +1,4 @@
-"""process_watch: waits for a command while its output streams; ends it on time-out, silence or cancel."""
+"""process_watch: waits for a command while its output streams; ends it on time-out, silence or a stop."""
 
 import asyncio
 import os
@@ -9,7 +9,6 @@ from typing import Literal
 
 from interlock.services.process_output import ProcessOutput
 from interlock.services.supervised import GRACE_S, Supervised, readable
-from interlock.state.deps import Cancel
 from interlock.state.tooling import Ended
 
 _CHUNK = 65_536
@@ -19,7 +18,7 @@ _STOP_S = GRACE_S + 6.0
 _DRAIN_S = 1.0
 """Only what escaped its supervisor (`escape_note`) can hold the output open for longer."""
 
-Why = Literal["exited", "timeout", "inactivity", "cancelled"]
+Why = Literal["exited", "timeout", "inactivity"]
 
 
 class Watch:
@@ -35,45 +34,44 @@ class Watch:
         self._started = self._spoke = time.monotonic()
         os.set_blocking(read, False)
 
-    async def until_end(self, cancel: Cancel, timeout_s: float, inactivity_s: float) -> Ended:
+    async def until_end(self, timeout_s: float, inactivity_s: float) -> Ended:
         """Wait for the command, all its descendants and all of its output."""
         end = asyncio.ensure_future(self._child.finished())
-        stop = asyncio.ensure_future(cancel.wait())
         pump = asyncio.ensure_future(self._pump())
         try:
-            why = await self._until(end, stop, timeout_s, inactivity_s)
+            try:
+                why = await self._until(end, timeout_s, inactivity_s)
+            except asyncio.CancelledError:
+                await self._stopped(end)
+                raise
             if why != "exited":
-                self._child.stop()
-                await asyncio.wait({end}, timeout=_STOP_S)
+                await self._stopped(end)
             await asyncio.wait({pump}, timeout=_DRAIN_S)
             if pump.done():
                 pump.result()
         finally:
-            for task in (end, stop, pump):
+            for task in (end, pump):
                 task.cancel()
-            await asyncio.gather(end, stop, pump, return_exceptions=True)
+            await asyncio.gather(end, pump, return_exceptions=True)
         return await self._ended(why)
 
-    async def _until(
-        self, end: asyncio.Future[None], stop: asyncio.Future[None], timeout_s: float, inactivity_s: float
-    ) -> Why:
+    async def _until(self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float) -> Why:
         while True:
             now = time.monotonic()
             total, silent = self._started + timeout_s - now, self._spoke + inactivity_s - now
-            await asyncio.wait(
-                {end, stop}, timeout=max(0.0, min(total, silent)), return_when=asyncio.FIRST_COMPLETED
-            )
+            await asyncio.wait({end}, timeout=max(0.0, min(total, silent)))
             now = time.monotonic()
             if end.done():
                 end.result()
                 return "exited"
-            if stop.done():
-                stop.result()
-                return "cancelled"
             if now >= self._started + timeout_s:
                 return "timeout"
             if now >= self._spoke + inactivity_s:
                 return "inactivity"
+
+    async def _stopped(self, end: asyncio.Future[None]) -> None:
+        self._child.stop()
+        await asyncio.wait({end}, timeout=_STOP_S)
 
     async def _pump(self) -> None:
         while True:

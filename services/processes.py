@@ -4,14 +4,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from interlock.services.process_output import ProcessOutput
 from interlock.services.process_watch import Watch
 from interlock.services.redacting_stream import redact_file
 from interlock.services.redaction import SHAPES, Redactor
 from interlock.services.supervised import Supervised
-from interlock.state.deps import Cancel
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended, Outputs
 
@@ -30,14 +29,12 @@ class SupervisedProcesses:
         self,
         *,
         outputs: Outputs,
-        cancel: Cancel,
         env: Mapping[str, str],
         redact: Redactor = SHAPES,
         most: tuple[int, int] = (0, 0),
     ) -> None:
         self._most = most
         self._outputs = outputs
-        self._cancel = cancel
         self._env = dict(env)
         self._redact = redact
         self._background: list[_Background] = []
@@ -57,8 +54,6 @@ class SupervisedProcesses:
         sandboxed: bool = False,  # `argv` is bubblewrap: what becomes of the command in it is told
     ) -> Ended:
         """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
-        if self._cancel.requested:
-            return _not_run("cancelled", "")
         read, write = os.pipe()
         try:
             mode = "once-sandboxed" if sandboxed else "once"
@@ -67,14 +62,14 @@ class SupervisedProcesses:
             )
         except (OSError, ValueError) as error:
             os.close(read)
-            return _not_run("not_started", _reason(error))
+            return _not_started(_reason(error))
         finally:
             os.close(write)
         # What a program of ours, or a hook, says is parsed: a mark could become an argument.
         output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
         watch = Watch(child, read, output, on_output)
         try:
-            return await watch.until_end(self._cancel, timeout_s, inactivity_s or float("inf"))
+            return await watch.until_end(timeout_s, inactivity_s or float("inf"))
         finally:
             child.close()
             os.close(read)
@@ -148,8 +143,8 @@ class SupervisedProcesses:
         return {**self._env, **(env or {})}
 
 
-def _not_run(how: Literal["cancelled", "not_started"], why: str) -> Ended:
-    return Ended(how, None, None, why, omitted=0, full_output=None, duration_s=0.0)
+def _not_started(why: str) -> Ended:
+    return Ended("not_started", None, None, why, omitted=0, full_output=None, duration_s=0.0)
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -1,10 +1,11 @@
 """deps: what nodes reach besides state, as protocols. Never checkpointed; one `Deps` a drive."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
@@ -16,6 +17,8 @@ from interlock.state.models import Models, ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.tooling import Outputs
 from interlock.state.toolset import Policy, Toolset
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -43,18 +46,21 @@ class Clock(Protocol):
         ...
 
 
+class Stopped(BaseException):
+    """The run is asked to stop while something is under way, which is unfinished, as after a kill (`engine.md` 24).
+
+    Nobody answers it: what handles errors must not take it for one.
+    """
+
+
 class Cancel(Protocol):
-    """The run's cancel token (`engine.md` 18). Nodes that wait race it and answer normally."""
+    """Whether the run is asked to stop. Whatever a node waits for then is cancelled; no node has to look."""
 
     @property
     def requested(self) -> bool: ...
 
-    async def wait(self) -> None:
-        """Return when cancellation was requested."""
-        ...
-
-    async def sleep(self, seconds: float) -> bool:
-        """Sleep; True when cancelled before the time was over."""
+    def guarded(self) -> AbstractContextManager[None]:
+        """What runs inside is cancelled by a stop, and leaves it as `Stopped`."""
         ...
 
 
@@ -141,24 +147,45 @@ class Deps:
 
 
 class Token:
-    """The cancel token of a run in this process; set from the loop's thread."""
+    """Implements `Cancel`: one a drive, set from the loop's thread. Cancels as `asyncio.timeout` does."""
 
     def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    @property
-    def requested(self) -> bool:
-        return self._event.is_set()
+        self.requested = False
+        self._under_way: dict[asyncio.Task[Any], bool] = {}
+        """Tasks inside `guarded`, and whether they were told."""
 
     def request(self) -> None:
-        self._event.set()
+        """Cancel what is under way, and let nothing more begin."""
+        self.requested = True
+        for task, told in self._under_way.items():
+            if not told and task is not asyncio.current_task():
+                self._under_way[task] = task.cancel()
 
-    async def wait(self) -> None:
-        await self._event.wait()
-
-    async def sleep(self, seconds: float) -> bool:
+    @contextmanager
+    def guarded(self) -> Generator[None]:
+        if self.requested:
+            raise Stopped
+        task = asyncio.current_task()
+        if task is None or task in self._under_way:
+            yield
+            return
+        before = task.cancelling()
+        self._under_way[task] = False
         try:
-            await asyncio.wait_for(self._event.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+            yield
+        except asyncio.CancelledError:
+            if self._under_way[task] and task.uncancel() <= before:
+                raise Stopped from None
+            raise  # somebody else cancelled it, too
+        finally:
+            del self._under_way[task]
+
+
+async def to_its_end(work: Awaitable[T]) -> T:
+    """Wait for what can't be cut short, like a write in a thread, also when cancelled meanwhile."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

@@ -45,6 +45,13 @@ class BusyError(RunError):
     kind = "busy"
 
 
+class StoppedError(RunError):
+    """Somebody stopped this process before it drove a run."""
+
+    exit_code = 130
+    kind = "cancelled"
+
+
 class HookError(RunError):
     """A hook said no before anything ran; `kind` says how."""
 

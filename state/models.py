@@ -94,8 +94,7 @@ class Models(Protocol):
     def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Ask; thoughts and text as they come, the `Reply` last. Raises `ModelError` after the last attempt.
 
-        Retries connection errors (never after the first shown chunk), emits `retry`, and races the cancel token:
-        a cancelled stream ends without a `Reply`.
+        Retries connection errors (never after the first shown chunk) and emits `retry`.
         """
         ...
 

@@ -16,7 +16,7 @@ from interlock.state.workspace import PathRefused, Place, Workspace
 class Ended:
     """How a process ended."""
 
-    how: Literal["exited", "timeout", "inactivity", "cancelled", "not_started", "limit", "lost"]
+    how: Literal["exited", "timeout", "inactivity", "not_started", "limit", "lost"]
     """`limit`: it used too much, as `excess` says; `lost`: its supervisor was killed, so what came of it is unknown."""
     exit_code: int | None
     """Null when a signal ended it."""

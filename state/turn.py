@@ -83,7 +83,7 @@ class TurnState(HookWait, LoopWatch, total=False):
     candidate: str
     """Chain record of an answer that `check_stream` has not accepted yet."""
     stream_problem: str
-    """Why the last try was invalid (`cancelled` when it was cut short by the user); empty: it was fine."""
+    """Why the last try was invalid; empty: it was fine."""
     turn_status: str
     reply: str
     finish_reason: str

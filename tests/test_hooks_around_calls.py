@@ -139,17 +139,19 @@ SCENES: dict[str, Scene] = {
         [write()], {"BeforeTool": NOTHING}, (skip,), killed="BeforeTool", fired={"BeforeTool": 1},
         files={"b.txt": "new\n"},
     ),
-    "hooks before a call, stopped while they work, are asked again": Scene(
+    "hooks before a call, stopped while they work, wait for a person as after a kill": Scene(
         [write()],
         {"BeforeTool": BLOCK},
+        (approve,),
         stopped="BeforeTool",
         status="failed",
         says=("not run: not on a Friday",),
         files={"b.txt": ""},
     ),
-    "hooks after a call, stopped while they work, are asked again": Scene(
+    "hooks after a call, stopped while they work, wait for a person as after a kill": Scene(
         [shell("echo one >> b.txt; echo secret")],
         {"AfterTool": BLOCK},
+        (approve,),
         stopped="AfterTool",
         status="failed",
         says=("blocked its result: not on a Friday",),

@@ -303,7 +303,9 @@ def cancelled(stage: Hooked, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> t
         patch.setattr(Drive, "advance", watched)
         patch.setattr(hooks, "run_hook", stopped)
         outcome = stage.run(scene.workflow, scene.input)
-    return outcome, stage.resume(outcome)
+    asked = stage.resume(outcome)
+    (request,) = asked.pending
+    return outcome, stage.resume(asked, Decision(request["id"], "proceed_once", text="redo"))
 
 
 def test_an_interrupted_hook_that_may_run_twice_is_not_asked_about(
@@ -337,9 +339,7 @@ def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
         first, outcome = cancelled(stage, scene, monkeypatch)
         assert (first.status, first.exit_code) == ("cancelled", 130), name
         check(name, scene, stage, outcome)
-        assert len(stage.told(name.split()[0])) == 1, (
-            f"{name}: nothing passes a hook because it was cancelled"
-        )
+        assert len(stage.told(name.split()[0])) == 1, f"{name}: nothing passes a hook because it was stopped"
         taken |= stage.edges(outcome)
     stage, outcome = play(SCENES["after agent: stops"], tmp_path / "again")
     taken |= stage.edges(stage.resume(outcome))

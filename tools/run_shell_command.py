@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from interlock.state.calls import Preview, ToolResult, cancelled, failure
+from interlock.state.calls import Preview, ToolResult, failure
 from interlock.state.errors import RunError
 from interlock.state.text import clean
 from interlock.state.tooling import Ended, Tool, ToolContext
@@ -90,11 +90,9 @@ def _result(ended: Ended, timeout_s: float, inactivity_s: float) -> ToolResult:
         "timeout": f"The command was ended because it ran longer than {timeout_s:g} s.",
         "inactivity": f"The command was ended because it wrote nothing for {inactivity_s:g} s.",
         "limit": f"The command was ended because it used {ended.excess}.",
-        "cancelled": "The command was cancelled by the user.",
     }
     reason = reasons[ended.how]
-    result = cancelled(reason) if ended.how == "cancelled" else failure(ended.how, reason)
-    return result.model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
+    return failure(ended.how, reason).model_copy(update={"content": f"{reason}\n{text}", "meta": meta})
 
 
 def _report(ended: Ended) -> str:

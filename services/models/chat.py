@@ -1,5 +1,6 @@
 """chat: one request to a model, from the question to the recorded reply."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from copy import copy
@@ -19,7 +20,7 @@ from interlock.services.models.record import ReplyRecorder
 from interlock.services.models.request import Request
 from interlock.services.models.spending import Size, Unlimited, counted
 from interlock.services.redaction import SHAPES, Redactor
-from interlock.state.deps import Cancel, Clock
+from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit, ErrorEvent
 from interlock.state.models import ModelCall, ModelItem, Reply
@@ -40,7 +41,6 @@ class ChatModels:
         *,
         settings: Settings,
         log: ModelLog,
-        cancel: Cancel,
         clock: Clock,
         env: Mapping[str, str],
         agent: str = "",
@@ -55,7 +55,6 @@ class ChatModels:
     ) -> None:
         self._settings = settings
         self._log = log
-        self._cancel = cancel
         self._clock = clock
         self._agent = agent
         self._temperature: float | None = None
@@ -70,7 +69,7 @@ class ChatModels:
         self._redacted = PerMessage(redact.message)
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
-        """Thoughts and text as they come, the `Reply` last; nothing after a cancellation.
+        """Thoughts and text as they come, the `Reply` last. Raises `Stopped` where the budget is used up.
 
         A failure that can be retried is retried until something was shown. After that it ends the stream as a `Reply`
         with what came, `finish_reason` null, no tool calls, and `problem` saying that it was cut off. A failure that
@@ -81,8 +80,7 @@ class ChatModels:
             yield known.model_copy(update={"replayed": True})
             return
         request = self._request(call)
-        if not await self._budget.reserve(call, self._agent, request.model, self._size(request)):
-            return
+        await self._budget.reserve(call, self._agent, request.model, self._size(request))
         replies = counted(self._budget, call.task, self._answered(call, request, emit))
         async with aclosing(replies):
             async for item in replies:
@@ -109,11 +107,9 @@ class ChatModels:
                     break
                 if not self._goes_on(error, failures, call.attempts or ATTEMPTS, started):
                     raise
-                if await self._wait(error, failures, emit):
-                    return
+                await self._wait(error, failures, emit)
                 request = replace(request, attempt=failures)
-        if not self._cancel.requested:
-            yield self._record(call, request, answer, started)
+        yield self._record(call, request, answer, started)
 
     def resolve(self, name: str) -> str:
         """Alias → model name. Raises `UserError` with the nearest names for what can't be a model."""
@@ -165,7 +161,7 @@ class ChatModels:
         try:
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
-            pieces = raced(source, self._cancel, stall_s=stall_s, total_s=call.timeout_s, on_silence=silent)
+            pieces = raced(source, stall_s=stall_s, total_s=call.timeout_s, on_silence=silent)
             async with aclosing(pieces):
                 async for chunk in pieces:
                     for item in answer.add(chunk):
@@ -186,11 +182,10 @@ class ChatModels:
         error.args = (f"{error} {why}",) if why else error.args
         return not why
 
-    async def _wait(self, error: ModelError, failures: int, emit: Emit) -> bool:
-        """True when cancelled meanwhile."""
+    async def _wait(self, error: ModelError, failures: int, emit: Emit) -> None:
         delay_s = self._backoff.delay_s(failures, error)
         emit(Retry(agent=self._agent, reason=str(error), delay_s=round(delay_s, 3), attempt=failures + 1))
-        return await self._cancel.sleep(delay_s)
+        await asyncio.sleep(delay_s)
 
     def _record(self, call: ModelCall, request: Request, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None

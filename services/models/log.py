@@ -9,8 +9,8 @@ from interlock.state.models import ModelCall, Reply, Usage
 class Budget(Protocol):
     """What the whole run may use. Each call is reserved before it is made, and settled or lost after."""
 
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> bool:
-        """False: the call must not be made. `tokens`: estimated, of the request."""
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+        """Raises `Stopped` where the call must not be made. `tokens`: estimated, of the request."""
         ...
 
     def settle(self, task: str) -> None:

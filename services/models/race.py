@@ -1,10 +1,8 @@
-"""race: the pieces of a stream, until cancelled, stalled or out of time."""
+"""race: the pieces of a stream, until stalled or out of time."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, TypeVar
-
-from interlock.state.deps import Cancel
 
 T = TypeVar("T")
 
@@ -24,28 +22,24 @@ _PARTS = 4
 
 async def raced(
     source: AsyncGenerator[T, None],
-    cancel: Cancel,
     *,
     stall_s: float,
     total_s: float | None,
     on_silence: Callable[[float], None] = lambda _seconds: None,
 ) -> AsyncGenerator[T, None]:
-    """Yield from `source`; end early when cancelled. The source is always closed.
+    """Yield from `source`, which is always closed.
 
     Raises `StalledError` after `stall_s` without a piece, `TimeoutError` after `total_s` in all. `on_silence` hears
     of each quarter of a stall.
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
-    stop = asyncio.ensure_future(cancel.wait())
     step: asyncio.Future[T | _End] | None = None
     try:
-        while not cancel.requested:
+        while True:
             wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
             step = asyncio.ensure_future(anext(source, _END))
-            await _until({step, stop}, wait_s, on_silence if wait_s == stall_s else None)
-            if stop.done():
-                return
+            await _until({step}, wait_s, on_silence if wait_s == stall_s else None)
             if not step.done():
                 if wait_s == stall_s:
                     raise StalledError(f"nothing came for {stall_s:g} s")
@@ -55,7 +49,6 @@ async def raced(
                 return
             yield item
     finally:
-        stop.cancel()
         if step is not None:
             await _ended(step)
         await source.aclose()

@@ -15,8 +15,8 @@ from interlock.state.text import estimate_tokens
 class Unlimited:
     """Implements `Budget` where nothing is counted."""
 
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> bool:  # noqa: ARG002
-        return True
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+        """Nothing is limited."""
 
     def settle(self, task: str) -> None:
         """Nothing was reserved."""

@@ -20,7 +20,6 @@ from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.settings import HookLayer
 from interlock.state.calls import Answer, ApprovalRequest, CallView
-from interlock.state.deps import Token
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome
 
@@ -41,7 +40,7 @@ class Stage:
         async def go() -> HookOutcome:
             outputs, home = OutputFiles(self.folder / "home"), self.folder / "home"
             log = HookLog(self.conn, home / "outputs", "r", epoch)
-            processes = SupervisedProcesses(outputs=outputs, cancel=Token(), env=dict(os.environ))
+            processes = SupervisedProcesses(outputs=outputs, env=dict(os.environ))
             book = load_hooks([HookLayer("s.json", hooks, config, False)], {})
             around = Surroundings("r", self.folder, None)
             self.run = RunHooks(book, log, SqlApprovals(self.conn, "r"), processes, around)

@@ -17,6 +17,7 @@ from stores.make import options as old_options
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.decisions import record_decisions
+from interlock.engine.listing import find_run
 from interlock.engine.rebuild import differences
 from interlock.engine.store import Store
 from interlock.state.errors import UserError
@@ -124,22 +125,6 @@ def test_resuming_without_a_decision_waits_on_and_runs_nothing(tmp_path: Path) -
     assert place.log() == []
 
 
-def test_ctrl_c_ends_the_command_and_the_run_goes_on_later(tmp_path: Path) -> None:
-    place = Place(
-        tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "later"}]
-    )
-    process = place.start("-y", *place.model(), "-p", "go")
-    place.until(lambda: place.log() == ["began"])
-    process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
-    assert process.returncode == 130, error
-    resumed = place.start("resume", "latest", "-o", "json")
-    out, error = resumed.communicate(timeout=60)
-    assert resumed.returncode == 0, error
-    assert json.loads(out)["response"] == "later"
-    assert place.log() == ["began"], "the command that was stopped isn't run again"
-
-
 def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path) -> None:
     place = Place(tmp_path / "p", [{"text": "slow", "delay_s": 2}])
     process = place.start(*place.model(), "-p", "go", "-o", "stream-json")
@@ -154,24 +139,30 @@ def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path
     assert (outcome.status, outcome.output["response"]) == ("done", "slow")
 
 
-def test_a_run_over_its_time_is_stopped_with_124_and_goes_on_later(tmp_path: Path) -> None:
-    place = Place(tmp_path / "p", [{"tool_calls": [shell("sleep 60")]}, {"text": "done"}])
-    process = place.start("-y", *place.model(), "-p", "go", "--timeout", "3")
-    _, error = process.communicate(timeout=60)
-    assert process.returncode == 124, error
-    assert resume_sync("latest", options=place.options).status == "done"
-
-
-def test_a_killed_driver_is_replaced_at_once_and_the_outcome_is_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [
+        (signal.SIGKILL, -9),
+        (signal.SIGINT, 130),
+        (signal.SIGTERM, 130),
+        (signal.SIGHUP, 130),
+        (None, 124),  # --timeout
+    ],
+)
+def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
+    tmp_path: Path, how: signal.Signals | None, code: int
+) -> None:
     place = Place(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
-    process = place.start("-y", *place.model(), "-p", "go")
+    process = place.start("-y", *place.model(), "-p", "go", *(() if how else ("--timeout", "4")))
     place.until(lambda: place.log() == ["began"])
-    process.kill()
-    process.communicate()
+    if how:
+        process.send_signal(how)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == code, error
+    assert find_run(place.home, "latest", place.work).status == "interrupted"
     outcome = resume_sync("latest", options=place.options)
-    assert outcome.status == "waiting"
     assert [p["kind"] for p in outcome.pending] == ["outcome"]
     outcome = resume_sync(
         "latest", decisions=[Decision(outcome.pending[0]["id"], "reject", text="skip")], options=place.options

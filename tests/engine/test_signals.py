@@ -15,20 +15,18 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.signals import stop_on_signals
-from interlock.state.deps import Token
+from interlock.engine.signals import signals_held, stop_on_signals
 
 DRIVE = """
 import asyncio, signal, sys, time
 from interlock.engine.signals import stop_on_signals
-from interlock.state.deps import Token
 async def main(deed):
-    token, drained = Token(), []
+    told, drained = asyncio.Event(), []
     def request():
-        token.request(); drained.append("signal")
+        told.set(); drained.append("signal")
     with stop_on_signals(request):
         print("driving", flush=True)
-        await token.wait()
+        await told.wait()
         print("stopping", *drained, flush=True)
         if deed == "busy":      # a loop that nothing on the loop can interrupt
             while True: pass
@@ -69,7 +67,7 @@ def press_again(process: subprocess.Popen[str], number: signal.Signals) -> None:
     process.send_signal(number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_stops_cleanly(number: signal.Signals) -> None:
     process = start("quick")
     assert lines(process, 1) == ["driving"]
@@ -147,8 +145,34 @@ def test_the_second_signal_restores_the_terminal() -> None:
         os.close(slave)
 
 
+def test_a_hang_up_that_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals_held():
+            assert signal.getsignal(signal.SIGTERM) not in (signal.SIG_IGN, signal.SIG_DFL)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_before_the_drive_begins_stops_it() -> None:
+    """Also one that comes before asyncio would install a handler of its own."""
+    seen = list[bool]()
+
+    async def drive() -> None:
+        told = asyncio.Event()
+        with stop_on_signals(told.set):
+            seen.append(told.is_set())
+
+    before = handlers()
+    with signals_held():
+        os.kill(os.getpid(), signal.SIGINT)
+        asyncio.run(drive())
+    assert (seen, handlers()) == ([True], before)
+
+
 def handlers() -> list[Any]:
-    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    return [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
 
 
 def test_handlers_are_restored_also_after_an_error() -> None:
@@ -163,18 +187,18 @@ def test_handlers_are_restored_also_after_an_error() -> None:
 
 
 def test_drives_that_overlap_are_all_stopped_and_the_last_restores() -> None:
-    async def drive(stop: Callable[[], None], started: asyncio.Event, token: Token) -> None:
+    async def drive(stop: Callable[[], None], started: asyncio.Event, told: asyncio.Event) -> None:
         with stop_on_signals(stop):
             started.set()
-            await token.wait()
+            await told.wait()
 
     async def main() -> None:
         before = handlers()
-        first, second = Token(), Token()
+        first, second = asyncio.Event(), asyncio.Event()
         tasks: list[asyncio.Task[None]] = []
-        for token in (first, second):
+        for told in (first, second):
             started = asyncio.Event()
-            tasks.append(asyncio.create_task(drive(token.request, started, token)))
+            tasks.append(asyncio.create_task(drive(told.set, started, told)))
             await started.wait()
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.wait_for(asyncio.gather(*tasks), 10)
@@ -184,15 +208,15 @@ def test_drives_that_overlap_are_all_stopped_and_the_last_restores() -> None:
 
 
 def test_a_drive_is_still_stopped_when_one_beside_it_is_over() -> None:
-    async def drive(token: Token) -> None:
-        with stop_on_signals(token.request):
-            await token.wait()
+    async def drive(told: asyncio.Event) -> None:
+        with stop_on_signals(told.set):
+            await told.wait()
 
     async def main() -> None:
-        first, second = Token(), Token()
+        first, second = asyncio.Event(), asyncio.Event()
         over, goes_on = (asyncio.create_task(drive(token)) for token in (first, second))
         await asyncio.sleep(0)
-        first.request()
+        first.set()
         await over
         os.kill(os.getpid(), signal.SIGINT)
         await asyncio.wait_for(goes_on, 10)
@@ -202,12 +226,12 @@ def test_a_drive_is_still_stopped_when_one_beside_it_is_over() -> None:
 
 def test_a_drive_that_begins_after_the_signal_is_stopped_too() -> None:
     async def main() -> None:
-        first, second = Token(), Token()
-        with stop_on_signals(first.request):
+        first, second = asyncio.Event(), asyncio.Event()
+        with stop_on_signals(first.set):
             os.kill(os.getpid(), signal.SIGTERM)
             await first.wait()
-            with stop_on_signals(second.request):
-                assert second.requested
+            with stop_on_signals(second.set):
+                assert second.is_set()
 
     asyncio.run(main())
 

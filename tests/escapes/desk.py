@@ -12,7 +12,6 @@ from interlock.services.tool_environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, CallView, ToolResult, failure
-from interlock.state.deps import Token
 from interlock.state.settings import Settings
 from interlock.state.toolset import ToolRun
 
@@ -43,7 +42,7 @@ class Desk:
         env = tool_environment(os.environ)
         return BuiltinToolset(
             workspace=self._workspace,
-            processes=SupervisedProcesses(outputs=self._outputs, cancel=Token(), env=env),
+            processes=SupervisedProcesses(outputs=self._outputs, env=env),
             outputs=self._outputs,
             settings=Settings(),
         )

@@ -11,14 +11,11 @@ from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses, open_sandbox
 from interlock.services.tool_environment import tool_environment
-from interlock.state.deps import Token
 from interlock.state.settings import ToolSettings
 
 
 async def main(folder: Path, mode: str, command: str) -> None:
-    plain = SupervisedProcesses(
-        outputs=OutputFiles(folder / "state"), cancel=Token(), env=tool_environment(os.environ)
-    )
+    plain = SupervisedProcesses(outputs=OutputFiles(folder / "state"), env=tool_environment(os.environ))
     settings = ToolSettings(sandbox=mode.endswith("sandboxed"))
     sandbox = open_sandbox(
         settings, roots=[folder], home=folder.parent / "home", state=folder / "state", env=os.environ

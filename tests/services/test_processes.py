@@ -17,20 +17,18 @@ from interlock.services.outputs import OutputFiles
 from interlock.services.process_output import ProcessOutput
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses
-from interlock.state.deps import Token
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
 
 
 class Bench:
-    """Processes with a cancel token, in a folder."""
+    """Processes in a folder."""
 
     def __init__(self, folder: Path, sandboxed: bool = False) -> None:
         self.folder = folder
         self.outputs = OutputFiles(folder / "state")
-        self.cancel = Token()
         plain = SupervisedProcesses(
-            outputs=self.outputs, cancel=self.cancel, env={"PATH": os.environ["PATH"], "HELLO": "from env"}
+            outputs=self.outputs, env={"PATH": os.environ["PATH"], "HELLO": "from env"}
         )
         self.processes = SandboxedProcesses(plain, sandbox_for(folder)) if sandboxed else plain
 
@@ -252,33 +250,6 @@ def test_output_resets_the_inactivity_clock(play: Play) -> None:
         lambda bench: bench.bash("for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done", inactivity_s=1.2)
     )
     assert (ended.how, ended.exit_code) == ("exited", 0)
-
-
-@EITHER_WAY
-def test_the_cancel_token_ends_the_whole_tree(play: Play, tmp_path: Path) -> None:
-    beat = tmp_path / "beat"
-
-    async def scene(bench: Bench) -> Ended:
-        command = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done' & echo on; sleep 60"
-        task = asyncio.create_task(bench.bash(command))
-        while not beat.exists():
-            await asyncio.sleep(0.02)
-        bench.cancel.request()
-        return await asyncio.wait_for(task, 15)
-
-    ended = play(scene)
-    assert (ended.how, ended.output) == ("cancelled", "on\n")
-    assert_still(beat)
-
-
-@EITHER_WAY
-def test_nothing_starts_once_cancelled(play: Play, tmp_path: Path) -> None:
-    async def scene(bench: Bench) -> Ended:
-        bench.cancel.request()
-        return await bench.bash("touch started")
-
-    assert play(scene).how == "cancelled"
-    assert not (tmp_path / "started").exists()
 
 
 @EITHER_WAY

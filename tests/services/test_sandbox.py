@@ -15,7 +15,6 @@ from sandboxes import needs_sandbox, sandbox_for
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses
-from interlock.state.deps import Token
 from interlock.state.tooling import Ended
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n"
@@ -36,7 +35,7 @@ class Place:
     ) -> Ended:
         """One command in the workspace, as `run_shell_command` runs it."""
         whole = {"PATH": os.environ["PATH"], "HOME": str(self.home), **(env or {})}
-        plain = SupervisedProcesses(outputs=OutputFiles(self.work.parent), cancel=Token(), env=whole)
+        plain = SupervisedProcesses(outputs=OutputFiles(self.work.parent), env=whole)
         sandbox = sandbox_for(self.work, included=included, env=whole, **tools)
         processes = SandboxedProcesses(plain, sandbox)
         try:
@@ -325,7 +324,6 @@ def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
 
     plain = SupervisedProcesses(
         outputs=OutputFiles(place.work.parent),
-        cancel=Token(),
         env={"PATH": os.environ["PATH"], "HOME": str(place.home)},
     )
     processes = SandboxedProcesses(plain, sandbox_for(place.work, env={"HOME": str(place.home)}))
@@ -346,7 +344,7 @@ def test_what_a_killed_run_left_is_removed_and_an_empty_folder_of_the_users_is_n
 
 def test_our_own_programs_stay_outside(place: Place) -> None:
     (place.work / ".env").write_text("SECRET")
-    plain = SupervisedProcesses(outputs=OutputFiles(place.work.parent), cancel=Token(), env={})
+    plain = SupervisedProcesses(outputs=OutputFiles(place.work.parent), env={})
     processes = SandboxedProcesses(plain, sandbox_for(place.work))
     ended = asyncio.run(processes.run(["cat", ".env"], cwd=place.work, timeout_s=30, ours=True))
     assert ended.output == "SECRET"
@@ -368,9 +366,7 @@ def test_a_failure_that_the_sandbox_may_have_caused_says_so(place: Place, comman
 def test_a_sandbox_that_can_not_be_made_any_more_runs_nothing(place: Place, tmp_path: Path) -> None:
     sandbox = sandbox_for(place.work)
     (place.work / ".gemini").symlink_to(tmp_path)
-    plain = SupervisedProcesses(
-        outputs=OutputFiles(tmp_path), cancel=Token(), env={"PATH": os.environ["PATH"]}
-    )
+    plain = SupervisedProcesses(outputs=OutputFiles(tmp_path), env={"PATH": os.environ["PATH"]})
     run: Callable[..., Any] = SandboxedProcesses(plain, sandbox).run
     ended = asyncio.run(run(["touch", "made"], cwd=place.work, timeout_s=30))
     assert ended.how == "not_started" and "is a link" in ended.output

@@ -16,7 +16,6 @@ from interlock.services.processes import SupervisedProcesses
 from interlock.services.tool_environment import tool_environment
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, ToolResult
-from interlock.state.deps import Token
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools.grep_search import TOOL, GrepSearchArgs, run
@@ -57,7 +56,6 @@ class Grep:
         for name, data in FILES.items():
             self.write(name, data)
         self.settings = Settings()
-        self.cancel = Token()
         self.outputs = OutputFiles(folder / "state")
 
     def write(self, name: str, data: bytes) -> None:
@@ -69,9 +67,7 @@ class Grep:
         return ToolContext(
             key=CallKey(message="m", index=0),
             workspace=FolderWorkspace(self.root, included),
-            processes=SupervisedProcesses(
-                outputs=self.outputs, cancel=self.cancel, env=tool_environment(os.environ)
-            ),
+            processes=SupervisedProcesses(outputs=self.outputs, env=tool_environment(os.environ)),
             outputs=self.outputs,
             settings=self.settings,
             emit_output=lambda _: None,
@@ -79,7 +75,6 @@ class Grep:
 
     def __call__(self, pattern: str, included: tuple[Path, ...] = (), **args: Any) -> ToolResult:
         context = self.context(included)
-        self.cancel = Token()
         return asyncio.run(run(GrepSearchArgs(pattern=pattern, **args), context))
 
     def text(self, pattern: str, **args: Any) -> str:
@@ -301,11 +296,6 @@ def test_a_hundred_thousand_matches_leave_nothing_in_outputs(grep: Grep) -> None
     grep.write("huge.txt", b"needle and some more text to fill the line\n" * 100_000)
     assert grep("needle", max_matches_per_file=100_000, exclude_pattern="zzz").meta["matches"] == 100
     assert not grep.outputs.directory.exists()
-
-
-def test_a_cancelled_search_says_so(grep: Grep) -> None:
-    grep.cancel.request()
-    assert grep("needle").status == "cancelled"
 
 
 def test_the_wheel_brings_ripgrep_where_the_path_has_none(monkeypatch: pytest.MonkeyPatch) -> None:

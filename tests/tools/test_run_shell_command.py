@@ -14,7 +14,6 @@ from interlock.services.processes import SupervisedProcesses
 from interlock.services.tool_environment import tool_environment
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, ToolResult
-from interlock.state.deps import Token
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools.run_shell_command import TOOL, RunShellCommandArgs, preview, run
@@ -25,12 +24,9 @@ class Shell:
         self.root = folder / "work"
         self.root.mkdir()
         self.runner = asyncio.Runner()
-        self.cancel = Token()
         self.shown: list[str] = []
         outputs = OutputFiles(folder / "state")
-        self.processes = SupervisedProcesses(
-            outputs=outputs, cancel=self.cancel, env=tool_environment(os.environ)
-        )
+        self.processes = SupervisedProcesses(outputs=outputs, env=tool_environment(os.environ))
         self.context = ToolContext(
             key=CallKey(message="m", index=0),
             workspace=FolderWorkspace(self.root),
@@ -111,19 +107,6 @@ def test_silence_ends_a_command(shell: Shell) -> None:
     assert result.content.startswith(
         "The command was ended because it wrote nothing for 0.5 s.\nOutput:\npartial\n"
     )
-
-
-def test_a_cancelled_command_says_so(shell: Shell) -> None:
-    async def scene() -> ToolResult:
-        task = asyncio.create_task(run(RunShellCommandArgs(command="echo partial; sleep 60"), shell.context))
-        while not shell.shown:
-            await asyncio.sleep(0.02)
-        shell.cancel.request()
-        return await asyncio.wait_for(task, 15)
-
-    result = shell.play(scene())
-    assert result.status == "cancelled"
-    assert result.content.startswith("The command was cancelled by the user.\nOutput:\npartial")
 
 
 def test_long_output_names_the_file_that_has_all_of_it(shell: Shell) -> None:

@@ -21,7 +21,6 @@ from interlock.services.processes import SupervisedProcesses
 from interlock.services.tool_environment import tool_environment
 from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, ToolResult
-from interlock.state.deps import Token
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools import _http
@@ -102,9 +101,7 @@ class Web:
         return ToolContext(
             key=CallKey(message="m", index=0),
             workspace=FolderWorkspace(self.folder),
-            processes=SupervisedProcesses(
-                outputs=self.outputs, cancel=Token(), env=tool_environment(os.environ)
-            ),
+            processes=SupervisedProcesses(outputs=self.outputs, env=tool_environment(os.environ)),
             outputs=self.outputs,
             settings=Settings(),
             emit_output=lambda _: None,

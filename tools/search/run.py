@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from interlock.state.calls import ToolResult, cancelled, failure
+from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import Ended, ToolContext
 from interlock.tools.search.proof import proven
 from interlock.tools.search.ripgrep import (
@@ -83,8 +83,6 @@ class Grep:
             stdin=stdin,
             ours=True,
         )
-        if ended.how == "cancelled":
-            raise SearchError(cancelled("The search was cancelled."))
         if ended.how == "timeout":
             text = f"The search was ended after {_TIMEOUT_S} s; narrow dir_path, include_pattern or pattern."
             raise SearchError(failure("timeout", text))

@@ -17,18 +17,15 @@ from interlock.services.hooks.reply import Reply, read_reply
 from interlock.services.outputs import OutputFiles
 from interlock.services.processes import SupervisedProcesses
 from interlock.services.tool_environment import tool_environment
-from interlock.state.deps import Token
 from interlock.state.tooling import Ended
 
 NO = '{"decision": "deny", "reason": "no"}'
 
 
-def ran(folder: Path, command: str, *, token: Token | None = None, **more: Any) -> Reply:
+def ran(folder: Path, command: str, **more: Any) -> Reply:
     async def go() -> Reply:
-        cancel = token or Token()
         processes = SupervisedProcesses(
             outputs=OutputFiles(folder / "home"),
-            cancel=cancel,
             env=tool_environment({**os.environ, "SECRET_TOKEN": "hush"}),
         )
         around = Surroundings("run1", folder, folder / "plans", "scout:0")
@@ -91,7 +88,6 @@ def test_a_reply_is_read_as_documented(output: str, code: int, said: str, decisi
         ended(code=1),
         ended(code=None),
         ended(code=None, how="timeout"),
-        ended(code=None, how="cancelled"),
         ended("no bash", code=None, how="not_started"),
         ended("{", code=0),
         ended('{"decision": "perhaps"}'),
@@ -176,16 +172,6 @@ def test_a_hook_that_takes_too_long_is_ended_with_all_that_it_started(tmp_path: 
     reply = ran(tmp_path, "(sleep 30; touch late) & sleep 30", timeout_s=0.3)
     assert (reply.decision, reply.warning) == ("none", "it took longer than 0.3 s")
     assert ran(tmp_path, "sleep 30", timeout_s=0.3, required=True).decision == "block"
-
-
-def test_who_cancels_a_run_gets_no_call_past_its_guard(tmp_path: Path) -> None:
-    async def token() -> Token:
-        made = Token()
-        made.request()
-        return made
-
-    reply = ran(tmp_path, "true", token=asyncio.run(token()))
-    assert (reply.decision, reply.warning) == ("block", "it was cancelled")
 
 
 # Together

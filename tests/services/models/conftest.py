@@ -80,7 +80,6 @@ class Bench:
         self.models = ChatModels(
             settings=self.settings,
             log=self.log,
-            cancel=self.token,
             clock=RealClock(),
             env=self.env,
             **options,

@@ -1,4 +1,4 @@
-"""The race of a stream with cancellation and time: whatever wins, the stream is closed."""
+"""The race of a stream with time: whatever wins, the stream is closed."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,7 +7,6 @@ from contextlib import aclosing
 import pytest
 
 from interlock.services.models.race import raced
-from interlock.state.deps import Token
 
 pytestmark = pytest.mark.anyio
 
@@ -32,51 +31,39 @@ class Source:
             self.closed = True
 
 
-async def drain(source: Source, token: Token, stall_s: float = 60, total_s: float | None = None) -> list[int]:
-    return [n async for n in raced(source(), token, stall_s=stall_s, total_s=total_s)]
+async def drain(source: Source, stall_s: float = 60, total_s: float | None = None) -> list[int]:
+    return [n async for n in raced(source(), stall_s=stall_s, total_s=total_s)]
 
 
 async def test_all_pieces_come_through() -> None:
     source = Source()
-    assert await drain(source, Token()) == [0, 1, 2, 3] and source.closed
-
-
-async def test_a_token_that_was_set_before_lets_nothing_through() -> None:
-    token = Token()
-    token.request()
-    assert await drain(Source(), token) == []
-
-
-async def test_a_waiting_stream_is_closed_when_cancelled() -> None:
-    token, source = Token(), Source(stuck=2)
-    asyncio.get_running_loop().call_later(0.05, token.request)
-    assert await drain(source, token) == [0, 1] and source.closed
+    assert await drain(source) == [0, 1, 2, 3] and source.closed
 
 
 async def test_a_stalled_stream_is_closed() -> None:
     source = Source(stuck=2)
     with pytest.raises(TimeoutError, match=r"nothing came for 0\.05 s"):
-        await drain(source, Token(), stall_s=0.05)
+        await drain(source, stall_s=0.05)
     assert source.closed
 
 
 async def test_a_stream_out_of_time_is_closed() -> None:
     source = Source(stuck=1)
     with pytest.raises(TimeoutError, match=r"over 0\.05 s"):
-        await drain(source, Token(), total_s=0.05)
+        await drain(source, total_s=0.05)
     assert source.closed
 
 
 async def test_a_failing_stream_fails_the_race() -> None:
     source = Source(error=OSError("gone"))
     with pytest.raises(OSError, match="gone"):
-        await drain(source, Token())
+        await drain(source)
     assert source.closed
 
 
 async def test_a_stream_that_is_left_is_closed() -> None:
     source = Source(stuck=3)
-    async with aclosing(raced(source(), Token(), stall_s=60, total_s=None)) as pieces:
+    async with aclosing(raced(source(), stall_s=60, total_s=None)) as pieces:
         async for n in pieces:
             if n == 2:
                 break
@@ -85,7 +72,7 @@ async def test_a_stream_that_is_left_is_closed() -> None:
 
 async def test_a_task_that_is_ended_from_outside_closes_its_stream() -> None:
     source = Source(stuck=1)
-    task = asyncio.create_task(drain(source, Token()))
+    task = asyncio.create_task(drain(source))
     await asyncio.sleep(0.05)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -1,7 +1,6 @@
 """Failures: what is asked again, when, and what ends a stream."""
 
 import asyncio
-import time
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -12,8 +11,10 @@ import pytest
 from fake_gemini.fake import FakeGemini
 
 from interlock.services.models.backoff import Backoff
+from interlock.state.deps import Stopped
 from interlock.state.errors import ModelAuthError, ModelError
 from interlock.state.models import Reply, TextDelta
+from interlock.state.turn_events import Retry
 
 pytestmark = pytest.mark.anyio
 
@@ -163,37 +164,36 @@ async def test_a_call_has_a_time_of_its_own(bench: Any, fake_gemini: FakeGemini)
     assert 0 < len(asked.text) < 10 and "cut off" in str(asked.reply.problem)
 
 
-async def cancelled_after(run: Any, seconds: float, retries: int = 0) -> list[Any]:
-    call = run.call("hi")
+async def stopped_after(run: Any, seconds: float) -> list[Any]:
+    """What came before the stop; the call leaves as `Stopped`, with nothing recorded."""
+    call, told, items = run.call("hi"), list[Any](), list[Any]()
     asyncio.get_running_loop().call_later(seconds, run.token.request)
-    started = time.monotonic()
-    asked = await run.make(call)
-    assert time.monotonic() - started < 5
+    with pytest.raises(Stopped), run.token.guarded():
+        async with aclosing(run.models.stream(call, told.append)) as stream:
+            async for item in stream:
+                items.append(item)
     assert run.log.recorded(call.task) is None
-    assert len(asked.retries) == retries
-    return asked.items
+    return items + told
 
 
-async def test_cancelling_ends_a_wait_for_the_first_chunk_without_a_reply(
-    bench: Any, fake_gemini: FakeGemini
-) -> None:
+async def test_a_stop_ends_a_wait_for_the_first_chunk(bench: Any, fake_gemini: FakeGemini) -> None:
     fake_gemini.play([{"hang": True}])
-    assert await cancelled_after(bench(fake_gemini.env), 0.3) == []
+    assert await stopped_after(bench(fake_gemini.env), 0.3) == []
 
 
-async def test_cancelling_ends_a_stream_without_a_reply(bench: Any, fake_gemini: FakeGemini) -> None:
+async def test_a_stop_ends_a_stream(bench: Any, fake_gemini: FakeGemini) -> None:
     fake_gemini.play([{"text": "a" * 60, "chunks": 60, "chunk_delay": 0.2}])
     run = bench(fake_gemini.env)
     await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
-    items = await cancelled_after(run, 0.5)
+    items = await stopped_after(run, 0.5)
     assert items and all(isinstance(i, TextDelta) for i in items)
 
 
-async def test_cancelling_ends_a_retry_delay_without_a_reply(bench: Any, fake_gemini: FakeGemini) -> None:
+async def test_a_stop_ends_a_retry_delay(bench: Any, fake_gemini: FakeGemini) -> None:
     fake_gemini.play({"default": {"error": {"code": 429, "retry_delay": 60}}})
     run = bench(fake_gemini.env, delay_scale=1)
     await run.models._providers.get("gemini-2.5-pro")  # so that the import isn't what is cancelled
-    assert await cancelled_after(run, 0.5, retries=1) == []
+    assert [type(i) for i in await stopped_after(run, 0.5)] == [Retry]
     assert len(fake_gemini.requests) == 1
 
 
