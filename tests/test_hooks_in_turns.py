@@ -339,7 +339,7 @@ def test_every_scene_ends_as_it_should_and_they_take_every_edge_of_hooks(
         first, outcome = cancelled(stage, scene, monkeypatch)
         assert (first.status, first.exit_code) == ("cancelled", 130), name
         check(name, scene, stage, outcome)
-        assert len(stage.told(name.split()[0])) == 1, f"{name}: nothing passes a hook because it was stopped"
+        assert stage.told(name.split()[0]), f"{name}: nothing passes a hook because it was stopped"
         taken |= stage.edges(outcome)
     stage, outcome = play(SCENES["after agent: stops"], tmp_path / "again")
     taken |= stage.edges(stage.resume(outcome))
