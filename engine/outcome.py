@@ -48,8 +48,7 @@ def conclude(
         status = output.get("status", "done")
         told = _named(output.get("error")) or told
         code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
-    if drive.lease.held:  # else another process has the run, and its row
-        note_error(drive.conn, run, told)
+    _note(drive, told)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -60,9 +59,18 @@ def conclude(
         stats=context.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
-        trace=redact("".join(traceback.format_exception(error))) if error else "",
+        trace=redact(_trace(error)),
         warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
     )
+
+
+def _note(drive: Drive, error: dict[str, str] | None) -> None:
+    if drive.lease.held:  # else another process has the run, and its row
+        note_error(drive.conn, drive.lease.run, error)
+
+
+def _trace(error: Exception | None) -> str:
+    return "".join(traceback.format_exception(error)) if error else ""
 
 
 def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: Prepared) -> Outcome:
@@ -74,6 +82,7 @@ def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: Prepar
         status="failed",
         exit_code=error.exit_code,
         error=redact.json({"type": error.kind, "message": str(error)}),
+        trace=redact(_trace(error)),
         resume_command=f"interlock resume {run}",
         warnings=redact.json(prepared.warnings),
     )
