@@ -32,8 +32,7 @@ def conclude(
     """Read the end off the last snapshot; the run's row learns of an error."""
     run, redact = drive.lease.run, drive.composed.transcript.redact
     told = redact.json(_told(error, drive))
-    output: dict[str, Any] = {}
-    waiting: list[dict[str, Any]] = []
+    output, waiting = dict[str, Any](), list[dict[str, Any]]()
     if error is not None:
         status, code = "failed", _code(error)
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # else the end came first
@@ -43,8 +42,7 @@ def conclude(
         status, code = "waiting", EXIT_CODES["waiting"]
         waiting = redact.json(_requests(drive, snapshot))
     else:
-        result = pipeline.leave(snapshot.values, context)
-        output = _dumped(result)
+        output = _dumped(pipeline.leave(snapshot.values, context))
         status = output.get("status", "done")
         told = _named(output.get("error")) or told
         code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))

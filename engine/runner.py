@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from interlock.engine.damage import diagnosed
 from interlock.engine.decisions import record_decisions
 from interlock.engine.drive import Drive, Stop, is_due
 from interlock.engine.hub import Hub
-from interlock.engine.lease import acquire
+from interlock.engine.lease import Lease, acquire
 from interlock.engine.listing import RunRow, find_run
 from interlock.engine.model_log import usage_of, usage_stats
 from interlock.engine.options import Decision, Options, Outcome, Renderer
@@ -51,25 +51,36 @@ async def run(
     """
     stop = Stop()
     with stop_on_signals(stop):
-        if isinstance(workflow, Pipeline):
-            register(workflow)
-        chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
-        given = chosen.validated(input)
-        prepared = prepare(with_input(options, given), chosen.needs_model)
-        check_input(given, prepared)
-        store = Store(options.home)
-        store.open()
-        prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
-        title = _without_secrets(prompt, prepared)[:200]
-        kept = prepared.redact.json(kept_options(prepared.options))
-        name, root = run_id or new_run_id(), str(prepared.workspace.root)
+        return await _begun(workflow, input, options, renderers, run_id, stop)
 
-        async def start(drive: Drive, context: WorkflowContext) -> Any:
-            first = {**chosen.enter(given, context), **_hooked(drive, "startup")}
-            insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
-            return first
 
-        return await _driven(store, chosen, prepared, name, renderers, start, stop)
+async def _begun(
+    workflow: str | Pipeline,
+    input: Mapping[str, Any],
+    options: Options,
+    renderers: Sequence[Renderer],
+    run_id: str | None,
+    stop: Stop,
+) -> Outcome:
+    if isinstance(workflow, Pipeline):
+        register(workflow)
+    chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
+    given = chosen.validated(input)
+    prepared = prepare(with_input(options, given), chosen.needs_model)
+    check_input(given, prepared)
+    store = Store(options.home)
+    store.open()
+    prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
+    title = _without_secrets(prompt, prepared)[:200]
+    kept = prepared.redact.json(kept_options(prepared.options))
+    name, root = run_id or new_run_id(), str(prepared.workspace.root)
+
+    async def start(drive: Drive, context: WorkflowContext) -> Any:
+        first = {**chosen.enter(given, context), **_hooked(drive, "startup")}
+        insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
+        return first
+
+    return await _driven(store, chosen, prepared, name, renderers, start, stop)
 
 
 async def resume(
@@ -174,16 +185,7 @@ async def _driven(
 ) -> Outcome:
     """Take the run, drive it, give it back."""
     hub = Hub(renderers, redact=prepared.redact)
-    loop = asyncio.get_running_loop()
-
-    def lost() -> None:  # called from the heartbeat thread
-        loop.call_soon_threadsafe(stop, "lost")
-
-    try:
-        with stop.token.guarded():
-            lease = await acquire(store, run, stale_after_s=prepared.options.stale_after_s, on_lost=lost)
-    except Stopped as stopped:
-        raise StoppedError(_NOT_DRIVEN.format(run=run)) from stopped
+    lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     try:
         with diagnosed(store.path):
             drive = Drive(store, lease, chosen, prepared, hub, stop)
@@ -199,6 +201,19 @@ async def _driven(
     if not drained:
         warnings.append("A renderer still blocks on its reader.")
     return replace(outcome, warnings=warnings, drained=drained)
+
+
+async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
+    loop = asyncio.get_running_loop()
+
+    def lost() -> None:  # called from the heartbeat thread
+        loop.call_soon_threadsafe(stop, "lost")
+
+    try:
+        with stop.token.guarded():
+            return await acquire(store, run, stale_after_s=stale_after_s, on_lost=lost)
+    except Stopped as stopped:
+        raise StoppedError(_NOT_DRIVEN.format(run=run)) from stopped
 
 
 async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _First) -> Outcome:
@@ -225,14 +240,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
     graph_input = await first(drive, context)
     try:
         if graph_input is not None or await is_due(drive):
-            # In a task of its own: a caller who cancels ours would cut off whatever LangGraph is just writing.
-            work = asyncio.ensure_future(drive.advance(graph_input, prepared.limits.timeout_s))
-            try:
-                snapshot = await asyncio.shield(work)
-            except asyncio.CancelledError:
-                drive.stop()
-                await asyncio.wait({work})
-                raise
+            snapshot = await _uncut(drive, drive.advance(graph_input, prepared.limits.timeout_s))
     except Exception as problem:
         error = problem  # told as the run's outcome: what it did so far stays, and it can be resumed
     try:
@@ -242,3 +250,14 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
             return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
+
+
+async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
+    """In a task of its own: a caller who cancels ours would cut off whatever LangGraph is just writing."""
+    work = asyncio.ensure_future(advance)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        drive.stop()
+        await asyncio.wait({work})
+        raise
