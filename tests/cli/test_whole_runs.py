@@ -309,3 +309,16 @@ def test_a_command_that_fails_is_marked_and_one_that_a_person_changed_is_named(
     (ended,) = [line for line in told if line["type"] == "tool_result"]
     assert started["parameters"] == {"command": "exit 3"}
     assert (ended["status"], ended["summary"], ended["exit"]) == ("success", "exit 3", "exit 3")
+
+
+def test_debug_shows_where_a_bug_inside_a_run_came_from(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> int:
+        raise ZeroDivisionError("somewhere deep")
+
+    monkeypatch.setattr("interlock.services.models.ChatModels.limit", broken)
+    plain, told = (run(*_model(tmp_path), *flags, "-p", "go") for flags in ((), ("-d",)))
+    assert (plain.code, told.code) == (1, 1)
+    assert "ZeroDivisionError: somewhere deep" in plain.err
+    assert ("Traceback" in plain.err, "Traceback" in told.err, "in broken" in told.err) == (False, True, True)

@@ -1,0 +1,343 @@
+"""stops: stops a run at a node, a request or a command, by a signal or a time-out, and goes on with it.
+
+Every workflow, alone: a run that was stopped and resumed ends as the undisturbed one.
+"""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sqlite3
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.drive import Stop
+from interlock.services.models.script import ScriptProvider
+from interlock.services.processes import SupervisedProcesses
+from interlock.state.deps import Token
+
+WAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None)
+"""None: the time-out's own call."""
+_TIMED = ("stats", "usage", "duration_ms", "duration_s", "latency_ms", "summary")
+_STOPPED = ("cancelled", "timeout")
+
+
+def call(name: str, **args: Any) -> dict[str, Any]:
+    return {"name": name, "args": args}
+
+
+def says(role: str, **answer: Any) -> dict[str, Any]:
+    return {"role": role, "text": json.dumps(answer)}
+
+
+def compressor(goal: str) -> dict[str, Any]:
+    parts = ("active_constraints", "key_knowledge", "file_system_state", "artifact_trail", "recent_actions")
+    rest = "".join(f"<{part}>x</{part}>" for part in (*parts, "current_plan"))
+    text = f"<state_snapshot><overall_goal>{goal}</overall_goal>{rest}</state_snapshot>"
+    return {"role": "compressor", "text": text}
+
+
+def _long(turns: int) -> list[dict[str, Any]]:
+    words = "word " * 400
+    return [{"role": r, "content": f"{n} {words}"} for n in range(turns) for r in ("user", "assistant")]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One workflow, its input and what its models say."""
+
+    workflow: str
+    given: dict[str, Any]
+    replies: Sequence[dict[str, Any]] = ()
+    model: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Settings under `model`."""
+    status: str = "done"
+
+
+_TALK = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "Shall I?"}]
+_DONE = call("complete_task", result="found")
+_REPORT = {"SummaryOfFindings": "three", "ExplorationTrace": ["a.txt"], "RelevantLocations": []}
+_WORK = [
+    call("read_file", file_path="a.txt"),
+    call("grep_search", pattern="two"),
+    call("list_directory"),
+    call("replace", file_path="a.txt", old_string="one", new_string="uno"),
+    call("run_shell_command", command="echo ran >> ../effects.log"),
+]
+_PLAN = "# Plan\n- [ ] one\n"
+SCENES: dict[str, Scene] = {
+    "main": Scene(
+        "main",
+        {"prompt": "go"},
+        [
+            {"tool_calls": _WORK},
+            {"text": "Next I will read a.txt."},
+            {"text": "All done."},
+            says("next_speaker", reasoning="so", next_speaker="model"),
+            says("next_speaker", reasoning="so", next_speaker="user"),
+        ],
+    ),
+    "turn": Scene("turn", {"request": "go"}, [{"text": "Hello."}], status="ok"),
+    "tools": Scene("tools", {"calls": _WORK}),
+    "route": Scene(
+        "route",
+        {"request": "rename x to y", "requested_model": "auto"},
+        [says("classifier", reasoning="why", model_choice="flash")],
+    ),
+    "next-speaker": Scene(
+        "next-speaker", {"history": _TALK}, [says("next_speaker", reasoning="so", next_speaker="model")]
+    ),
+    "loop-check": Scene(
+        "loop-check",
+        {
+            "history": _TALK,
+            "events": [{"type": "prompt", "prompt_id": "p", "text": "do it"}, *[{"type": "turn"}] * 30],
+        },
+        [
+            says(role, unproductive_state_analysis="…", unproductive_state_confidence=0.95)
+            for role in ("loop_check", "loop_double_check")
+        ],
+    ),
+    "edit": Scene(
+        "edit",
+        {
+            "file_path": "a.txt",
+            "old_string": "far from all\nof it\nhere",
+            "new_string": "uno",
+            "instruction": "x",
+        },
+        [
+            says("edit_target", corrected_target_snippet="nothing like it"),
+            says("edit_fixer", search="two", replace="dos", noChangesRequired=False, explanation="found"),
+        ],
+        status="applied",
+    ),
+    "compress": Scene(
+        "compress",
+        {"history": _long(4), "token_limit": 1000, "force": True},
+        [compressor("draft"), compressor("checked")],
+        status="compressed",
+    ),
+    "summarize": Scene(
+        "summarize",
+        {"tool": "run_shell_command", "text": "line of words\n" * 4000},
+        [{"role": "summarizer", "text": "numbers"}],
+        status="summarized",
+    ),
+    "subagent": Scene(
+        "subagent",
+        {"agent": "generalist", "prompt": "look"},
+        [
+            {"agent": "generalist:0", "tool_calls": [call("read_file", file_path="a.txt")]},
+            {"agent": "generalist:0", "tool_calls": [_DONE]},
+        ],
+        status="goal",
+    ),
+    "investigate": Scene(
+        "investigate",
+        {"objective": "what is in a.txt?"},
+        [
+            {"agent": "codebase_investigator:0", "tool_calls": [call("read_file", file_path="a.txt")]},
+            {"agent": "codebase_investigator:0", "tool_calls": [call("complete_task", report=_REPORT)]},
+        ],
+        status="goal",
+    ),
+    "plan": Scene(
+        "plan",
+        {"prompt": "go"},
+        [
+            {"tool_calls": [call("read_file", file_path="a.txt")]},
+            {"tool_calls": [call("write_file", file_path="plan.md", content=_PLAN)]},
+            {"tool_calls": [call("exit_plan_mode", plan_filename="plan.md")]},
+        ],
+        status="approved",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    status: str
+    exit_code: int
+    output: str
+    tree: dict[str, bytes]
+    effects: str
+    asked: int
+    """Outcomes that a person had to tell: answers to these may differ."""
+
+
+class Place:
+    """One run in a folder of its own, which is the same for all: paths are part of what is compared."""
+
+    def __init__(self, folder: Path, scene: Scene) -> None:
+        self.folder, self.scene, self.asked, self.stops = folder, scene, 0, 0
+        shutil.rmtree(folder, ignore_errors=True)
+        (folder / "work").mkdir(parents=True)
+        (folder / "work" / "a.txt").write_text("one\ntwo\nthree\n")
+        (folder / "script.json").write_text(json.dumps(list(scene.replies)))
+
+    @property
+    def options(self) -> Options:
+        home = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "user")}
+        return Options(
+            home=self.folder / "home",
+            user_home=self.folder / "user",
+            workspace=self.folder / "work",
+            model=f"script:{self.folder / 'script.json'}" if self.scene.workflow != "route" else None,
+            fake=self.folder / "script.json" if self.scene.workflow == "route" else None,
+            approval_mode=None if self.scene.workflow == "plan" else "yolo",
+            overrides={"model": self.scene.model} if self.scene.model else {},
+            env=home,
+        )
+
+    def play(self) -> Ending:
+        """To its end, whatever stops it; everything is approved, unknown outcomes are looked up."""
+        outcome = run_sync(self.scene.workflow, self.scene.given, options=self.options, run_id="stoprun1")
+        for _ in range(20):
+            if outcome.status in _STOPPED:
+                self.stops += 1
+                assert outcome.resume_command
+            elif outcome.status != "waiting":
+                return self._ending(outcome)
+            decisions = [self._decision(p) for p in outcome.pending]
+            outcome = resume_sync("stoprun1", decisions=decisions, options=self.options)
+        raise AssertionError(f"it never ended: {outcome}")
+
+    def _decision(self, request: dict[str, Any]) -> Decision:
+        if request["kind"] != "outcome":
+            return Decision(request["id"], "proceed_once")
+        self.asked += 1
+        happened = (self.folder / "effects.log").exists()
+        return Decision(
+            request["id"], "reject" if happened else "proceed_once", text="skip" if happened else "redo"
+        )
+
+    def _ending(self, outcome: Outcome) -> Ending:
+        output = _untimed(outcome.output)
+        if self.asked:
+            output.pop("history", None)
+            output.pop("responses", None)
+        work, log = self.folder / "work", self.folder / "effects.log"
+        return Ending(
+            outcome.status,
+            outcome.exit_code,
+            json.dumps(output, sort_keys=True),
+            {str(p.relative_to(work)): p.read_bytes() for p in sorted(work.rglob("*")) if p.is_file()},
+            log.read_text() if log.exists() else "",
+            self.asked,
+        )
+
+    def unfinished(self) -> int:
+        """Calls of the journal that never got a result."""
+        conn = sqlite3.connect(self.folder / "home" / "interlock.db")
+        try:
+            (count,) = conn.execute("select count(*) from journal where state = 'intent'").fetchone()
+            return count
+        finally:
+            conn.close()
+
+
+def _untimed(value: Any) -> Any:
+    """Without what differs from run to run."""
+    if isinstance(value, dict):
+        return {k: _untimed(v) for k, v in value.items() if k not in _TIMED}
+    return [_untimed(v) for v in value] if isinstance(value, list) else value
+
+
+class Moments:
+    """Counts the moments at which a run can be stopped, and stops it at one of them."""
+
+    def __init__(self, at: int | None = None, way: signal.Signals | None = None) -> None:
+        self.at, self.way, self.seen, self.names = at, way, 0, list[str]()
+        self._stop: Stop | None = None
+
+    def here(self, name: str) -> bool:
+        self.seen += 1
+        self.names.append(name)
+        if self.seen != self.at:
+            return False
+        if self.way is not None:
+            os.kill(os.getpid(), self.way)
+        else:
+            assert self._stop is not None
+            asyncio.get_running_loop().call_soon(self._stop, "timeout")
+        return True
+
+    @contextmanager
+    def watching(self) -> Generator[None]:
+        """At the start of every node, in every request to a model, and in every command."""
+        made, guarded = Stop.__init__, Token.guarded
+        stream, run = ScriptProvider.stream, SupervisedProcesses.run
+
+        def new(stop: Stop) -> None:
+            made(stop)
+            self._stop = stop
+
+        @contextmanager
+        def node(token: Token) -> Generator[None]:
+            if self._stop is not None and token is self._stop.token and _in_a_node():
+                self.here("node")
+            with guarded(token):
+                yield
+
+        async def request(provider: ScriptProvider, asked: Any) -> AsyncGenerator[Any, None]:
+            if self.here(f"request of {asked.role}"):
+                await asyncio.sleep(60)
+            async for chunk in stream(provider, asked):
+                yield chunk
+
+        async def command(processes: SupervisedProcesses, *args: Any, **more: Any) -> Any:
+            self.here("command")
+            return await run(processes, *args, **more)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Stop, "__init__", new)
+            patch.setattr(Token, "guarded", node)
+            patch.setattr(ScriptProvider, "stream", request)
+            patch.setattr(SupervisedProcesses, "run", command)
+            yield
+
+
+def _in_a_node() -> bool:
+    """The lease is waited for under the same guard."""
+    import sys
+
+    return sys._getframe(3).f_code.co_name == "node"
+
+
+Pick = Callable[[list[str]], list[tuple[int, signal.Signals | None]]]
+"""The names of an undisturbed run's moments → which to stop at (from 1), and how."""
+
+
+def swept(name: str, folder: Path, pick: Pick) -> tuple[int, list[str]]:
+    """Stop a scene at the chosen moments, one a run. How many stops there were, and every difference."""
+    scene, moments = SCENES[name], Moments()
+    with moments.watching():
+        place = Place(folder, scene)
+        expected = place.play()
+    assert (expected.status, place.stops, expected.asked) == (scene.status, 0, 0), expected
+    stops, differ = 0, list[str]()
+    for at, way in pick(moments.names):
+        place = Place(folder, scene)
+        with Moments(at, way).watching():
+            found = place.play()
+        stops += place.stops
+        where = f"{name}, moment {at} ({moments.names[at - 1]}), {way.name if way else 'time-out'}"
+        same = Ending(**{**vars(expected), "asked": found.asked})
+        if found.asked:
+            given = {
+                k: v for k, v in json.loads(expected.output).items() if k not in ("history", "responses")
+            }
+            same = Ending(**{**vars(same), "output": json.dumps(given, sort_keys=True)})
+        if found != same:
+            differ.append(f"{where}: {found}, expected {same}")
+        if place.unfinished():
+            differ.append(f"{where}: a call never got a result")
+    return stops, differ
