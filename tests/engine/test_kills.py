@@ -1,23 +1,77 @@
-"""A run that is killed ends as the undisturbed one (`engine.md`, What "the same" means in a kill test)."""
+"""A run that is killed ends as the undisturbed one (`engine.md`, What "the same" means in a kill test).
+
+One kill at a moment, before and after every commit, effect and node; and several at random ones, from a seed that is
+printed (KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts and
+answers, and one around its calls, with the record of who decided what; one that is summarised and compressed; a parent
+with three running sub-agents, of which none may be lost; a long session that goes through all that a turn does by
+itself. `make sweeps` takes every moment, the usual run of the tests a few.
+"""
 
 import pytest
-from kill_runs.started import killed, seed
+from kill_runs.started import killed, seed, stride
 
 SHARES = 2
-"""The work is cut in shares, for the workers of the suite."""
+"""The long ones are cut in shares, for the workers of the suite."""
+MOMENTS = {
+    "program": 200,
+    "hooks_program": 160,
+    "calls_program": 200,
+    "helpers_program": 200,
+    "agents_program": 600,
+}
+"""How many moments a program has at least."""
 
 
+@pytest.mark.sweep
 @pytest.mark.parametrize("share", range(SHARES))
-def test_random_kills_change_nothing(share: int) -> None:
-    """200 in all. The seed is printed; KILL_SEED sets another."""
-    told = killed("program", "random", 200 // SHARES, seed(20261121) + share)
+@pytest.mark.parametrize("program", MOMENTS)
+def test_a_kill_at_any_moment_changes_nothing(program: str, share: int) -> None:
+    """Of the agents' 700 moments each fifth: a kill costs a second there. KILL_STRIDE=1 takes all."""
+    every = stride(5) if program == "agents_program" else 1
+    told = killed(program, "every", share * every, SHARES * every)
     assert told["differ"] == []
-    assert told["kills"] >= 200 // SHARES
+    assert told["kills"] >= MOMENTS[program] // SHARES // every
+    if program in ("program", "hooks_program", "calls_program"):
+        assert told["asked"] >= 1, "no kill came between a command's intent and its end"
 
 
+@pytest.mark.sweep
+@pytest.mark.parametrize(("program", "kills"), [("program", 100), ("agents_program", 20)])
 @pytest.mark.parametrize("share", range(SHARES))
-def test_a_kill_at_any_commit_or_effect_changes_nothing(share: int) -> None:
-    told = killed("program", "every", share, SHARES)
+def test_random_kills_change_nothing(program: str, kills: int, share: int) -> None:
+    told = killed(program, "random", kills, seed(20261121) + share)
     assert told["differ"] == []
-    assert told["kills"] >= 200 // SHARES
-    assert told["asked"] >= 1, "no kill came between a command's intent and its end"
+    assert told["kills"] >= kills
+
+
+@pytest.mark.sweep
+def test_a_long_session_that_is_killed_ends_as_the_undisturbed_one() -> None:
+    told = killed("session_program", "random", 4, seed(20261121))
+    assert told["differ"] == []
+    assert told["status"] == "done"
+    assert told["kills"] >= 4
+    crossed = told["crossed"]
+    assert crossed.pop("turns") >= 150
+    assert min(crossed.values()) >= 1, crossed
+
+
+@pytest.mark.parametrize(
+    ("program", "first", "step"),
+    [
+        ("program", 5, 40),
+        ("hooks_program", 3, 50),
+        ("calls_program", 50, 60),
+        ("helpers_program", 7, 60),
+        ("agents_program", 200, 300),
+    ],
+)
+def test_a_kill_at_some_moments_changes_nothing(program: str, first: int, step: int) -> None:
+    told = killed(program, "every", first, step)
+    assert told["differ"] == []
+    assert told["kills"] >= 2
+
+
+def test_some_random_kills_change_nothing() -> None:
+    told = killed("program", "random", 4, seed(20261121))
+    assert told["differ"] == []
+    assert told["kills"] >= 4

@@ -74,7 +74,7 @@ class Play:
     """Between which parts of the undisturbed run's duration a child is killed at random."""
     exact: bool = True
     """Each process has the same moments every time, so that each planned kill happens."""
-    hung_s: float = 20.0
+    hung_s: float = 120.0
     """Seconds after which a child counts as hung."""
 
 

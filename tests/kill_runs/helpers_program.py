@@ -144,4 +144,4 @@ def whole_ending(scene: Scene) -> Ending:
 
 if __name__ == "__main__":
     scenes = {"scene": HelperScene, "ending": whole_ending, "crossed": crossed}
-    show(Play(SESSION, COMPRESSED, **scenes, times=(20, 20), within=(0.0, 0.1), hung_s=300.0))
+    show(Play(SESSION, COMPRESSED, **scenes, times=(20, 20), within=(0.0, 0.1)))

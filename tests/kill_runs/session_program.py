@@ -122,4 +122,4 @@ def session_ending(scene: Scene) -> Ending:
 
 if __name__ == "__main__":
     told = {"ending": session_ending, "crossed": crossed}
-    show(Play(replies(), scene=Session, **told, times=(15, 15), within=(0.01, 0.06), hung_s=300.0))
+    show(Play(replies(), scene=Session, **told, times=(15, 15), within=(0.01, 0.06)))
