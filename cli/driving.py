@@ -9,8 +9,8 @@ from typing import Any
 
 from interlock.cli.render.stdout import close_stdout
 from interlock.cli.render.view import Known, View
-from interlock.engine.listing import waiting_requests
 from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.read.runs import waiting_requests
 from interlock.state.errors import BugError, InterlockError, UserError
 from interlock.state.text import visible
 
@@ -45,7 +45,7 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
 
 
 def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: Options) -> int:
-    from interlock.engine.damage import diagnosed
+    from interlock.engine.store.damage import diagnosed
 
     try:
         with diagnosed(options.home / "interlock.db"):

@@ -9,7 +9,7 @@ from typing import Any
 from interlock.cli.parsing import Parser, duration, later, number, one_of
 from interlock.cli.tool_rules import tool_rules
 from interlock.engine.options import Options
-from interlock.engine.store_file import state_home
+from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
 FORMATS = ("text", "json", "stream-json")

@@ -58,8 +58,8 @@ def _explained(error: Exception) -> InterlockError | None:
     """What stands behind an exception that is none of ours: a store or a disk that is full or damaged; None: a bug."""
     import os
 
-    from interlock.engine.damage import diagnosed
-    from interlock.engine.store_file import state_home
+    from interlock.engine.store.damage import diagnosed
+    from interlock.engine.store.database import state_home
 
     store = state_home(os.environ) / "interlock.db"
     try:
@@ -98,7 +98,7 @@ def _dispatch(given: list[str], own_process: bool) -> int:
         return 0
     name, rest = _command(given)
     if own_process and name in _STARTING:
-        from interlock.services.tool_environment import clear_own_environment
+        from interlock.services.secrets.environment import clear_own_environment
 
         clear_own_environment()
         _build_schemas_late()

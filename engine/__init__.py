@@ -22,7 +22,7 @@ async def run(
     A `Pipeline` of the caller's own is known by its name from then on, in this process.
     Raises `InterlockError` for what is wrong before the run exists; later errors are in the outcome.
     """
-    from interlock.engine import runner
+    from interlock.engine.driver import runner
 
     return await runner.run(workflow, input, options=options, renderers=renderers, run_id=run_id)
 
@@ -36,7 +36,7 @@ async def resume(
     renderers: Sequence[Renderer] = (),
 ) -> Outcome:
     """Record decisions durably, then go on with the run: after them, after a crash, or with a further prompt."""
-    from interlock.engine import runner
+    from interlock.engine.driver import runner
 
     return await runner.resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers)
 
@@ -68,7 +68,7 @@ def resume_sync(
 def _alone(work: Coroutine[Any, Any, Outcome]) -> Outcome:
     import asyncio  # here, because it costs the fast commands 20 ms
 
-    from interlock.engine.signals import signals_held
+    from interlock.engine.driver.drive import signals_held
 
     with signals_held():
         return asyncio.run(work)

@@ -43,7 +43,7 @@ class Options:
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     rights: Mapping[str, Any] | None = None
-    """The rules that the run began with (`engine/rights.py`); None: it begins now."""
+    """The rules that the run began with (`engine/driver/rights.py`); None: it begins now."""
     new_rules: bool = False
     """A person confirmed the rules as they are now."""
     skip_trust: bool = False

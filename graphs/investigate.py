@@ -10,7 +10,7 @@ from typing import Any
 from interlock.graphs import subagent
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.graphs.subagent import called, result_of
-from interlock.state.investigate import INVESTIGATOR, InvestigateInput, InvestigateOutput, Report
+from interlock.state.subagent import INVESTIGATOR, InvestigateInput, InvestigateOutput, Report
 from interlock.state.workflow import WorkflowContext
 
 

@@ -24,11 +24,11 @@ from interlock.nodes.hooks import fired, waits
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps
+from interlock.state.events import ChatCompressed
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message, curated
 from interlock.state.node import node
 from interlock.state.text import estimate_tokens
-from interlock.state.turn_events import ChatCompressed
 
 PRESERVE = 0.3
 """Share of the characters that stay (gemini-cli: the same)."""

@@ -13,12 +13,11 @@ from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps
 from interlock.state.errors import HookError, RunError
-from interlock.state.events import ErrorEvent
+from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookEvent, HookOutcome, HookWait, is_hooked
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.run import RunChannels
-from interlock.state.turn_events import AgentBlocked, AgentStopped
 
 _REASON_CHARS = 2000
 """Of a reason in the state, which every checkpoint repeats."""

@@ -8,6 +8,7 @@ from interlock.nodes.hooks import context_message, ending, fired, waits
 from interlock.prompts import load, render
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
+from interlock.state.events import AgentBlocked
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
 from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.main import MainState
@@ -16,7 +17,6 @@ from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME
 from interlock.state.refused import Refused, open_refusal, refusals_in, said
 from interlock.state.text import is_visible
-from interlock.state.turn_events import AgentBlocked
 
 _SILENT = "[no response text]"
 """What the hook reads where the model said nothing (gemini-cli's words)."""

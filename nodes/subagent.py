@@ -13,12 +13,18 @@ from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentEnd, AgentStart
-from interlock.state.investigate import INVESTIGATOR
 from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import node
 from interlock.state.refused import refusals_in
-from interlock.state.subagent import GRACE_S, AgentCard, AgentDefinition, Scratchpad, SubagentState
+from interlock.state.subagent import (
+    GRACE_S,
+    INVESTIGATOR,
+    AgentCard,
+    AgentDefinition,
+    Scratchpad,
+    SubagentState,
+)
 from interlock.tools.update_scratchpad import UpdateScratchpadArgs
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")

@@ -12,7 +12,7 @@ from interlock.nodes.turn_messages import replacement, request_of, shown_answer,
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ModelError, RunError
-from interlock.state.events import Event, MessageEvent, Thought
+from interlock.state.events import Event, Finished, InvalidStream, LoopDetected, MessageEvent, Retry, Thought
 from interlock.state.hooks import is_hooked
 from interlock.state.loop_check import LONGEST_CYCLE, Kind
 from interlock.state.messages import Message
@@ -20,7 +20,6 @@ from interlock.state.models import ModelCall, Reply, TextDelta, ThoughtDelta
 from interlock.state.node import node
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
-from interlock.state.turn_events import Finished, InvalidStream, LoopDetected, Retry
 
 _BLOCKED = {
     "safety",

@@ -22,13 +22,12 @@ from interlock.nodes.turn_messages import (
 from interlock.nodes.turn_reply import accepted
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError, UserError
-from interlock.state.events import MessageEvent
+from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEvent, ModelInfo, RouteEvent
 from interlock.state.hooks import HookEvent, HookOutcome, is_hooked
 from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, estimate_message
 from interlock.state.node import node
 from interlock.state.turn import TurnState
-from interlock.state.turn_events import ContextOverflow, MaxSessionTurns, ModelInfo, RouteEvent
 
 _UNCHANGED: TurnState = {
     "request_head": "",

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from pathlib import Path
 
-from interlock.services.outputs import store_file
-from interlock.services.redaction import SHAPES, Redactor
+from interlock.services.files.outputs import store_file
+from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.errors import RunError
 from interlock.state.messages import Message

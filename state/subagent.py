@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.loop_check import LoopWatch
@@ -152,3 +152,44 @@ class SubagentOut(TypedDict, total=False):
     """What a parent gets back: nothing, for the result is the journal's row of the call."""
 
     label: str
+
+
+INVESTIGATOR = "codebase_investigator"
+
+
+class _Closed(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Location(_Closed):
+    """A place in the code that matters."""
+
+    FilePath: str = Field(description="path of the file, relative to the workspace")
+    Reasoning: str = Field(description="why it matters for the objective")
+    KeySymbols: list[str] = Field(description="functions, classes and names in it that matter")
+
+
+class Report(_Closed):
+    """What an investigation found."""
+
+    SummaryOfFindings: str = Field(description="the findings, and what follows from them for the objective")
+    ExplorationTrace: list[str] = Field(description="step by step, what was looked at and why")
+    RelevantLocations: list[Location] = Field(description="the places that matter, the most important first")
+
+
+class InvestigateInput(WorkflowInput):
+    """Input of `investigate`."""
+
+    objective: str = Field(
+        min_length=1, description="the user's request word for word, and what else you want to know ★"
+    )
+
+
+class InvestigateOutput(WorkflowOutput):
+    """Output of `investigate`."""
+
+    status: EndReason
+    report: Report | None = None
+    partial: str | None = None
+    """What was found, where no valid report came of it."""
+    reason: str | None = None

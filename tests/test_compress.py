@@ -11,9 +11,9 @@ from agent_runs.stage import of_hooks
 from test_paths import Replies, Stage
 
 from interlock.engine import Outcome, resume_sync, run_sync
-from interlock.engine.damage import damage
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.snapshot import dropped
+from interlock.engine.read.snapshot import dropped
+from interlock.engine.store.damage import damage
 
 RULES = {"role": "system", "content": "Never touch prod."}
 MEMORY = {"role": "user", "origin": "context", "content": "GEMINI.md: tabs, not spaces."}

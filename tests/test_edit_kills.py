@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
-from interlock.engine.journal import SqlJournal
-from interlock.services.file_calls import FileCalls
+from interlock.engine.store.journal import SqlJournal
+from interlock.services.files.calls import FileCalls
 from interlock.services.toolset import BuiltinToolset
 
 BEFORE, AFTER = "one\ntwo\n", "one\n2\n"

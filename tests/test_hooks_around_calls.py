@@ -11,12 +11,13 @@ import pytest
 from agent_runs.stage import call, complete, says
 from hooked_calls.stage import Hooked, answer, specific, when
 
-from interlock.engine import Decision, Outcome, hooks
+from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.drive import Drive
-from interlock.engine.hook_log import HookLog
-from interlock.engine.journal import SqlJournal
-from interlock.services.hooks.definition import Hook
+from interlock.engine.driver import hooks
+from interlock.engine.driver.drive import Drive
+from interlock.engine.driver.hooks import HookLog
+from interlock.engine.store.journal import SqlJournal
+from interlock.services.hooks.configured import Hook
 
 DONE = {"text": "done"}
 Move = Callable[[Outcome], list[Decision]]

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from agent_runs.stage import Replies, Stage, call, complete, of_hooks, says
 
-from interlock.engine import Decision, Outcome, hooks, resume_sync
+from interlock.engine import Decision, Outcome, resume_sync
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.drive import Drive
-from interlock.engine.hook_log import HookLog
-from interlock.state.events import ErrorEvent, MessageEvent, Thought
-from interlock.state.turn_events import AgentBlocked, AgentStopped
+from interlock.engine.driver import hooks
+from interlock.engine.driver.drive import Drive
+from interlock.engine.driver.hooks import HookLog
+from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent, MessageEvent, Thought
 
 Hooks = dict[str, str | list[str]]
 DONE = {"text": "All of it is done."}

@@ -21,6 +21,26 @@ MAY_IMPORT = {
     "cli": {"state", "prompts", "tools", "nodes", "graphs", "services", "engine"},
 }
 MODULES = sorted(p for room in MAY_IMPORT for p in (ROOT / room).rglob("*.py"))
+SERVICES_MAY_IMPORT = {
+    "sqlite": set[str](),
+    "secrets": set[str](),
+    "shell": set[str](),
+    "files": {"secrets"},
+    "config": {"files"},
+    "models": {"secrets"},
+    "toolset": {"files"},
+    "agents": {"config"},
+    "transcript": {"files", "secrets", "sqlite"},
+    "process": {"files", "secrets"},
+    "sandbox": {"files", "process"},
+    "policy": {"config", "files", "shell"},
+    "context": {"config", "files", "secrets"},
+    "hooks": {"config", "policy", "process", "secrets"},
+    "trust": {"config", "files", "hooks", "policy"},
+}
+"""The sub-rooms of `services/`, each with those that it may look into; they go one way."""
+SERVICES = [p for p in MODULES if p.is_relative_to(ROOT / "services")]
+
 MODULE_LINES, FUNCTION_LINES = 400, 40
 
 
@@ -182,3 +202,21 @@ def test_a_folder_of_the_users_does_not_shadow_ours(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_the_sub_rooms_of_services_go_one_way() -> None:
+    for path in SERVICES:
+        parts = path.relative_to(ROOT / "services").with_suffix("").parts
+        if parts == ("__init__",):
+            continue
+        for name in imported(path):
+            if name.startswith("interlock.services."):
+                target = name.split(".")[2]
+                assert target in SERVICES_MAY_IMPORT[parts[0]] | {parts[0]}, (
+                    f"{parts[0]} may not import {name}"
+                )
+    seen: list[str] = []
+    while rest := {r: t - set(seen) for r, t in SERVICES_MAY_IMPORT.items() if r not in seen}:
+        free = sorted(r for r, t in rest.items() if not t)
+        assert free, f"these import each other in a circle: {sorted(rest)}"
+        seen += free

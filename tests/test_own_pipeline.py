@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from interlock.engine import Options, resume, run
-from interlock.engine.listing import list_runs
+from interlock.engine.read.runs import list_runs
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, UserError

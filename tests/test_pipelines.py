@@ -17,8 +17,8 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
-from interlock.engine.steps import StepLog
-from interlock.engine.store import Store
+from interlock.engine.store.database import Store
+from interlock.engine.store.steps import StepLog
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_verdicts

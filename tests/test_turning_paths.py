@@ -13,7 +13,7 @@ from agent_runs.stage import of_hooks
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
-from interlock.engine.listing_run import step_rows, steps
+from interlock.engine.read.runs import step_rows, steps
 
 Replies = list[dict[str, Any]]
 DONE = {"text": "All of it is done."}

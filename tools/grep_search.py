@@ -11,8 +11,7 @@ from interlock.state.calls import ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
-from interlock.tools._opening import checked, kind_of, trouble
-from interlock.tools._places import NotAFileError
+from interlock.tools._opening import NotAFileError, checked, kind_of, trouble
 from interlock.tools.search.ripgrep import LINE_CHARS, Line, Search
 from interlock.tools.search.run import Grep, SearchError
 

@@ -10,8 +10,7 @@ from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
-from interlock.tools._opening import checked, kind_of, trouble
-from interlock.tools._places import entry_kind, open_directory
+from interlock.tools._opening import checked, entry_kind, kind_of, open_directory, trouble
 from interlock.tools.search.globs import matcher
 
 _MOST_ENTRIES = 2000

@@ -7,8 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import FileChange, Tool, ToolContext
-from interlock.tools._opening import checked
-from interlock.tools._target import Target, open_target
+from interlock.tools._opening import Target, checked, open_target
 from interlock.tools._text import TextFile, line_at, lines_of
 from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
 from interlock.tools.matcher.find import Span

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from interlock.state.calls import Preview, ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext
-from interlock.tools._addresses import FetchError, Page, note_for_people, url_problem
+from interlock.tools._http import FetchError, Page, note_for_people, url_problem
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
 _HTML_S = 10
@@ -41,7 +41,7 @@ class WebFetchArgs(BaseModel):
 async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
     if problem := url_problem(args.url):
         return failure("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
-    from interlock.tools._http import fetch  # the HTTP client costs 0.1 s of every start
+    from interlock.tools._http import fetch
 
     try:
         page = await fetch(args.url, context.shown)

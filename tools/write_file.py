@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.tooling import FileChange, Tool, ToolContext
-from interlock.tools._target import Target, open_target
+from interlock.tools._opening import Target, open_target
 from interlock.tools._text import lines_of
 from interlock.tools.matcher.omissions import omission, omission_message
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import RulePolicy, workspace_policy
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView, Risk
 from interlock.state.settings import Settings
 

@@ -10,8 +10,8 @@ from interlock.cli.parsing import Parser
 from interlock.cli.render.figures import ago, place
 from interlock.cli.render.paint import Paint, one_line
 from interlock.cli.render.pending import headline, screen
-from interlock.engine.listing import Request, RunRow, find_run, list_runs, waiting_requests
-from interlock.engine.store_file import state_home
+from interlock.engine.read.runs import Request, RunRow, find_run, list_runs, waiting_requests
+from interlock.engine.store.database import state_home
 
 
 def parser() -> Parser:

@@ -5,9 +5,8 @@ import sys
 from pathlib import Path
 
 from interlock.cli.parsing import Parser, number, one_of
-from interlock.engine.listing import find_run
-from interlock.engine.listing_run import step_rows
-from interlock.engine.store_file import state_home
+from interlock.engine.read.runs import find_run, step_rows
+from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
 

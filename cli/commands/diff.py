@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
 from interlock.cli.render.paint import Paint, one_line, visible
-from interlock.engine.listing import find_run
-from interlock.engine.store_file import state_home
+from interlock.engine.read.runs import find_run
+from interlock.engine.store.database import state_home
 
 if TYPE_CHECKING:
     from interlock.state.messages import Message
@@ -39,7 +39,7 @@ def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
     home = state_home(os.environ)
     run = find_run(home, args.run).run
-    from interlock.engine.snapshot import messages_at, state_at
+    from interlock.engine.read.snapshot import messages_at, state_at
 
     old, new = state_at(home, run, args.old), state_at(home, run, args.new)
     before, after = (messages_at(home, run, str(state.get("head") or "")) for state in (old, new))

@@ -11,12 +11,12 @@ from interlock.cli import tables
 from interlock.cli.parsing import Parser
 from interlock.cli.render.figures import amount, place
 from interlock.cli.render.paint import Paint
-from interlock.engine.listing import list_runs
-from interlock.engine.store_file import reading, state_home
+from interlock.engine.read.runs import list_runs
+from interlock.engine.store.database import reading, state_home
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.services.settings import HookLayer
+    from interlock.services.config.settings import HookLayer
     from interlock.state.settings import Settings
 
 _PACKAGES = ("langgraph", "langgraph-checkpoint-sqlite", "langchain-google-genai", "pydantic", "rich")
@@ -64,7 +64,7 @@ def _machine() -> Iterator[Finding]:
     import shutil
     from importlib.metadata import version
 
-    from interlock.services.supervisor import escape_note
+    from interlock.services.process.supervisor import escape_note
     from interlock.tools.search.ripgrep import find_ripgrep
 
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
@@ -99,9 +99,9 @@ def _sandbox() -> Finding:
 
 
 def _settings() -> Iterator[Finding]:
-    from interlock.services.dotenv import load_dotenv
+    from interlock.services.config.dotenv import load_dotenv
+    from interlock.services.config.settings import load_settings
     from interlock.services.models import check_credentials
-    from interlock.services.settings import load_settings
     from interlock.services.trust import is_trusted
 
     root, home = Path.cwd().resolve(), Path.home()
@@ -129,7 +129,7 @@ def _settings() -> Iterator[Finding]:
 
 
 def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.tool_environment import kept_back
+    from interlock.services.secrets.environment import kept_back
     from interlock.services.trust import ignored_line, is_trusted, project_files
 
     if not is_trusted(root, home):
@@ -140,9 +140,9 @@ def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Setting
 
 def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
     from interlock.services.agents import load_agents
+    from interlock.services.files.workspace import open_workspace
     from interlock.services.policy import workspace_policy
     from interlock.services.policy.places import Places, rule_files
-    from interlock.services.workspace_settings import open_workspace
 
     files = rule_files(Places(root, home, trusted))
     try:
@@ -158,7 +158,7 @@ def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> It
 
 
 def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str]) -> Iterator[Finding]:
-    from interlock.services.hooks.load import load_hooks
+    from interlock.services.hooks.configured import load_hooks
 
     try:
         yield from (Finding("note", "hooks", text) for text in load_hooks(layers, env).problems)
@@ -193,8 +193,8 @@ def _state(home: Path) -> Iterator[Finding]:
 
 
 def _records(home: Path) -> Iterator[Finding]:
-    from interlock.engine.damage import damage, diagnosed, unreadable
-    from interlock.engine.rebuild import rebuild
+    from interlock.engine.check.rebuild import rebuild
+    from interlock.engine.store.damage import damage, diagnosed, unreadable
 
     try:
         with reading(home) as conn:

@@ -6,9 +6,8 @@ import time
 from interlock.cli import tables
 from interlock.cli.parsing import Parser
 from interlock.cli.render.figures import elapsed
-from interlock.engine.listing import find_run
-from interlock.engine.listing_run import Step, checkpoints, steps
-from interlock.engine.store_file import state_home
+from interlock.engine.read.runs import Step, checkpoints, find_run, steps
+from interlock.engine.store.database import state_home
 
 
 def parser() -> Parser:

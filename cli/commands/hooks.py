@@ -13,11 +13,11 @@ from interlock.cli.parsing import Parser
 from interlock.cli.render.hooks_view import list_rows, test_lines
 from interlock.cli.render.paint import Paint, one_line
 from interlock.engine.options import Options
-from interlock.engine.store_file import state_home
+from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.hook_check import HookCheck
+    from interlock.engine.check.hooks import HookCheck
 
 _ABOUT = """\
 Which hooks count here, with the settings and the trust of a run; with test, which of them an event would run, in
@@ -60,7 +60,7 @@ def execute(arguments: list[str]) -> int:
         raise UserError("An event is needed for that: interlock hooks test EVENT")
     event = _event(args.event) if args.action else None
     given = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
-    from interlock.engine.hook_check import HookCheck
+    from interlock.engine.check.hooks import HookCheck
 
     check = HookCheck(_options(args))
     return _listed(check, args) if event is None else _tested(check, event, given, args)
@@ -76,7 +76,7 @@ def _options(args: argparse.Namespace) -> Options:
 
 
 def _event(name: str | None) -> Any:
-    from interlock.services.hooks.events import ALIASES, EVENTS, event_named
+    from interlock.services.hooks.configured import ALIASES, EVENTS, event_named
 
     if name is None:
         raise UserError(f"Name an event: {', '.join(EVENTS)}. See: interlock hooks --help")

@@ -14,11 +14,11 @@ from interlock.cli.render.policy_view import decision_lines
 from interlock.cli.render.stdout import write_json
 from interlock.cli.tool_rules import tool_rules
 from interlock.engine.options import Options
-from interlock.engine.store_file import state_home
+from interlock.engine.store.database import state_home
 from interlock.state.errors import InputError, UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.policy_check import Checked, PolicyCheck
+    from interlock.engine.check.policy import Checked, PolicyCheck
 
 _ABOUT = """\
 What policy says of a call here: allow, ask or deny, which rule decides and why, and for a shell line each
@@ -73,7 +73,7 @@ def execute(arguments: list[str]) -> int:
         raise UserError("Give a TOOL with its arguments, or --batch FILE.jsonl. See: interlock policy --help")
     import asyncio
 
-    from interlock.engine.policy_check import PolicyCheck
+    from interlock.engine.check.policy import PolicyCheck
 
     options = _options(args)
     if args.batch is not None:

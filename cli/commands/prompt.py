@@ -45,7 +45,7 @@ def execute(arguments: list[str]) -> int:
     if name:
         if args.latest and args.resume:
             raise UserError("-c goes on with the latest run, -r with the one you name. Give one of them.")
-        from interlock.engine.listing import find_run
+        from interlock.engine.read.runs import find_run
 
         run = find_run(options.home, name, options.workspace)
         return go_on(run.run, (), words or None, options, view_for(args, Known(run.title)))

@@ -7,7 +7,7 @@ from interlock.cli.driving import go_on, view_for
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.parsing import Parser
 from interlock.cli.render.view import Known
-from interlock.engine.listing import find_run, waiting_requests
+from interlock.engine.read.runs import find_run, waiting_requests
 
 
 def parser() -> Parser:

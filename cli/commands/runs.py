@@ -7,8 +7,8 @@ from interlock.cli import tables
 from interlock.cli.parsing import Parser, one_of
 from interlock.cli.render.figures import ago, amount, place
 from interlock.cli.render.paint import one_line
-from interlock.engine.listing import STATUSES, RunRow, find_run, list_runs
-from interlock.engine.store_file import state_home
+from interlock.engine.read.runs import STATUSES, RunRow, find_run, list_runs
+from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
 _SHOWN = 20
@@ -68,7 +68,7 @@ def _cells(row: RunRow) -> tuple[str, ...]:
 def _remove(rows: list[RunRow]) -> int:
     if busy := [r.run for r in rows if r.status == "running"]:
         raise UserError(f"Run {busy[0]!r} is running. Stop it first (Ctrl-C in its terminal), then: runs rm.")
-    from interlock.engine.removal import remove_run
+    from interlock.engine.store.runs import remove_run
 
     for row in rows:
         remove_run(state_home(os.environ), row.run)

@@ -15,13 +15,11 @@ from interlock.cli.render.figures import ago, amount, elapsed, place
 from interlock.cli.render.paint import Paint, one_line
 from interlock.cli.render.pending import screen
 from interlock.cli.render.run_parts import plan, reason_lines, tree
-from interlock.engine import listing_run as detail
-from interlock.engine.listing import RunRow, find_run, waiting_requests
-from interlock.engine.listing_agents import agents
-from interlock.engine.listing_calls import calls
-from interlock.engine.listing_decisions import answered
-from interlock.engine.listing_reasons import reasons
-from interlock.engine.store_file import state_home
+from interlock.engine.read import runs as detail
+from interlock.engine.read.agents import agents
+from interlock.engine.read.calls import answered, calls, reasons
+from interlock.engine.read.runs import RunRow, find_run, waiting_requests
+from interlock.engine.store.database import state_home
 
 
 def parser() -> Parser:

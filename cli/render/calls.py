@@ -8,7 +8,7 @@ from typing import Any
 from interlock.cli.render.figures import elapsed
 from interlock.cli.render.paint import Paint, cut, one_line
 from interlock.cli.render.pending import brief
-from interlock.engine.listing_calls import Call, calls
+from interlock.engine.read.calls import Call, calls
 from interlock.state.text import visible_json
 
 _CALLS = 30

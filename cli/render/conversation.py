@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def show_state(home: Path, run: str, step: int, as_json: bool) -> None:
     """The state and the conversation after a step."""
-    from interlock.engine.snapshot import messages_at, state_at
+    from interlock.engine.read.snapshot import messages_at, state_at
 
     state = state_at(home, run, step)
     messages = messages_at(home, run, str(state.get("head") or ""))
@@ -29,7 +29,7 @@ def show_state(home: Path, run: str, step: int, as_json: bool) -> None:
 
 def show_dropped(home: Path, run: str, as_json: bool) -> None:
     """What compression and masking took out of the conversation."""
-    from interlock.engine.snapshot import dropped
+    from interlock.engine.read.snapshot import dropped
 
     parts = dropped(home, run)
     if as_json:
@@ -55,7 +55,7 @@ def _show_message(message: "Message", limit: int | None) -> None:
 
 def verify(home: Path, run: str) -> int:
     """Check that no record was lost or changed; the exit code."""
-    from interlock.engine.damage import damage
+    from interlock.engine.store.damage import damage
 
     problems = list(damage(home, run))
     for problem in problems:

@@ -6,9 +6,9 @@ from typing import Any
 
 from interlock.cli.render.figures import amount, elapsed
 from interlock.cli.render.paint import Paint, one_line
-from interlock.engine.listing import RunRow
-from interlock.engine.listing_agents import Agent, agents
-from interlock.engine.listing_reasons import reasons
+from interlock.engine.read.agents import Agent, agents
+from interlock.engine.read.calls import reasons
+from interlock.engine.read.runs import RunRow
 
 
 def plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
@@ -27,7 +27,7 @@ def plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
 
 def _state(home: Path, run: str) -> dict[str, Any]:
     """Nothing of a run that was killed before its first checkpoint."""
-    from interlock.engine.snapshot import state_at, state_within
+    from interlock.engine.read.snapshot import state_at, state_within
     from interlock.state.errors import UserError
 
     try:

@@ -20,7 +20,7 @@ def close_stdout() -> None:
 
 def redacted(text: str) -> str:
     """Errors quote what they met: settings, URLs, answers of servers; headlines quote the prompt."""
-    from interlock.services.redaction import Redactor
-    from interlock.services.tool_environment import secret_variables
+    from interlock.services.secrets.environment import secret_variables
+    from interlock.services.secrets.redaction import Redactor
 
     return Redactor(secret_variables(os.environ))(text)

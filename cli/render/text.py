@@ -12,29 +12,27 @@ from interlock.cli.render.view import NOTHING, Known
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
+    AgentBlocked,
     AgentEnd,
     AgentStart,
     ErrorEvent,
     Event,
+    Finished,
+    InvalidStream,
+    LoopDetected,
     MessageEvent,
     NodeStart,
+    Retry,
     Thought,
     ToolOutput,
     ToolResultEvent,
     ToolStart,
     ToolUse,
 )
-from interlock.state.turn_events import AgentBlocked, Finished, InvalidStream, LoopDetected, Retry
 
 if TYPE_CHECKING:
     from interlock.cli.render.spinner import Progress as Spinner
-from interlock.state.turn_events import (
-    ChatCompressed,
-    HelperFailed,
-    HookRan,
-    ModelInfo,
-    RouteEvent,
-)
+from interlock.state.events import ChatCompressed, HelperFailed, HookRan, ModelInfo, RouteEvent
 
 
 def _batch(request: str) -> str:

@@ -6,7 +6,7 @@ from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
-    from interlock.state.events import Event  # needs pydantic; a wrong id is told without it
+    from interlock.state.events import Event
 
 
 class Known(NamedTuple):

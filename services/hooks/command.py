@@ -12,10 +12,10 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from interlock.services.hooks.definition import Hook
+from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import OUTPUT_CHARS, REASON_CHARS, Reply, read_reply
-from interlock.services.redaction import SHAPES, Redactor
-from interlock.services.supervised import readable
+from interlock.services.process.supervised import readable
+from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import HookEvent
 from interlock.state.tooling import Processes
 

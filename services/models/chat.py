@@ -9,23 +9,63 @@ from pathlib import Path
 from random import Random
 
 from interlock.services.models.answer import Answer, call_ids, watched
-from interlock.services.models.backoff import ATTEMPTS, PATIENCE_S, Backoff
 from interlock.services.models.connect import Providers
-from interlock.services.models.failure import explain, is_empty
-from interlock.services.models.log import Budget, ModelLog
-from interlock.services.models.memo import PerMessage, RequestHash
+from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.names import limit, resolve, role_model
-from interlock.services.models.race import raced
-from interlock.services.models.record import ReplyRecorder
-from interlock.services.models.request import Request
-from interlock.services.models.spending import Size, Unlimited, counted
-from interlock.services.redaction import SHAPES, Redactor
+from interlock.services.models.request import Budget, ModelLog, PerMessage, Request, RequestHash
+from interlock.services.models.script import ReplyRecorder
+from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
-from interlock.state.events import Emit, ErrorEvent
+from interlock.state.events import Emit, ErrorEvent, Retry
+from interlock.state.messages import estimate_message
 from interlock.state.models import ModelCall, ModelItem, Reply
 from interlock.state.settings import Settings
-from interlock.state.turn_events import Retry
+from interlock.state.text import estimate_tokens
+
+
+class Unlimited:
+    """Implements `Budget` where nothing is counted."""
+
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+        """Nothing is limited."""
+
+    def settle(self, task: str) -> None:
+        """Nothing was reserved."""
+
+    def lose(self, task: str) -> None:
+        """Nothing was reserved."""
+
+
+class Size:
+    """Estimated tokens of a request, tools included."""
+
+    def __init__(self) -> None:
+        self._messages = PerMessage(estimate_message)
+
+    def __call__(self, request: Request) -> int:
+        tools = sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in request.tools)
+        return sum(self._messages(request.messages)) + tools
+
+
+async def counted(
+    budget: Budget, task: str, items: AsyncGenerator[ModelItem, None]
+) -> AsyncGenerator[ModelItem, None]:
+    """The items. A provider's refusal settles the reservation, a reply did so; whatever else ends it loses it."""
+    settled = False
+    try:
+        async with aclosing(items):
+            async for item in items:
+                settled = settled or isinstance(item, Reply)
+                yield item
+    except ModelError:
+        settled = True
+        budget.settle(task)
+        raise
+    finally:
+        if not settled:
+            budget.lose(task)
+
 
 STALL_S = 120.0
 """Seconds without a piece of an answer after which the request counts as failed; a quarter of it is told each time."""

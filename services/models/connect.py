@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interlock.services.models.credentials import GEMINI_KEYS, GEMINI_URL, check_package, gemini_key
-from interlock.services.models.names import provider_of
+from interlock.services.models.names import GEMINI_KEYS, GEMINI_URL, check_package, gemini_key, provider_of
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import CredentialsError

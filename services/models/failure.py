@@ -3,18 +3,136 @@
 Works on what all clients' exceptions have in common (a status, a response, a cause), so that no client is imported.
 """
 
+import asyncio
 import json
 import re
 import socket
 import ssl
 import sys
+import time
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any, cast
+from random import Random
+from typing import Any, TypeVar, cast
 
-from interlock.services.models.race import StalledError
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
+
+ATTEMPTS = 10
+"""Connection attempts in all (gemini-cli: 10)."""
+PATIENCE_S = 150.0
+"""After so long no further attempt begins; with what the last one may take (a quarter of a stall) it is 3 minutes."""
+_LONGEST_S = 60.0
+"""A server that asks for a longer delay isn't waited for."""
+_START_S, _FACTOR, _MAX_S, _JITTER = 5.0, 2.0, 30.0, 0.3
+"""gemini-cli's constants."""
+
+
+@dataclass(frozen=True)
+class Backoff:
+    """`scale` shortens every delay, the server's too; `random` can be seeded."""
+
+    scale: float = 1.0
+    random: Random = field(default_factory=Random)
+    patience_s: float = PATIENCE_S
+
+    def delay_s(self, failures: int, error: ModelError) -> float:
+        """Seconds to wait after so many failures in a row (1 or more)."""
+        if error.retry_after_s is not None:
+            return error.retry_after_s * self.scale
+        base = min(_MAX_S, _START_S * _FACTOR ** (failures - 1))
+        return base * (1 + self.random.uniform(-_JITTER, _JITTER)) * self.scale
+
+    def refusal(self, error: ModelError, failures: int, elapsed_s: float, now: float) -> str:
+        """Why it isn't worth to wait for another attempt, and when to come back; empty: it is. `now` is Unix time."""
+        asked_s = error.retry_after_s or 0.0
+        if asked_s > _LONGEST_S:
+            back = time.strftime("%Y-%m-%d %H:%M", time.localtime(now + asked_s))
+            return f"It asks to wait {_spoken(asked_s)}; from {back} on: interlock resume latest"
+        if elapsed_s > self.patience_s:
+            return (
+                f"Given up after {failures} attempts in {_spoken(elapsed_s)}; later: interlock resume latest"
+            )
+        return ""
+
+
+def _spoken(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+T = TypeVar("T")
+
+
+class StalledError(TimeoutError):
+    """Nothing came for too long."""
+
+
+class _End:
+    pass
+
+
+_END = _End()
+_PARTS = 4
+"""Of a stall; at the end of each but the last it is told."""
+
+
+async def raced(
+    source: AsyncGenerator[T, None],
+    *,
+    stall_s: float,
+    total_s: float | None,
+    on_silence: Callable[[float], None] = lambda _seconds: None,
+) -> AsyncGenerator[T, None]:
+    """Yield from `source`, which is always closed.
+
+    Raises `StalledError` after `stall_s` without a piece, `TimeoutError` after `total_s` in all. `on_silence` hears
+    of each quarter of a stall.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = None if total_s is None else loop.time() + total_s
+    step: asyncio.Future[T | _End] | None = None
+    try:
+        while True:
+            wait_s = stall_s if deadline is None else min(stall_s, deadline - loop.time())
+            step = asyncio.ensure_future(anext(source, _END))
+            await _until({step}, wait_s, on_silence if wait_s == stall_s else None)
+            if not step.done():
+                if wait_s == stall_s:
+                    raise StalledError(f"nothing came for {stall_s:g} s")
+                raise TimeoutError(f"over {total_s:g} s")
+            item = step.result()
+            if isinstance(item, _End):
+                return
+            yield item
+    finally:
+        if step is not None:
+            await _ended(step)
+        await source.aclose()
+
+
+async def _until(
+    tasks: set[asyncio.Future[Any]], wait_s: float, on_silence: Callable[[float], None] | None
+) -> None:
+    """Until one of the tasks is done, or the time is over; silence is told at the end of each part but the last."""
+    for part in range(1, _PARTS + 1):
+        await asyncio.wait(tasks, timeout=max(0.0, wait_s / _PARTS), return_when=asyncio.FIRST_COMPLETED)
+        if any(task.done() for task in tasks):
+            return
+        if on_silence and part < _PARTS:
+            on_silence(wait_s * part / _PARTS)
+
+
+async def _ended(step: "asyncio.Future[T | _End]") -> None:
+    """A generator can't be closed while it runs; and asyncio complains of an exception that nobody looked at."""
+    if not step.done():
+        step.cancel()
+        await asyncio.wait({step})
+    if not step.cancelled():
+        step.exception()
+
 
 _RETRIED = frozenset({408, 429, 499})
 _TRANSPORT = ("APIConnectionError", "APITimeoutError", "UnknownApiResponseError", "JSONDecodeError")

@@ -1,21 +1,54 @@
 """langchain: `provider:model` through any LangChain chat model that is installed. Loaded only when one is asked."""
 
+import base64
 import json
+import logging
 from collections.abc import AsyncGenerator, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessageChunk
+from langchain_core.messages import (
+    AIMessage,
+    AIMessageChunk,
+    BaseMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
-from interlock.services.models.langchain_messages import converted
-from interlock.services.models.memo import PerMessage
-from interlock.services.models.names import provider_of
-from interlock.services.models.providers import ProviderSpec, provider_spec
-from interlock.services.models.request import CallPiece, Chunk, Request
-from interlock.services.models.tracing import quiet_clients, turn_tracing_off
+from interlock.services.models.names import ProviderSpec, provider_of, provider_spec
+from interlock.services.models.request import CallPiece, Chunk, PerMessage, Request
 from interlock.state.errors import UserError
+from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.models import Usage
+
+
+def converted(message: Message) -> BaseMessage:
+    """One message; thoughts and Gemini's signatures stay behind."""
+    content: Any = (
+        message.content if isinstance(message.content, str) else [_block(p) for p in message.content]
+    )
+    if message.role == "system":
+        return SystemMessage(content)
+    if message.role == "user":
+        return HumanMessage(content)
+    if message.role == "tool":
+        status = "success" if message.status in (None, "success") else "error"
+        return ToolMessage(content, tool_call_id=message.tool_call_id or "", name=message.name, status=status)
+    calls = [{"type": "tool_call", "id": c.id, "name": c.name, "args": c.args} for c in message.tool_calls]
+    return AIMessage(content, tool_calls=calls)
+
+
+def _block(part: TextPart | DataPart) -> dict[str, Any]:
+    if isinstance(part, TextPart):
+        return {"type": "text", "text": part.text}
+    data = (
+        part.data if part.data is not None else base64.b64encode(Path(part.path or "").read_bytes()).decode()
+    )
+    return {"type": part.type, "base64": data, "mime_type": part.mime_type}
+
 
 _FINISH = {
     "end_turn": "stop",
@@ -150,3 +183,16 @@ def _usage(whole: AIMessageChunk) -> Usage | None:
         cached=usage.get("input_token_details", {}).get("cache_read", 0),
         thoughts=usage.get("output_token_details", {}).get("reasoning", 0),
     )
+
+
+def turn_tracing_off() -> None:
+    """For this process. LangGraph traces too, so the engine calls this before it builds a graph."""
+    import langsmith
+
+    langsmith.configure(enabled=False)
+
+
+def quiet_clients() -> None:
+    """Keep client libraries from writing warnings to stderr; what matters in them comes back as errors and problems."""
+    for name in ("google_genai", "langchain_google_genai", "langchain_openai"):
+        logging.getLogger(name).addHandler(logging.NullHandler())

@@ -2,11 +2,78 @@
 
 import difflib
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
-from interlock.services.models.providers import GEMINI, PROVIDERS, provider_spec
-from interlock.state.errors import ConfigError, UserError
+from interlock.state.errors import ConfigError, CredentialsError, UserError
 from interlock.state.settings import Settings
+
+
+@dataclass(frozen=True)
+class ProviderSpec:
+    """One provider: where its chat model comes from and what it wants from the environment."""
+
+    package: str
+    """What `pip install` needs."""
+    module: str
+    cls: str
+    key: str = ""
+    """Environment variable of the API key; empty: none is needed, or the client finds its own."""
+    key_field: str = "api_key"
+    url: str = ""
+    """Environment variable of the server's address; with it no key is needed (a server on this machine)."""
+    url_field: str = "base_url"
+    json: Literal["response_format", "format", ""] = ""
+    """How a JSON Schema is handed over; empty: only the prompt asks for it."""
+    retries_off: int | None = 0
+    """`max_retries` that means one attempt; null: the client has no such field."""
+
+
+def _openai_like(package: str, cls: str, key: str) -> ProviderSpec:
+    return ProviderSpec(f"langchain-{package}", f"langchain_{package}", cls, key, json="response_format")
+
+
+PROVIDERS: dict[str, ProviderSpec] = {
+    "openai": ProviderSpec(
+        *("langchain-openai", "langchain_openai", "ChatOpenAI", "OPENAI_API_KEY"),
+        url="OPENAI_BASE_URL",
+        json="response_format",
+    ),
+    "anthropic": ProviderSpec(
+        "langchain-anthropic", "langchain_anthropic", "ChatAnthropic", "ANTHROPIC_API_KEY"
+    ),
+    "ollama": ProviderSpec(
+        *("langchain-ollama", "langchain_ollama", "ChatOllama"),
+        url="OLLAMA_HOST",
+        json="format",
+        retries_off=None,
+    ),
+    "groq": _openai_like("groq", "ChatGroq", "GROQ_API_KEY"),
+    "mistralai": ProviderSpec(
+        *("langchain-mistralai", "langchain_mistralai", "ChatMistralAI", "MISTRAL_API_KEY"),
+        json="response_format",
+        retries_off=1,
+    ),
+    "deepseek": _openai_like("deepseek", "ChatDeepSeek", "DEEPSEEK_API_KEY"),
+    "xai": _openai_like("xai", "ChatXAI", "XAI_API_KEY"),
+    "together": _openai_like("together", "ChatTogether", "TOGETHER_API_KEY"),
+    "fireworks": _openai_like("fireworks", "ChatFireworks", "FIREWORKS_API_KEY"),
+    "bedrock": ProviderSpec("langchain-aws", "langchain_aws", "ChatBedrockConverse", retries_off=None),
+}
+GEMINI = ("gemini", "google", "google_genai")
+"""Prefixes that mean Gemini's developer API, which needs no prefix."""
+
+
+def provider_spec(provider: str) -> ProviderSpec | None:
+    """The spec of `openai`, … or of a class by its path, `package.module.Class`; None: no such provider."""
+    module, dot, cls = provider.rpartition(".")
+    if dot and cls[:1].isupper():
+        return ProviderSpec(module.partition(".")[0], module, cls, retries_off=None)
+    return PROVIDERS.get(provider)
+
 
 ROUTED = "pro"
 """What `auto` counts as where no request was routed yet. Which model answers is decided by the pipeline `route`."""
@@ -111,3 +178,42 @@ def _nearest(settings: Settings, name: str) -> str:
     known = ["auto", *settings.model.aliases, *settings.model.aliases.values(), *PROVIDERS, "script"]
     near = difflib.get_close_matches(name.lower(), dict.fromkeys(known), n=3)
     return f" Did you mean {', '.join(near)}?" if near else ""
+
+
+GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+GEMINI_URL = "https://generativelanguage.googleapis.com"
+_WAYS = "Go on with one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FILE."
+
+
+def check_credentials(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:
+    """Raise `CredentialsError` when `model` (default: the one in settings) has no key, `UserError` when no package."""
+    name = model or settings.model.name
+    resolved = resolve(settings, name)
+    provider = provider_of(resolved)
+    if provider == "script":
+        return
+    if provider == "gemini":
+        if gemini_key(env) is None:
+            what = f"for model {resolved!r}" if name != "auto" else "and no model was named"
+            raise CredentialsError(f"No API key {what}: {' or '.join(GEMINI_KEYS)} is expected. {_WAYS}")
+        return
+    check_package(resolved)
+    spec = provider_spec(provider)
+    if spec is not None and spec.key and not env.get(spec.key) and not (spec.url and env.get(spec.url)):
+        either = f"{spec.key} or {spec.url}" if spec.url else spec.key
+        raise CredentialsError(
+            f"No API key for model {resolved!r}: {either} is expected. Set it, or use another -m."
+        )
+
+
+def check_package(model: str) -> None:
+    """Raise `UserError` naming the `pip install` when the package of `provider:model` isn't there."""
+    spec = provider_spec(provider_of(model))
+    if spec is None or find_spec(spec.module.partition(".")[0]) is None:
+        package = spec.package if spec else provider_of(model)
+        raise UserError(f"Model {model!r} needs a package that isn't installed. Run: pip install {package}")
+
+
+def gemini_key(env: Mapping[str, str]) -> str | None:
+    """The first key that is set, gemini-cli's name first."""
+    return next((env[name] for name in GEMINI_KEYS if env.get(name)), None)

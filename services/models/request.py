@@ -1,13 +1,14 @@
 """request: what every provider is asked, and the pieces it answers with."""
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import hashlib
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import JsonValue
 
 from interlock.state.messages import Message
-from interlock.state.models import ToolDeclaration, Usage
+from interlock.state.models import ModelCall, Reply, ToolDeclaration, Usage
 
 
 @dataclass(frozen=True)
@@ -61,4 +62,92 @@ class Provider(Protocol):
 
     async def aclose(self) -> None:
         """Close connections, on the loop that used them."""
+        ...
+
+
+T = TypeVar("T")
+_SLACK = 512
+
+
+class PerMessage(Generic[T]):
+    """Remembers by the identity of the record, which is immutable and which the transcript reads only once."""
+
+    def __init__(self, make: Callable[[Message], T]) -> None:
+        self._make = make
+        self._known: dict[int, tuple[Message, T]] = {}
+
+    def __call__(self, messages: Sequence[Message]) -> list[T]:
+        known = self._known
+        found: list[T] = []
+        for message in messages:
+            entry = known.get(id(message))
+            if entry is None:
+                entry = known[id(message)] = (message, self._make(message))
+            found.append(entry[1])
+        if len(known) > 2 * len(messages) + _SLACK:
+            self._known = {id(m): known[id(m)] for m in messages}
+        return found
+
+
+def _digest(message: Message) -> bytes:
+    return hashlib.sha256(message.model_dump_json(exclude_defaults=True).encode()).digest()
+
+
+class RequestHash:
+    """sha256 over everything that decides an answer: model, messages, tools, schema, temperature."""
+
+    def __init__(self) -> None:
+        self._digests = PerMessage(_digest)
+
+    def __call__(self, request: Request) -> str:
+        total = hashlib.sha256(f"{request.model}\n{request.temperature!r}\n{request.schema!r}\n".encode())
+        for tool in request.tools:
+            total.update(tool.model_dump_json().encode())
+        for digest in self._digests(request.messages):
+            total.update(digest)
+        return total.hexdigest()
+
+
+class Budget(Protocol):
+    """What the whole run may use. Each call is reserved before it is made, and settled or lost after."""
+
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+        """Raises `Stopped` where the call must not be made. `tokens`: estimated, of the request."""
+        ...
+
+    def settle(self, task: str) -> None:
+        """Its use is known: it was answered, or refused by the provider."""
+        ...
+
+    def lose(self, task: str) -> None:
+        """It was cut off: it counts at its estimate."""
+        ...
+
+
+class ModelLog(Protocol):
+    """Replies of this run, by the task that asked and by (agent, role, ordinal) (`engine.md` 20)."""
+
+    def recorded(self, task: str) -> Reply | None:
+        """The reply that was recorded for this graph task before a crash."""
+        ...
+
+    def ordinal(self, agent: str, role: str) -> int:
+        """Replies of this role recorded so far: the 0-based ordinal of the next one."""
+        ...
+
+    def record(
+        self,
+        call: ModelCall,
+        agent: str,
+        ordinal: int,
+        message: Message,
+        *,
+        model: str,
+        finish_reason: str | None,
+        problem: str | None,
+        usage: Usage,
+        duration_ms: int,
+        request_hash: str,
+    ) -> Reply:
+        """Append the reply to the chain after `call.head` and write its row, in one transaction."""
         ...

@@ -8,7 +8,7 @@ from pydantic import JsonValue
 
 from interlock.services.policy.rule import SHIPPED, Rule
 from interlock.state.calls import CallView
-from interlock.state.investigate import INVESTIGATOR
+from interlock.state.subagent import INVESTIGATOR
 from interlock.state.tool_names import ELSEWHERE, OTHER_NAMES
 from interlock.tools import TOOLS
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from interlock.services.config.settings import FOLDERS
 from interlock.services.policy.rule import ADMIN, EXTENSION, USER, WORKSPACE
-from interlock.services.settings import FOLDERS
 
 ADMIN_FOLDERS = (Path("/etc/gemini-cli/policies"), Path("/etc/interlock/policies"))
 _RULES = "policies"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.services.files import locked, make_directories, replace_file
+from interlock.services.files.filesystem import locked, make_directories, replace_file
 from interlock.services.policy.fields import to_rule
 from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.prefixes import works_alike_everywhere

@@ -2,10 +2,108 @@
 
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+
+
+class Mounts:
+    """Path → how it is mounted. Whatever isn't below one of them isn't there."""
+
+    def __init__(self) -> None:
+        self._how: dict[Path, list[str]] = {}
+
+    def system(self, path: Path) -> None:
+        """Read only, or the link that it is."""
+        if path.is_symlink():
+            self._how[path] = ["--symlink", str(path.readlink()), str(path)]
+        else:
+            self.read_only(path)
+
+    def read_only(self, path: Path) -> None:
+        self._how[path] = ["--ro-bind-try", str(path), str(path)]
+
+    def writable(self, path: Path) -> None:
+        self._how[path] = ["--bind-try", str(path), str(path)]
+
+    def pin(self, path: Path) -> None:
+        """Let `path` be what it is, but no longer be moved away: what is mounted below it stays where it is."""
+        if path not in self._how:
+            self.writable(path)
+
+    def hide(self, path: Path) -> None:
+        """A folder is empty, a file can't be opened; neither can be removed or replaced."""
+        if path.is_dir():
+            self._how[path] = ["--tmpfs", str(path), "--remount-ro", str(path)]
+        else:
+            self._how[path] = ["--ro-bind", os.devnull, str(path)]
+
+    def scratch(self, path: Path) -> None:
+        """An empty folder of its own, gone with the command."""
+        self._how[path] = ["--tmpfs", str(path)]
+
+    def update(self, other: "Mounts") -> None:
+        """What `other` says counts."""
+        self._how.update(other._how)
+
+    def shows(self, path: Path) -> bool:
+        """Something at or above `path` is mounted as it is on this machine."""
+        above = [self._how[p] for p in (path, *path.parents) if p in self._how]
+        return bool(above) and "bind" in above[0][0]
+
+    def arguments(self) -> list[str]:
+        by_depth = sorted(self._how, key=lambda path: (len(path.parts), path))
+        return [argument for path in by_depth for argument in self._how[path]]
+
+
+_SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/snap"),
+    *("/nix", "/gnu", "/run/current-system"),
+)
+"""Where programs and their configuration lie, also on NixOS and Guix. What isn't named here isn't there: /var, /srv,
+/mnt, /media, /root, /home, other folders of the root, and the sockets in /run (SSH agent, D-Bus, Docker)."""
+_SCRATCH = ("/tmp", "/var/tmp", "/run")
+_RESOLVER = "/etc/resolv.conf"
+
+
+def system_mounts() -> Mounts:
+    """Without /proc and /dev, which bubblewrap makes anew."""
+    mounts = Mounts()
+    for folder in _SCRATCH:
+        mounts.scratch(Path(folder))
+    for folder in map(Path, _SYSTEM):
+        if folder.exists():
+            mounts.system(folder)
+    resolver = Path(os.path.realpath(_RESOLVER))  # often in /run
+    if resolver.is_file() and not resolver.is_relative_to("/etc"):
+        mounts.read_only(resolver)
+    for path in _private_configuration():
+        mounts.hide(path)
+    return mounts
+
+
+@cache
+def _private_configuration() -> tuple[Path, ...]:
+    """What in /etc not everybody may read, such as password hashes and keys: its owner, here root, still could."""
+    found: list[Path] = []
+    pending = ["/etc"]
+    while pending:
+        try:
+            entries = list(os.scandir(pending.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_symlink() or not os.access(entry.path, os.R_OK):
+                continue
+            if not entry.stat(follow_symlinks=False).st_mode & stat.S_IROTH:
+                found.append(Path(entry.path))
+            elif entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+    return tuple(found)
+
 
 _PROBE_S = 10.0
 _KERNEL = (

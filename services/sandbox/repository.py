@@ -1,10 +1,17 @@
-"""repository: the parts of a git directory by which git can be made to execute something, or to believe another one."""
+"""repository: what a command in the sandbox may not change of a repository, and how that is held."""
 
+import errno
+import fcntl
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from interlock.services.files.protected import ProtectedPaths, folded, is_private, program_folders
+from interlock.services.sandbox.bubblewrap import Mounts
+from interlock.state.errors import SandboxError
 
 _EXECUTES = ("config", "config.worktree", "modules", "worktrees")
 """Configuration names programs (hooks, filters, pagers); `modules` and `worktrees` hold further git directories."""
@@ -70,3 +77,199 @@ def linked_worktree(git_file: Path) -> Repository | None:
 
 def _leads_to(base: Path, name: str) -> Path:
     return Path(os.path.realpath(base / name))
+
+
+_PRIVATE = (".env", ".git")
+_NOT_SEARCHED = "node_modules"
+"""Tens of thousands of folders of other people's packages."""
+
+
+@dataclass
+class Survey:
+    """What stands over the writable roots, and what must be held while the command runs."""
+
+    roots: Sequence[Path]
+    mounts: Mounts = field(default_factory=Mounts)
+    missing: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
+
+    def keep(self, path: Path) -> None:
+        """Read only, and where it is."""
+        self._pin_above(path)
+        self.mounts.read_only(path)
+
+    def never_new(self, path: Path, content: bytes | None = None) -> None:
+        """Read only; if it isn't there, something empty holds the first part of `path` that is missing."""
+        first = next((p for p in reversed((path, *path.parents)) if not os.path.lexists(p)), path)
+        if first != path or not os.path.lexists(path) or is_placeholder(path, content):
+            self.missing[first] = content if first == path else None
+        self.keep(first)
+
+    def _pin_above(self, path: Path) -> None:
+        root = self.root_of(path)
+        for parent in path.parents:
+            if root is None or parent == root or root not in parent.parents:
+                return
+            self.mounts.pin(parent)
+
+    def root_of(self, path: Path) -> Path | None:
+        return max(
+            (r for r in self.roots if path.is_relative_to(r)), key=lambda r: len(r.parts), default=None
+        )
+
+
+def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
+    """Look through the roots: a walk over their folders. Raises `SandboxError` for a link that a command could turn."""
+    found = Survey(roots)
+    names = protected.names()
+    for root in roots:
+        found.mounts.writable(root)
+    for root in roots:
+        _walk(root, found, names)
+        for name in _PRIVATE:
+            _top(root / name, found)
+        for name in protected.spelled():
+            kind = names[folded(name)]
+            if kind.new and (kind.trusted or not (root / name).is_symlink()):
+                _top(root / name, found)
+    for path in (*program_folders(env), *protected.places):
+        if found.root_of(path) and path not in roots:
+            found.never_new(path)
+    return found
+
+
+def _top(path: Path, found: Survey) -> None:
+    if path.is_symlink():
+        raise SandboxError(
+            f"{str(path)!r} is a link, and a sandboxed command could turn it; expected a file or folder."
+            " Put what it leads to in its place, or run without the sandbox."
+        )
+    if not os.path.lexists(path) or is_placeholder(path, None):
+        found.never_new(path)
+    elif path.name == ".git" and path.is_file() and (linked := linked_worktree(path)):
+        found.mounts.writable(linked.common)
+        _take(linked, found)
+
+
+def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
+    pending = [str(root)]
+    while pending:
+        for entry in _entries(pending.pop()):
+            name = folded(entry.name)
+            is_dir = entry.is_dir(follow_symlinks=False)
+            if name == ".git" and is_dir:
+                _take(read_repository(Path(entry.path)), found)
+            elif name in (*names, ".git") and not entry.is_symlink():
+                found.keep(Path(entry.path))
+            elif is_private(entry.name):
+                _hide(Path(os.path.realpath(entry.path)), found)
+            elif is_dir and name != _NOT_SEARCHED:
+                pending.append(entry.path)
+
+
+def _hide(real: Path, found: Survey) -> None:
+    """Where a link leads outside, there is nothing to be seen anyway."""
+    if found.root_of(real) and real.exists():
+        found.mounts.hide(real)
+
+
+def _take(repository: Repository, found: Survey) -> None:
+    for path in repository.own:
+        found.mounts.writable(path)
+    found.mounts.pin(repository.common)
+    for path in repository.kept:
+        found.keep(path)
+    for path, content in repository.never_new.items():
+        if found.root_of(path) or path.is_relative_to(repository.common):
+            found.never_new(path, content)
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as found:
+            return list(found)
+    except OSError:  # gone meanwhile, or not ours to read: a command can't read it either
+        return []
+
+
+_TRIES = 100
+_FOLDER = 0o1555
+"""Nobody makes folders with these permissions: they tell ours from an empty one of the user's."""
+_TELLING = 0o1222
+_READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+def is_placeholder(path: Path, content: bytes | None) -> bool:
+    """Made here, by whichever run."""
+    try:
+        if content is not None:
+            return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
+        return (
+            path.is_dir() and path.stat().st_mode & _TELLING == _FOLDER & _TELLING and not any(path.iterdir())
+        )
+    except OSError:
+        return False
+
+
+@contextmanager
+def held(missing: Mapping[Path, bytes | None]) -> Generator[None]:
+    """Path → content of a file, or None for a folder. What can't be made can't come into being. Raises `OSError`."""
+    with ExitStack() as stack:
+        for path, content in missing.items():
+            try:
+                stack.enter_context(_one(path, content))
+            except OSError as error:
+                if error.errno not in _READ_ONLY:
+                    raise
+        yield
+
+
+@contextmanager
+def _one(path: Path, content: bytes | None) -> Generator[None]:
+    descriptor = _locked(path, content)
+    try:
+        yield
+    finally:
+        with suppress(BlockingIOError):  # another run still holds it
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _remove(path, content)
+        os.close(descriptor)
+
+
+def _locked(path: Path, content: bytes | None) -> int:
+    """Made, open and locked; again if somebody removed it between these."""
+    for _ in range(_TRIES):
+        _make(path, content)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise FileExistsError(f"{path} comes and goes")
+
+
+def _make(path: Path, content: bytes | None) -> None:
+    if content is None:
+        with suppress(FileExistsError):
+            path.mkdir(_FOLDER)
+        return
+    with suppress(FileExistsError), path.open("xb") as file:
+        file.write(content)
+
+
+def _remove(path: Path, content: bytes | None) -> None:
+    if not is_placeholder(path, content):
+        return  # a person's own work meanwhile
+    with suppress(OSError):  # or just now
+        if content is None:
+            path.rmdir()
+        else:
+            path.unlink()

@@ -9,9 +9,9 @@ import pytest
 from commands import Done, Run
 
 from interlock.cli.main import main
-from interlock.engine.approvals import SqlApprovals
-from interlock.engine.runs import NewRun, insert_run
-from interlock.engine.store import Store
+from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.database import Store
+from interlock.engine.store.runs import NewRun, insert_run
 from interlock.services.sqlite import transaction
 from interlock.state.calls import ApprovalRequest, CallView, Choice, ShellPart
 

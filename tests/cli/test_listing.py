@@ -10,14 +10,10 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.listing import find_run, list_runs, waiting_requests
-from interlock.engine.listing_calls import calls
-from interlock.engine.listing_decisions import answered
-from interlock.engine.listing_run import path, steps
-from interlock.engine.process_identity import this_boot, this_host, this_process
-from interlock.engine.store import SCHEMA_VERSION as WRITTEN
-from interlock.engine.store_file import SCHEMA_VERSION as READ
-from interlock.engine.store_file import state_home
+from interlock.engine.driver.lease import this_boot, this_host, this_process
+from interlock.engine.read.calls import answered, calls
+from interlock.engine.read.runs import find_run, list_runs, path, steps, waiting_requests
+from interlock.engine.store.database import SCHEMA_VERSION, state_home
 from interlock.state.errors import StoreError, UserError
 
 Maker = Any  # the `StoreMaker` of tests/cli/conftest.py
@@ -40,10 +36,6 @@ def test_reading_an_empty_file_finds_nothing(place: Path) -> None:
     assert list_runs(place) == []
 
 
-def test_readers_know_the_version_that_the_store_writes() -> None:
-    assert READ == WRITTEN
-
-
 @pytest.mark.parametrize(
     ("content", "expected"),
     [
@@ -61,14 +53,14 @@ def test_what_is_no_database_is_one_clear_line(place: Path, content: bytes, expe
 
 
 def test_a_store_of_a_newer_version_is_refused(made: Maker, place: Path) -> None:
-    made.conn.execute(f"pragma user_version = {WRITTEN + 1}")
+    made.conn.execute(f"pragma user_version = {SCHEMA_VERSION + 1}")
     with pytest.raises(StoreError, match="newer Interlock"):
         list_runs(place)
 
 
 def test_reading_never_writes(made: Maker, place: Path) -> None:
     made.run("aa11")
-    from interlock.engine.store_file import reading
+    from interlock.engine.store.database import reading
 
     with reading(place) as conn:
         assert conn is not None

@@ -20,7 +20,7 @@ from interlock.cli.render.text import TextView
 from interlock.cli.render.view import Known
 from interlock.engine.options import Options, Outcome, Renderer
 from interlock.state import events as e
-from interlock.state import turn_events as t
+from interlock.state import events as t
 from interlock.state.errors import RunError
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cli"

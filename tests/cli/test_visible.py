@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from interlock.cli.render.paint import Paint, one_line
 from interlock.cli.render.pending import commands
 from interlock.cli.render.text import TextView
-from interlock.state import events, turn_events
+from interlock.state import events
+from interlock.state import events as turn_events
 from interlock.state.text import harmless, visible, visible_json
 
 HIDING = "\x1b[2K\x9b1m\x85\u202e\u2066\u200b\u200d\u2060\u3164\u2800\u115f\u034f\ufe0f\u00a0\u3000\U000e0041"

@@ -12,10 +12,9 @@ import sys
 import time
 from pathlib import Path
 
-from interlock.engine.fence import fence, fenced
-from interlock.engine.lease import Lease, acquire
-from interlock.engine.process_identity import this_process
-from interlock.engine.store import Store, transaction
+from interlock.engine.driver.lease import Lease, acquire, fence, fenced, this_process
+from interlock.engine.store.database import Store
+from interlock.services.sqlite import transaction
 from interlock.state.errors import BusyError
 
 

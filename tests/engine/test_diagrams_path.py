@@ -16,8 +16,8 @@ from interlock.engine.diagrams import edges
 from interlock.engine.diagrams.extract import extract
 from interlock.engine.diagrams.mermaid import mermaid
 from interlock.engine.diagrams.path import RunPath, run_path
-from interlock.engine.saver import Saver
-from interlock.engine.store import Store
+from interlock.engine.store.database import Store
+from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_verdicts
 from interlock.state.deps import Deps

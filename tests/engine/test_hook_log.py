@@ -11,14 +11,13 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.approvals import SqlApprovals, decide
-from interlock.engine.hook_log import HookLog
-from interlock.engine.hooks import RunHooks
+from interlock.engine.driver.hooks import HookLog, RunHooks
+from interlock.engine.store.approvals import SqlApprovals, decide
+from interlock.services.config.settings import HookLayer
+from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import Surroundings
-from interlock.services.hooks.load import load_hooks
-from interlock.services.outputs import OutputFiles
-from interlock.services.processes import SupervisedProcesses
-from interlock.services.settings import HookLayer
+from interlock.services.hooks.configured import load_hooks
+from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import Answer, ApprovalRequest, CallView
 from interlock.state.events import Event
 from interlock.state.hooks import HookOutcome

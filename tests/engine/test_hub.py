@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine.hub import Hub
+from interlock.engine.driver.event_bus import Hub
 from interlock.state.events import (
     ErrorEvent,
     Event,

@@ -13,9 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from interlock.engine.lease import Lease, acquire
-from interlock.engine.process_identity import this_process
-from interlock.engine.store import Store
+from interlock.engine.driver.lease import Lease, acquire, this_process
+from interlock.engine.store.database import Store
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")
@@ -288,7 +287,9 @@ def test_a_challenger_that_was_stopped_itself_does_not_count_that_time(
 ) -> None:
     lease = take(store, 6)
     suspended = count(step=100.0)
-    monkeypatch.setattr("interlock.engine.lease.time", SimpleNamespace(monotonic=lambda: next(suspended)))
+    monkeypatch.setattr(
+        "interlock.engine.driver.lease.time", SimpleNamespace(monotonic=lambda: next(suspended))
+    )
     with pytest.raises(BusyError):
         take(store, 6)
     lease.release()

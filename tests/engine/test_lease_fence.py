@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine.fence import fence, fenced
-from interlock.engine.lease import Lease, acquire
-from interlock.engine.store import Store, transaction
+from interlock.engine.driver.lease import Lease, acquire, fence, fenced
+from interlock.engine.store.database import Store
+from interlock.services.sqlite import transaction
 from interlock.state.errors import BusyError
 
 NAMES = {"checkpoints": "thread_id", "writes": "thread_id"}

@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
-from interlock.engine.redacted_events import RedactedEvents
-from interlock.services.redaction import Redactor
+from interlock.engine.driver.event_bus import RedactedEvents
+from interlock.services.secrets.redaction import Redactor
 from interlock.state.events import (
     ApprovalRequired,
     ErrorEvent,
     Event,
+    Finished,
     MessageEvent,
     NodeStart,
     Result,
@@ -16,7 +17,6 @@ from interlock.state.events import (
     ToolResultEvent,
     ToolUse,
 )
-from interlock.state.turn_events import Finished
 
 SECRET = "ghp_" + "aB3d" * 9
 MARK = "[redacted:github-token]"

@@ -16,10 +16,10 @@ import pytest
 from stores.make import options as old_options
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.decisions import record_decisions
-from interlock.engine.listing import find_run
-from interlock.engine.rebuild import differences
-from interlock.engine.store import Store
+from interlock.engine.check.rebuild import differences
+from interlock.engine.read.runs import find_run
+from interlock.engine.store.approvals import record_decisions
+from interlock.engine.store.database import Store
 from interlock.state.errors import UserError
 
 STORES = Path(__file__).parent.parent / "stores"

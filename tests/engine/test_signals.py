@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.signals import signals_held, stop_on_signals
+from interlock.engine.driver.drive import signals_held, stop_on_signals
 
 DRIVE = """
 import asyncio, signal, sys, time

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from kill_runs.stops import SCENES, WAYS, Place, Scene, swept
 
-from interlock.engine import resume_sync, run, run_sync, runner
-from interlock.engine.listing import find_run, list_runs
+from interlock.engine import resume_sync, run, run_sync
+from interlock.engine.driver import runner
+from interlock.engine.read.runs import find_run, list_runs
 from interlock.state.events import Event
 
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from interlock.services.outputs import OutputFiles
-from interlock.services.processes import SupervisedProcesses
-from interlock.services.tool_environment import tool_environment
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.secrets.environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, CallView, ToolResult, failure
 from interlock.state.settings import Settings
 from interlock.state.toolset import ToolRun

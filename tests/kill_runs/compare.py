@@ -8,8 +8,8 @@ from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.damage import damage
-from interlock.engine.rebuild import differences
+from interlock.engine.check.rebuild import differences
+from interlock.engine.store.damage import damage
 
 
 @dataclass(frozen=True)

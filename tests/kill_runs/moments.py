@@ -33,8 +33,10 @@ class Moments:
             os.kill(os.getpid(), signal.SIGKILL)
 
     def _patch(self) -> None:
-        from interlock.engine import steps
-        from interlock.services import file_calls, processes, sqlite, transcript
+        from interlock.engine.store import steps
+        from interlock.services import sqlite, transcript
+        from interlock.services.files import calls as file_calls
+        from interlock.services.process import processes
 
         original = sqlite.transaction
 

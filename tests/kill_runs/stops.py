@@ -18,9 +18,9 @@ from typing import Any
 import pytest
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
-from interlock.engine.drive import Stop
+from interlock.engine.driver.drive import Stop
 from interlock.services.models.script import ScriptProvider
-from interlock.services.processes import SupervisedProcesses
+from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.deps import Token
 
 WAYS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, None)

@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-from interlock.services.outputs import OutputFiles
-from interlock.services.processes import SupervisedProcesses
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses, open_sandbox
-from interlock.services.tool_environment import tool_environment
+from interlock.services.secrets.environment import tool_environment
 from interlock.state.settings import ToolSettings
 
 

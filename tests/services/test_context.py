@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 
 from interlock.prompts import load
-from interlock.services.context import WorkspaceContext
-from interlock.services.git_summary import git_summary
-from interlock.services.system_prompt import SECTIONS
-from interlock.services.tree import tree
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.context.environment import git_summary, tree
+from interlock.services.context.opening import SECTIONS, WorkspaceContext
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.deps import RunInfo
 from interlock.state.errors import ConfigError
 from interlock.state.messages import Message

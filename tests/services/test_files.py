@@ -10,11 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.anchors import Anchor
-from interlock.services.files import hash_at, locked, make_directories, replace_file, sha256, temporary
-from interlock.services.files import remove_leftover as remove_leftover_at
-from interlock.services.files import write_atomically as write_at
-from interlock.services.outputs import OutputFiles
+from interlock.services.files.filesystem import (
+    Anchor,
+    hash_at,
+    locked,
+    make_directories,
+    replace_file,
+    sha256,
+    temporary,
+)
+from interlock.services.files.filesystem import remove_leftover as remove_leftover_at
+from interlock.services.files.filesystem import write_atomically as write_at
+from interlock.services.files.outputs import OutputFiles
 from interlock.state.calls import CallKey
 
 KEY = CallKey(message="m1", index=0)

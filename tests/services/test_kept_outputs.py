@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.tooling import PathRefused
 
 

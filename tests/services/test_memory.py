@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.memory import FILE_LIMIT, TOTAL_LIMIT, git_root, load_memory
-from interlock.services.memory_imports import references
+from interlock.services.context.memory import FILE_LIMIT, TOTAL_LIMIT, git_root, load_memory, references
 
 NAMES = ["GEMINI.md", "AGENTS.md"]
 

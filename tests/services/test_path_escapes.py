@@ -277,7 +277,7 @@ def test_an_included_directory_is_held_as_the_workspace_is(tmp_path: Path) -> No
 
 
 def test_a_workspace_of_everything_has_no_inside_of_the_machine() -> None:
-    from interlock.services.workspace import FolderWorkspace
+    from interlock.services.files.workspace import FolderWorkspace
     from interlock.state.tooling import PathRefused
 
     everything = FolderWorkspace(Path("/"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from escapes.desk import SECRET, Desk
 
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.calls import ToolResult
 
 SWAPPER = Path(__file__).parents[1] / "escapes" / "swapper.py"

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.services.redacting_stream import RedactingStream
-from interlock.services.redaction import SHAPES, Redactor, marks_in
-from interlock.services.secret_shapes import LONGEST
+from interlock.services.secrets.redaction import LONGEST, SHAPES, Redactor, marks_in
+from interlock.services.secrets.stream import RedactingStream
 from interlock.state.calls import ToolResult
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 

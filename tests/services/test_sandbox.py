@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
-from interlock.services.outputs import OutputFiles
-from interlock.services.processes import SupervisedProcesses
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses
 from interlock.state.tooling import Ended
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
+from interlock.services.config.settings import load_settings
 from interlock.services.sandbox import bubblewrap, open_sandbox
-from interlock.services.settings import load_settings
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 

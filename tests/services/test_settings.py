@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.services.settings import LoadedSettings, load_settings
+from interlock.services.config.settings import LoadedSettings, load_settings
 from interlock.state.errors import ConfigError
 
 Load = Callable[..., LoadedSettings]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sandboxes import needs_sandbox
 
-from interlock.services.supervisor import escape_note
+from interlock.services.process.supervisor import escape_note
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 LINUX = sys.platform.startswith("linux")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.tool_environment import is_secret, kept_back, secret_variables, tool_environment
+from interlock.services.secrets.environment import is_secret, kept_back, secret_variables, tool_environment
 from interlock.state.settings import EnvironmentSettings
 
 

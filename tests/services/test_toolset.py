@@ -10,10 +10,9 @@ from langchain_google_genai._function_utils import convert_to_genai_function_dec
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel
 
-from interlock.services.outputs import OutputFiles
-from interlock.services.tool_schema import parameters
-from interlock.services.toolset import BuiltinToolset
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.toolset import BuiltinToolset, parameters
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.events import Event, ToolOutput
 from interlock.state.settings import Settings

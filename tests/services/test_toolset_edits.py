@@ -8,11 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.services.files import sha256, temporary
-from interlock.services.outputs import OutputFiles
-from interlock.services.redaction import SHAPES
+from interlock.services.files.filesystem import sha256, temporary
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.secrets.redaction import SHAPES
 from interlock.services.toolset import BuiltinToolset
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from interlock.services.ignore import IgnoreRules
-from interlock.services.workspace import FolderWorkspace
-from interlock.services.workspace_settings import open_workspace
+from interlock.services.files.ignore import IgnoreRules
+from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.state.settings import Settings
 
 

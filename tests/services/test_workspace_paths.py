@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.workspace import FolderWorkspace
-from interlock.services.workspace_settings import open_workspace
+from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import Settings
 from interlock.state.tooling import PathRefused

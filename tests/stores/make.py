@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine import Decision, Options, resume_sync, run_sync
-from interlock.services.processes import SupervisedProcesses
+from interlock.services.process.processes import SupervisedProcesses
 
 
 def shell(command: str) -> dict[str, Any]:

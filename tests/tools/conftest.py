@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.services.files import write_atomically
-from interlock.services.outputs import OutputFiles
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.files.filesystem import write_atomically
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import FileChange, Processes, ToolContext

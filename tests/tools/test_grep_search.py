@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from interlock.services.outputs import OutputFiles
-from interlock.services.processes import SupervisedProcesses
-from interlock.services.tool_environment import tool_environment
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from interlock.services.outputs import OutputFiles
-from interlock.services.processes import SupervisedProcesses
-from interlock.services.tool_environment import tool_environment
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallKey, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
@@ -205,7 +205,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Found]]:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in found]
 
     monkeypatch.setattr(asyncio.BaseEventLoop, "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr("interlock.tools._addresses._LOOKUP_S", 0.05)
+    monkeypatch.setattr("interlock.tools._http._LOOKUP_S", 0.05)
     return table
 
 

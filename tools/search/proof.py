@@ -12,8 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from interlock.state.tooling import PathRefused, Workspace
-from interlock.tools._opening import LARGEST, real_file
-from interlock.tools._places import open_directory, open_file
+from interlock.tools._opening import LARGEST, open_directory, open_file, real_file
 from interlock.tools.search.ripgrep import LINE_BYTES, Line
 
 _COMPARED = 1000

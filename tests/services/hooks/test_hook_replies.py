@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import Surroundings, run_hook
-from interlock.services.hooks.definition import Hook
-from interlock.services.hooks.merge import Said, changed, merged
-from interlock.services.hooks.reply import Reply, read_reply
-from interlock.services.outputs import OutputFiles
-from interlock.services.processes import SupervisedProcesses
-from interlock.services.tool_environment import tool_environment
+from interlock.services.hooks.configured import Hook
+from interlock.services.hooks.reply import Reply, Said, changed, merged, read_reply
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.secrets.environment import tool_environment
 from interlock.state.tooling import Ended
 
 NO = '{"decision": "deny", "reason": "no"}'

@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from interlock.services.hooks.definition import HookBook
-from interlock.services.hooks.load import load_hooks
-from interlock.services.settings import HookLayer
+from interlock.services.config.settings import HookLayer
+from interlock.services.hooks.configured import HookBook, load_hooks
 from interlock.state.errors import ConfigError
 
 

@@ -8,9 +8,8 @@ from fake_gemini.history import refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
-from interlock.services.models.memo import PerMessage, RequestHash
-from interlock.services.models.request import Request
+from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
+from interlock.services.models.request import PerMessage, Request, RequestHash
 from interlock.state.messages import Message, ToolCall
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 
-from interlock.services.models.gemini_body import NO_SIGNATURE, GeminiBody
+from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
 from interlock.services.models.request import Request
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 from interlock.state.models import TextDelta, ThoughtDelta, ToolDeclaration
@@ -157,7 +157,7 @@ async def test_the_body_says_what_the_clients_own_would_say() -> None:
     from google.genai.types import Content
     from langchain_google_genai.chat_models import _parse_chat_history
 
-    from interlock.services.models.langchain_messages import converted
+    from interlock.services.models.langchain import converted
 
     call = Message(
         role="assistant",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.services.models.providers import PROVIDERS
+from interlock.services.models.names import PROVIDERS
 from interlock.state.errors import ModelAuthError, ModelError, UserError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 from interlock.state.models import ToolDeclaration, Usage

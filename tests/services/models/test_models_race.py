@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from interlock.services.models.race import raced
+from interlock.services.models.failure import raced
 
 pytestmark = pytest.mark.anyio
 

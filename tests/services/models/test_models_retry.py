@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 
-from interlock.services.models.backoff import Backoff
+from interlock.services.models.failure import Backoff
 from interlock.state.deps import Stopped
 from interlock.state.errors import ModelAuthError, ModelError
+from interlock.state.events import Retry
 from interlock.state.models import Reply, TextDelta
-from interlock.state.turn_events import Retry
 
 pytestmark = pytest.mark.anyio
 

@@ -9,13 +9,7 @@ from fake_gemini.fake import FakeGemini
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.models.script_file import (
-    Scripted,
-    ScriptedCall,
-    ScriptedError,
-    read_script,
-    write_entry,
-)
+from interlock.services.models.script import Scripted, ScriptedCall, ScriptedError, read_script, write_entry
 from interlock.state.errors import UserError
 from interlock.state.models import Usage
 

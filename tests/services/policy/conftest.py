@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import Problem, RulePolicy, Scope, load_rules
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

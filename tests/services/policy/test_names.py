@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.services.hooks.matcher import matcher, subjects_of
+from interlock.services.hooks.configured import matcher, subjects_of
 from interlock.services.policy import Scope
 
 ONE = '[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = 500\n{more}\n'

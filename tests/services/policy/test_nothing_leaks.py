@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.agents import load_agents, own_tools
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import RulePolicy, Scope, load_rules
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 from interlock.tools import TOOLS

@@ -8,9 +8,9 @@ from typing import get_args
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import RulePolicy, load_rules
 from interlock.services.shell import parse
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import ApprovalMode, CallView, Risk, SessionRule
 from interlock.state.settings import Settings
 

@@ -2,9 +2,9 @@
 
 import pytest
 
+from interlock.services.files.protected import PROTECTED, ProtectedPaths
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import RulePolicy
-from interlock.services.protected_paths import PROTECTED, ProtectedPaths
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import RulePolicy
-from interlock.services.tool_environment import tool_environment
-from interlock.services.workspace import FolderWorkspace
+from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

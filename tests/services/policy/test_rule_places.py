@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import load_rules, workspace_policy
 from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.outputs import OutputFiles
+from interlock.services.files.outputs import OutputFiles
 from interlock.services.policy import RulePolicy
-from interlock.services.processes import SupervisedProcesses
+from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import CallView, Verdict
 
 Decide = Callable[..., Verdict]

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import RulePolicy, Scope, load_rules
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.settings import Settings

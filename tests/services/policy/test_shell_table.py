@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import RulePolicy, load_rules
 from interlock.services.shell import parse
-from interlock.services.workspace import FolderWorkspace
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

@@ -1,0 +1,103 @@
+"""rebuild: `runs` and `approvals` as the checkpoints have them; `doctor --store` compares and mends."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.driver.drive import pending
+from interlock.engine.read.runs import list_runs
+from interlock.engine.store.database import Store
+from interlock.engine.store.saver import Saver, status_of
+from interlock.graphs import PIPELINES, pipeline
+from interlock.services.sqlite import explained, transaction
+from interlock.state.subagent import MOST_DEPTH
+
+
+class Truth(NamedTuple):
+    """What a run's checkpoints say of it."""
+
+    status: str
+    outcome: str
+    step: int
+    waits: dict[str, str]
+    """Key of each request that the graph stopped for → LangGraph's id."""
+
+
+def differences(home: Path) -> list[str]:
+    """One line for each run whose rows aren't what its checkpoints say."""
+    return asyncio.run(_compared(home, mend=False))
+
+
+def rebuild(home: Path) -> list[str]:
+    """Make the rows agree with the checkpoints; the lines that were wrong."""
+    return asyncio.run(_compared(home, mend=True))
+
+
+async def _compared(home: Path, *, mend: bool) -> list[str]:
+    store = Store(home)
+    with explained(store.path):
+        conn = store.connect("FULL")
+        try:
+            driven = {row.run for row in list_runs(home, "running")}  # those rows are their driver's
+            runs = conn.execute(
+                "select run, workflow, status, outcome, step from runs order by created"
+            ).fetchall()
+            found: list[str] = []
+            for run, workflow, *row in runs:
+                known = workflow in PIPELINES and run not in driven
+                truth = await _truth(conn, run, workflow) if known else None
+                if truth is not None:
+                    found += _differing(conn, run, tuple(row), truth)
+                    if mend:
+                        _mend(conn, run, truth)
+            return found
+        finally:
+            conn.close()
+
+
+async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | None:
+    """None: killed before its first checkpoint, so there is nothing to compare with."""
+    saver = Saver(conn)
+    config: Any = {"configurable": {"thread_id": run}}
+    newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
+    if newest is None:
+        return None
+    declared = pipeline(workflow)
+    status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
+    app = declared.compile(saver, MOST_DEPTH)
+    snapshot = await app.aget_state(config, subgraphs=True)
+    waits = {item.value: item.id for item in pending(snapshot)}
+    if (status == "open") != bool(snapshot.tasks):
+        status = "open" if snapshot.tasks else "done"
+    return Truth(status, outcome, newest.metadata.get("step", 0), waits)
+
+
+def _differing(conn: sqlite3.Connection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
+    found: list[str] = []
+    if row != truth[:3]:
+        found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
+    rows = conn.execute(
+        "select key, interrupt from approvals where run = ? and interrupt is not null and answer is null",
+        (run,),
+    ).fetchall()
+    answered = conn.execute(
+        "select key from approvals where run = ? and answer is not null", (run,)
+    ).fetchall()
+    waits = {key: name for key, name in truth.waits.items() if (key,) not in answered}
+    if dict(rows) != waits:
+        found.append(
+            f"run {run}: requests that wait are {sorted(dict(rows))!r}, the checkpoints have {sorted(waits)!r}"
+        )
+    return found
+
+
+def _mend(conn: sqlite3.Connection, run: str, truth: Truth) -> None:
+    with transaction(conn):
+        conn.execute(
+            "update runs set status = ?, outcome = ?, step = ? where run = ?",
+            (truth.status, truth.outcome, truth.step, run),
+        )
+        conn.execute("update approvals set interrupt = null where run = ? and answer is null", (run,))
+        for key, name in truth.waits.items():
+            conn.execute("update approvals set interrupt = ? where run = ? and key = ?", (name, run, key))

@@ -1,0 +1,176 @@
+"""compose: the `Deps` of a drive."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from interlock.engine.driver.agents import RunAgents, Shared
+from interlock.engine.driver.budget import RunBudget
+from interlock.engine.driver.hooks import HookLog, RunHooks
+from interlock.engine.driver.plans import RunPlans, plans_folder
+from interlock.engine.driver.prepare import Prepared
+from interlock.engine.store.approvals import SqlApprovals
+from interlock.engine.store.database import Store
+from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.model_log import SqlModelLog
+from interlock.engine.store.steps import StepLog
+from interlock.services.agents import AGENT_TOOLS, ONLY_AGENTS, agent_tools
+from interlock.services.context.opening import WorkspaceContext
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.hooks.command import Surroundings
+from interlock.services.models import ChatModels
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.sandbox import SandboxedProcesses
+from interlock.services.secrets.environment import tool_environment
+from interlock.services.sqlite import Buffered
+from interlock.services.toolset import BuiltinToolset
+from interlock.services.transcript import ChainTranscript
+from interlock.state.deps import Deps, RunInfo, Token
+from interlock.state.tooling import Tool
+from interlock.tools import TOOLS
+
+
+class SystemClock:
+    """Implements `Clock`."""
+
+    def now(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True)
+class Composed:
+    """The deps, and the parts of them that the engine itself uses."""
+
+    deps: Deps
+    transcript: ChainTranscript
+    journal: SqlJournal
+    models: ChatModels
+    processes: SupervisedProcesses | SandboxedProcesses
+
+    async def close(self) -> None:
+        self.processes.close()
+        await self.models.aclose()
+
+
+@dataclass(frozen=True)
+class Wires:
+    """What the drive itself made: its fenced connection, its cancel token, its steps, and how it is stopped."""
+
+    conn: Buffered
+    token: Token
+    steps: StepLog
+    on_refused: Callable[[str], None]
+    """Told once a budget is used up, with a line for people."""
+
+
+def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: Wires) -> Composed:
+    """Wire the services of one drive; nothing is connected to or started yet."""
+    conn, token = wires.conn, wires.token
+    transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
+    prepared.workspace.plans = plans_folder(store.home, info.run)
+    journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
+    outputs = OutputFiles(store.home, prepared.redact)
+    processes = _processes(prepared, outputs)
+    prepared.policy.run_checkers_with(processes)
+    models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, wires)
+
+    tools = {**TOOLS, **agent_tools(prepared.agents)}
+    commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
+    toolset = partial(_toolset, prepared, commands, outputs)
+    approvals = SqlApprovals(conn, info.run, prepared.redact)
+    log = HookLog(conn, store.outputs, info.run, epoch)
+    hooks = RunHooks(prepared.hooks, log, approvals, processes, _surroundings(prepared, info))
+    agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset, hooks))
+    deps = Deps(
+        info=info,
+        settings=prepared.settings,
+        clock=SystemClock(),
+        cancel=token,
+        transcript=transcript,
+        models=models,
+        toolset=toolset(_of_the_root(prepared, tools)),
+        policy=prepared.policy,
+        journal=journal,
+        approvals=approvals,
+        context=_context(prepared, info),
+        outputs=outputs,
+        steps=wires.steps,
+        agents=agents,
+        plans=RunPlans(store, info, prepared),
+        hooks=hooks,
+    )
+    agents.root = deps
+    return Composed(deps, transcript, journal, models, commands)
+
+
+def _processes(prepared: Prepared, outputs: OutputFiles) -> SupervisedProcesses:
+    env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
+    shell = prepared.settings.tools.shell
+    machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
+    memory = machine * 3 // 4 if shell.max_memory_mb is None else shell.max_memory_mb << 20
+    return SupervisedProcesses(
+        outputs=outputs, env=env, redact=prepared.redact, most=(shell.max_processes, memory)
+    )
+
+
+def _surroundings(prepared: Prepared, info: RunInfo) -> Surroundings:
+    return Surroundings(
+        info.run, info.workspace, prepared.workspace.plans, info.agent, redact=prepared.redact
+    )
+
+
+def _toolset(
+    prepared: Prepared,
+    processes: SupervisedProcesses | SandboxedProcesses,
+    outputs: OutputFiles,
+    chosen: Mapping[str, Tool],
+) -> BuiltinToolset:
+    return BuiltinToolset(
+        workspace=prepared.workspace,
+        processes=processes,
+        outputs=outputs,
+        settings=prepared.settings,
+        tools=chosen,
+    )
+
+
+def _of_the_root(prepared: Prepared, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Not those that end a sub-agent; nor those that start one, where settings allow none."""
+    hidden = ONLY_AGENTS if prepared.settings.agents.max_depth else (*ONLY_AGENTS, *AGENT_TOOLS)
+    return {name: tool for name, tool in tools.items() if name not in hidden}
+
+
+def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, epoch: int, wires: Wires) -> ChatModels:
+    limits, model = prepared.limits, prepared.settings.model
+    budget = RunBudget(wires.conn, info.run, epoch, limits, model, wires.on_refused)
+    return ChatModels(
+        settings=prepared.settings,
+        log=log,
+        clock=SystemClock(),
+        env=prepared.env,
+        agent=info.agent,
+        record_to=prepared.options.record_to,
+        fake=prepared.options.fake,
+        delay_scale=prepared.settings.model.retry_delay_scale,
+        budget=budget,
+        redact=prepared.redact,
+    )
+
+
+def _context(prepared: Prepared, info: RunInfo) -> WorkspaceContext:
+    return WorkspaceContext(
+        info=info,
+        settings=prepared.settings,
+        clock=SystemClock(),
+        env=prepared.env,
+        workspace_roots=prepared.workspace.roots,
+        ignored_in=prepared.workspace.ignored_in,
+        system_prompt=prepared.options.system_prompt,
+        append_system_prompt=prepared.options.append_system_prompt,
+        home=prepared.options.user_home,
+    )

@@ -1,0 +1,277 @@
+"""drive: one process advances one run, until it is done, parked, stopped or lost."""
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from types import FrameType
+from typing import Any
+
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+from langgraph.types import Command, Interrupt, StateSnapshot
+
+from interlock.engine.driver.compose import Composed, Wires, compose
+from interlock.engine.driver.event_bus import Hub
+from interlock.engine.driver.lease import Lease, fence, fenced, lost
+from interlock.engine.driver.prepare import Prepared
+from interlock.engine.store.approvals import ready_answers
+from interlock.engine.store.damage import diagnosed
+from interlock.engine.store.database import Store
+from interlock.engine.store.saver import Saver, raise_id_clock
+from interlock.engine.store.steps import StepLog
+from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.services.models import turn_tracing_off
+from interlock.state.deps import RunInfo, Token
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SAME_PRESS_S = 0.1
+"""Seconds in which a second signal is an echo of the first: `timeout` signals its child, then the group."""
+_CANCELLED = 130
+"""Exit code (`cli.md`)."""
+_SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
+
+
+@contextmanager
+def signals_held() -> Generator["_Handler | None"]:
+    """While inside, the first SIGINT, SIGTERM or SIGHUP is kept for whatever drives a run here; a second ends us.
+
+    Entered before the loop is made, for asyncio would install a handler of its own, which cancels whatever the run has
+    just begun. Outside the main thread nothing is installed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    current = signal.getsignal(signal.SIGINT)
+    handler = current if isinstance(current, _Handler) else _Handler()
+    handler.users += 1
+    try:
+        yield handler
+    finally:
+        handler.users -= 1
+        if not handler.users:
+            handler.restore()
+
+
+@contextmanager
+def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
+    """As `signals_held`, and the first signal, also one that came already, calls `request` on the running loop.
+
+    Drives that overlap in one process share the handler.
+    """
+    with signals_held() as handler:
+        if handler is None:
+            yield
+            return
+        handler.join(request)
+        try:
+            yield
+        finally:
+            handler.leave(request)
+
+
+class _Handler:
+    """A plain signal handler, not the loop's: the second signal works while the loop is busy."""
+
+    def __init__(self) -> None:
+        self.users = 0
+        self._requests: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
+        self._first_at: float | None = None
+        self._terminal = _terminal_settings()
+        # Who ignores a hang-up, as `nohup` does, means it.
+        numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
+        self._previous = {number: signal.signal(number, self) for number in numbers}
+
+    def join(self, request: Callable[[], None]) -> None:
+        self._requests[request] = asyncio.get_running_loop()
+        if self._first_at is not None:
+            request()
+
+    def leave(self, request: Callable[[], None]) -> None:
+        del self._requests[request]
+
+    def restore(self) -> None:
+        for number, previous in self._previous.items():
+            signal.signal(number, previous)
+
+    def __call__(self, _number: int, _frame: FrameType | None) -> None:
+        now = time.monotonic()
+        if self._first_at is None:
+            self._first_at = now
+            for request, loop in self._requests.items():
+                loop.call_soon_threadsafe(request)
+        elif now - self._first_at > _SAME_PRESS_S:
+            _restore_terminal(self._terminal)
+            os._exit(_CANCELLED)  # supervised processes end with it, by end-of-file
+
+
+def _terminal_settings() -> list[Any] | None:
+    try:
+        return termios.tcgetattr(0)
+    except termios.error:
+        return None
+
+
+def _restore_terminal(settings: list[Any] | None) -> None:
+    # From the background, changing a terminal would stop this process instead of ending it.
+    if settings is None or os.tcgetpgrp(0) != os.getpgrp():
+        return
+    termios.tcsetattr(0, termios.TCSANOW, settings)
+    if sys.stderr.isatty():
+        os.write(2, _SHOW_CURSOR)
+
+
+RECURSION_LIMIT = 1_000_000
+"""LangGraph's own bound on supersteps; ours are turns (`state/run.py`)."""
+
+
+class Stop:
+    """How a drive is asked to end before its work is done; possible before there is one. The run can be resumed."""
+
+    def __init__(self) -> None:
+        self.token = Token()
+        self.control = RunControl()
+        self.why = ""
+        """`cancelled`, `timeout`, `budget` or `lost`; empty: nobody asked."""
+
+    def __call__(self, why: str = "cancelled") -> None:
+        """Cancel what is under way, and begin nothing more."""
+        self.later(why)
+        self.token.request()
+
+    def later(self, why: str) -> None:
+        """What is under way ends in its own time; nothing more begins."""
+        self.why = self.why or why
+        self.control.request_drain(why)
+
+
+class Drive:
+    """The connections and the compiled graph of one drive."""
+
+    def __init__(
+        self, store: Store, lease: Lease, pipeline: Pipeline, prepared: Prepared, hub: Hub, stop: Stop
+    ) -> None:
+        self.store = store
+        self.lease = lease
+        self.hub = hub
+        self.stop = stop
+        self.refusal = ""
+        """What to tell people of a budget that is used up."""
+        self._stack = ExitStack()
+        self._loop = asyncio.get_running_loop()
+        self.conn = store.connect_driver()
+        self._stack.callback(self.conn.close)
+        fence(self.conn, lease)
+        steps = StepLog(prepared.redact, self.conn, lease.run)
+        raise_id_clock(self.conn, lease.run)
+        info = RunInfo(
+            run=lease.run,
+            workflow=pipeline.name,
+            workspace=prepared.workspace.root,
+            interactive=prepared.options.interactive,
+        )
+        turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
+        wires = Wires(self.conn, stop.token, steps, self.refuse)
+        self.composed: Composed = compose(prepared, info, store, lease.epoch, wires)
+        saver = Saver(self.conn, steps, pipeline.outcome)
+        self.app: Compiled = pipeline.compile(saver, prepared.settings.agents.max_depth)
+        self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
+
+    def refuse(self, why: str) -> None:
+        """The budget is used up."""
+        self.refusal = why
+        self.stop.later("budget")
+
+    async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
+        """Drive until nothing is due or a person must decide; the last snapshot, nested ones included."""
+        timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
+        try:
+            with self._errors():
+                while True:
+                    await self._stream(graph_input)
+                    snapshot = await self.app.aget_state(self.config, subgraphs=True)
+                    resume = self._answers(snapshot)
+                    if self.stop.why == "lost":
+                        raise lost(self.conn, self.lease)
+                    if self.stop.why or not resume:
+                        return snapshot
+                    graph_input = Command(resume=resume)
+        finally:
+            if timer:
+                timer.cancel()
+
+    async def resume_input(self) -> tuple[StateSnapshot, Any]:
+        """The snapshot, and what to go on with: answers that came in, or nothing."""
+        with self._errors():
+            snapshot = await self.app.aget_state(self.config, subgraphs=True)
+            answers = self._answers(snapshot)
+        return snapshot, Command(resume=answers) if answers else None
+
+    async def _stream(self, graph_input: Any) -> None:
+        events: Any = self.app.astream(  # pyright: ignore[reportUnknownMemberType]
+            graph_input,
+            self.config,
+            context=self.composed.deps,
+            durability="sync",
+            stream_mode="custom",
+            subgraphs=True,
+            control=self.stop.control,
+        )
+        try:
+            async for _, event in events:
+                self.hub(event)
+        except GraphDrained:
+            return
+        finally:
+            self.conn.end_waiting()
+
+    def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
+        """Interrupt id → taken up, for the pending ones that have an answer. The answer itself is a row."""
+        waiting = {item.id for item in pending(snapshot)}
+        return {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
+
+    @contextmanager
+    def _errors(self) -> Generator[None]:
+        with diagnosed(self.store.path), fenced(self.conn, self.lease):
+            yield
+
+    async def close(self) -> None:
+        """End what the drive started, then give the run back."""
+        try:
+            await self.composed.close()
+        finally:
+            self._stack.close()
+
+
+def pending(snapshot: StateSnapshot) -> list[Interrupt]:
+    """Interrupts of the innermost tasks: an outer task shows those of its parts, also answered ones."""
+    found: list[Interrupt] = []
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            found.extend(pending(task.state))
+        else:
+            found.extend(task.interrupts)
+    return found
+
+
+async def is_due(drive: Drive) -> bool:
+    """Something can be done: not all of it is done, and not all of the rest waits for a person."""
+    snapshot, _ = await drive.resume_input()
+    return bool(snapshot.tasks) and not _only_waits(snapshot)
+
+
+def _only_waits(snapshot: StateSnapshot) -> bool:
+    """Some task waits for a person, and every other one waits too or is done.
+
+    Where none waits, as in a nested graph that a kill left with nothing but its input, the next step is due.
+    """
+    waits = [
+        _only_waits(task.state) if isinstance(task.state, StateSnapshot) else bool(task.interrupts)
+        for task in snapshot.tasks
+    ]
+    return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))

@@ -1,0 +1,320 @@
+"""hooks: fires the hooks of a run's events, through the log that survives a kill."""
+
+import asyncio
+import hashlib
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
+
+from interlock.services.files.outputs import store_file
+from interlock.services.hooks.command import Surroundings, run_hook
+from interlock.services.hooks.configured import Hook, HookBook, subjects_of
+from interlock.services.hooks.reply import Reply, Said, changed, merged
+from interlock.services.sqlite import transaction
+from interlock.services.transcript import INLINE_BYTES
+from interlock.state.events import Emit, ErrorEvent, HookRan
+from interlock.state.hooks import HookEvent, HookOutcome, HookVerdict, Unsettled
+from interlock.state.journal import Approvals
+from interlock.state.tooling import Processes
+
+WHOLE = ""
+"""In place of a hook's id: the firing as a whole; its row is there once every hook has answered."""
+
+
+class Firing(NamedTuple):
+    """One time that an event's hooks run; the same after a kill."""
+
+    event: HookEvent
+    key: str
+    subject: str
+
+
+class HookRow(NamedTuple):
+    """One hook of a firing."""
+
+    hook: str
+    attempt: int
+    name: str
+    source: str
+    command: str
+    idempotent: bool
+    state: str
+    """intent | redo | done | skipped"""
+    reply: Reply | None
+    subject: str
+    epoch: int
+    """Number of the drive that wrote it last."""
+
+
+class HookLog:
+    """The table `hook_calls`, for the driver of a run. Intents are synced to the disk."""
+
+    def __init__(self, conn: sqlite3.Connection, outputs: Path, run: str, epoch: int) -> None:
+        self._conn = conn
+        self._outputs = outputs
+        self._run = run
+        self.epoch = epoch
+
+    def rows(self, event: str, key: str) -> list[HookRow]:
+        """The hooks of a firing, in its order; the row of the whole is first, where it is there."""
+        found = self._conn.execute(
+            "select hook, attempt, name, source, command, idempotent, state, reply, reply_file, subject, epoch "
+            "from hook_calls where run = ? and event = ? and key = ? order by place",
+            (self._run, event, key),
+        )
+        return [_row(row, self._reply(*row[7:9])) for row in found]
+
+    def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
+        """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
+        with transaction(self._conn, synced=True) as conn:
+            for place, hook, attempt in hooks:
+                self._put(conn, firing, hook, place, attempt)
+
+    def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
+        """Commit what a hook said; with the last one the firing is over."""
+        body = reply.model_dump_json().encode()
+        file = None
+        if len(body) > INLINE_BYTES:
+            file = hashlib.sha256(body).hexdigest() + ".json"
+            store_file(self._outputs, file, body)
+        with transaction(self._conn) as conn:
+            conn.execute(
+                "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
+                "where run = ? and event = ? and key = ? and hook = ?",
+                (
+                    *(None if file else body.decode(), file, time.time(), self.epoch),
+                    *(self._run, firing.event, firing.key, hook),
+                ),
+            )
+            if last:
+                self._close(conn, firing)
+
+    def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
+        """A person said what becomes of hooks that a kill cut: `redo`, or `skipped`."""
+        with transaction(self._conn) as conn:
+            for hook in hooks:
+                conn.execute(
+                    "update hook_calls set state = ?, attempt = attempt + 1, epoch = ? "
+                    "where run = ? and event = ? and key = ? and hook = ?",
+                    (state, self.epoch, self._run, firing.event, firing.key, hook),
+                )
+
+    def forget(self, firing: Firing) -> None:
+        """The firing begins anew."""
+        with transaction(self._conn) as conn:
+            conn.execute(
+                "delete from hook_calls where run = ? and event = ? and key = ?",
+                (self._run, firing.event, firing.key),
+            )
+
+    def close(self, firing: Firing) -> None:
+        """The firing is over."""
+        with transaction(self._conn) as conn:
+            self._close(conn, firing)
+
+    def _put(self, conn: sqlite3.Connection, firing: Firing, hook: Hook, place: int, attempt: int) -> None:
+        event, key, subject = firing
+        conn.execute(
+            "insert or replace into hook_calls (run, event, key, hook, place, attempt, subject, name, source, "
+            "command, idempotent, state, epoch, intent_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'intent', ?, ?)",
+            (
+                *(self._run, event, key, hook.id, place, attempt, subject, hook.title, hook.source),
+                *(hook.command, hook.idempotent, self.epoch, time.time()),
+            ),
+        )
+
+    def _close(self, conn: sqlite3.Connection, firing: Firing) -> None:
+        now = time.time()
+        conn.execute(
+            "insert or ignore into hook_calls (run, event, key, hook, place, attempt, subject, name, source, "
+            "command, idempotent, state, epoch, intent_at, done_at) "
+            "values (?, ?, ?, ?, -1, 1, ?, '', '', '', 1, 'done', ?, ?, ?)",
+            (self._run, firing.event, firing.key, WHOLE, firing.subject, self.epoch, now, now),
+        )
+
+    def _reply(self, text: str | None, file: str | None) -> Reply | None:
+        if file:
+            text = (self._outputs / file).read_text(encoding="utf-8")
+        return Reply.model_validate_json(text) if text else None
+
+
+def _row(row: Sequence[Any], reply: Reply | None) -> HookRow:
+    hook, attempt, name, source, command, idempotent, state, _, _, subject, epoch = row
+    return HookRow(hook, attempt, name, source, command, bool(idempotent), state, reply, subject, epoch)
+
+
+REQUEST = "hook"
+"""What the keys of requests about hooks begin with: `hook:EVENT:ATTEMPT:KEY`."""
+
+
+@dataclass(frozen=True)
+class RunHooks:
+    """Implements `Hooks`."""
+
+    book: HookBook
+    log: HookLog
+    approvals: Approvals
+    processes: Processes
+    around: Surroundings
+
+    @property
+    def configured(self) -> str:
+        return self.book.configured
+
+    def for_agent(self, path: str) -> "RunHooks":
+        """The same hooks, told which sub-agent it is about."""
+        return replace(self, around=replace(self.around, agent=path))
+
+    async def fire(
+        self,
+        event: HookEvent,
+        key: str,
+        given: Mapping[str, JsonValue],
+        *,
+        subject: str = "",
+        emit: Emit,
+    ) -> HookOutcome:
+        firing = Firing(event, key, subject)
+        rows = self._rows(firing)
+        if not _is_over(rows):
+            if unknown := self._unknown(firing, rows):
+                return HookOutcome(unknown=unknown)
+            hooks = self.book.selected(event, *subjects_of(event, subject, given))
+            if not hooks and not rows:
+                return HookOutcome()
+            await self._run(firing, hooks, self.around.input(event, given))
+            rows = self.log.rows(event, key)
+        outcome = merged(event, [Said(row.name, row.source, row.reply) for row in rows if row.reply])
+        self._tell(event, outcome, emit)
+        return outcome
+
+    def unsettled(self, unknown: str) -> Unsettled:
+        _, event, _, key = unknown.split(":", 3)
+        rows = _doubtful(event, self.log.rows(event, key))
+        subject = rows[0].subject if rows else ""
+        return Unsettled(event=event, subject=subject, commands=tuple(row.command for row in rows))
+
+    def _rows(self, firing: Firing) -> list[HookRow]:
+        """What is known of it. A session that hooks refused to start is started anew by who resumes it."""
+        rows = self.log.rows(firing.event, firing.key)
+        refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
+        earlier = all(row.epoch < self.log.epoch for row in rows)
+        if firing.event == "SessionStart" and refused and earlier and _is_over(rows):
+            self.log.forget(firing)
+            return []
+        return rows
+
+    def _unknown(self, firing: Firing, rows: Sequence[HookRow]) -> str:
+        """The request that a person must answer first; empty: nothing is in doubt, or it was answered."""
+        doubtful = _doubtful(firing.event, rows)
+        if not doubtful:
+            return ""
+        attempt = max(row.attempt for row in doubtful)
+        request = f"{REQUEST}:{firing.event}:{attempt}:{firing.key}"
+        answer = self.approvals.answer(request)
+        if answer is None:
+            return request
+        state = "redo" if answer.choice == "proceed_once" else "skipped"
+        self.log.settle(firing, [row.hook for row in doubtful], state)
+        return ""
+
+    async def _run(self, firing: Firing, hooks: Sequence[Hook], given: dict[str, JsonValue]) -> None:
+        """Run those that haven't answered, side by side unless one of them says otherwise."""
+        known = {row.hook: row for row in self.log.rows(firing.event, firing.key)}
+        left = [
+            hook.id for hook in hooks if hook.id not in known or known[hook.id].state in ("intent", "redo")
+        ]
+        if not left:
+            self.log.close(firing)
+            return
+        drive = _Firing(self, firing, known, left)
+        if any(hook.sequential for hook in hooks):
+            await drive.one_by_one(hooks, given)
+        else:
+            await drive.side_by_side(hooks, given)
+
+    def _tell(self, event: HookEvent, outcome: HookOutcome, emit: Emit) -> None:
+        for verdict in outcome.verdicts:
+            if self.book.notifications or verdict.warning or verdict.decision in ("ask", "block"):
+                emit(_ran(event, verdict))
+            if verdict.warning:
+                emit(ErrorEvent(severity="warning", message=_warning(event, verdict)))
+        for message in outcome.messages:
+            emit(ErrorEvent(severity="warning", message=f"{event} hook: {message}"))
+
+
+@dataclass
+class _Firing:
+    """A firing under way."""
+
+    hooks: RunHooks
+    firing: Firing
+    known: Mapping[str, HookRow]
+    left: list[str]
+    """Ids of the hooks that haven't answered yet."""
+
+    async def one_by_one(self, hooks: Sequence[Hook], given: dict[str, JsonValue]) -> None:
+        """What one changes is the next one's input."""
+        for place, hook in enumerate(hooks):
+            row = self.known.get(hook.id)
+            if hook.id in self.left:
+                self._intend([(place, hook)])
+                reply = await self._answer(hook, given)
+            else:
+                reply = row.reply if row else None
+            if reply and not reply.warning and reply.decision != "block":
+                given = changed(given, self.firing.event, reply)
+
+    async def side_by_side(self, hooks: Sequence[Hook], given: dict[str, JsonValue]) -> None:
+        chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]
+        self._intend(chosen)
+        # All of them are waited for: none may go on behind an error of another.
+        answers = await asyncio.gather(
+            *(self._answer(hook, given) for _, hook in chosen), return_exceptions=True
+        )
+        for answer in answers:
+            if isinstance(answer, BaseException):
+                raise answer
+
+    def _intend(self, chosen: Sequence[tuple[int, Hook]]) -> None:
+        attempts = {row.hook: row.attempt for row in self.known.values()}
+        self.hooks.log.intend(
+            self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
+        )
+
+    async def _answer(self, hook: Hook, given: Mapping[str, JsonValue]) -> Reply:
+        reply = await run_hook(hook, given, self.hooks.processes, self.hooks.around)
+        self.left.remove(hook.id)
+        self.hooks.log.finish(self.firing, hook.id, reply, last=not self.left)
+        return reply
+
+
+def _is_over(rows: Sequence[HookRow]) -> bool:
+    return any(row.hook == WHOLE for row in rows)
+
+
+def _doubtful(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
+    """Started, and not known to have ended; a notification may come twice."""
+    repeatable = event == "Notification"
+    return [row for row in rows if row.state == "intent" and not (row.idempotent or repeatable)]
+
+
+def _ran(event: HookEvent, verdict: HookVerdict) -> HookRan:
+    return HookRan(
+        event=event,
+        name=verdict.name,
+        decision=verdict.decision,
+        reason=verdict.reason,
+        warning=verdict.warning,
+        duration_ms=verdict.duration_ms,
+    )
+
+
+def _warning(event: HookEvent, verdict: HookVerdict) -> str:
+    what = "it blocks" if verdict.decision == "block" else "it doesn't count"
+    return f"Hook {verdict.name!r} of {event} ({verdict.source}): {verdict.warning}; {what}."

@@ -1,0 +1,296 @@
+"""prepare: settings, environment, workspace, policy and model of a run, before anything is written."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from interlock.engine.driver.budget import no_price, price_of
+from interlock.engine.driver.rights import RunRules, protected_paths, run_rules
+from interlock.engine.options import Options
+from interlock.services.agents import load_agents
+from interlock.services.config.dotenv import load_dotenv
+from interlock.services.config.settings import FOLDERS, load_settings, read_object
+from interlock.services.files.workspace import FolderWorkspace, open_workspace
+from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
+from interlock.services.models import check_credentials
+from interlock.services.models.names import resolve
+from interlock.services.policy import Scope
+from interlock.services.policy.load import read_files
+from interlock.services.policy.places import ADMIN_FOLDERS, Places, rule_files, user_folder
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.sandbox import Sandbox, open_sandbox
+from interlock.services.secrets.environment import secret_variables
+from interlock.services.secrets.redaction import Redactor
+from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path
+from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
+from interlock.state.hooks import HookEvent
+from interlock.state.run import Limits, WorkflowInput
+from interlock.state.settings import Settings
+from interlock.state.subagent import AgentDefinition
+
+
+def told(root: Path, options: Options, trusted: bool, hooks: list[Hook]) -> list[str]:
+    """Warnings: what was ignored, or which of the project's hooks are new."""
+    if trusted:
+        return new_hooks(root, options.user_home, hooks)
+    return ignored_line(project_files(root, options.user_home), root)
+
+
+def check_model(
+    settings: Settings, env: Mapping[str, str], options: Options, root: Path, trusted: bool
+) -> None:
+    """As `check_credentials`; a key or an alias that only ignored files have is an `UntrustedError`."""
+    try:
+        check_credentials(settings, env, options.model)
+    except UserError as error:
+        if trusted:
+            raise
+        found = _key(root, options) if isinstance(error, CredentialsError) else _alias(root, options.model)
+        if found is None:
+            raise
+        raise needed(*found, root) from error
+
+
+def check_agent(
+    given: WorkflowInput, root: Path, options: Options, agents: Mapping[str, AgentDefinition]
+) -> None:
+    """Raises `UntrustedError` for an agent that is named and that only the project has."""
+    name = getattr(given, "agent", None)
+    if isinstance(name, str) and name not in agents:
+        theirs = load_agents(root, options.user_home, True)[0].get(name)
+        if theirs is not None:
+            raise needed(f"Agent {name!r}", Path(theirs.source), root)
+
+
+def check_hooks(event: HookEvent, root: Path, options: Options) -> None:
+    """Raises `UntrustedError` for hooks of the event that only the project has."""
+    for file in project_files(root, options.user_home):
+        named = [
+            line.removeprefix("hook ").partition(":")[0] for line in file.runs if line.startswith("hook ")
+        ]
+        if event in map(event_named, named):
+            raise needed(f"A hook for {event}", file.path, root)
+
+
+def needed(what: str, file: Path, root: Path) -> UntrustedError:
+    return UntrustedError(
+        f"{what} stands only in {shown_path(file, root)}, which was ignored: the folder {str(root)!r} isn't trusted. "
+        "See what would count, and trust it: interlock trust"
+    )
+
+
+def _key(root: Path, options: Options) -> tuple[str, Path] | None:
+    """The first variable of an ignored `.env` that would be a key; keys of all providers end so."""
+    home = options.user_home
+    own = load_dotenv(start=root, home=home, env={}, trusted=False).values
+    theirs = load_dotenv(start=root, home=home, env={}, trusted=True)
+    names = [n for n in theirs.values if n.endswith("_API_KEY") and n not in own]
+    return (f"The key {names[0]}", theirs.files[0]) if names else None
+
+
+def _alias(root: Path, model: str | None) -> tuple[str, Path] | None:
+    for file in (root / folder / "settings.json" for folder in FOLDERS):
+        section = (read_object(file) or {}).get("model")
+        aliases = cast(dict[str, Any], section).get("aliases") if isinstance(section, dict) else None
+        if isinstance(aliases, dict) and model in aliases:
+            return f"Model {model!r}", file
+    return None
+
+
+_KEPT = (
+    "model",
+    "approval_mode",
+    "overrides",
+    "include_directories",
+    "allowed_tools",
+    "policy_files",
+    "limits",
+    "record_to",
+    "fake",
+    "system_prompt",
+    "append_system_prompt",
+    "sandbox",
+    "rights",
+)
+"""Options that a resumed run keeps, unless it is given others. Not `skip_trust`: that was said of one drive,
+and whoever goes on with the run may meet other files."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Everything that is known before a run is driven."""
+
+    options: Options
+    settings: Settings
+    env: Mapping[str, str]
+    workspace: FolderWorkspace
+    model: str
+    approval_mode: str
+    policy: RulePolicy
+    limits: Limits
+    trusted: bool
+    warnings: list[str]
+    agents: Mapping[str, AgentDefinition]
+    hooks: HookBook
+    sandbox: Sandbox | None
+    redact: Redactor
+
+
+def with_input(options: Options, given: WorkflowInput) -> Options:
+    """Flags fill the fields that every input has; the input itself wins."""
+    limits = {**options.limits, **given.limits.model_dump(exclude_unset=True)}
+    return replace(
+        options,
+        workspace=Path(given.workspace) if given.workspace else options.workspace,
+        model=given.model or options.model,
+        approval_mode=given.approval_mode or options.approval_mode,
+        limits=limits,
+    )
+
+
+def prepare(options: Options, needs_model: bool) -> Prepared:
+    """Raises what stops a run before it begins: configuration, credentials, a workspace that isn't there."""
+    root = _root(options)
+    trusted = options.skip_trust or is_trusted(root, options.user_home)
+    dotenv = load_dotenv(start=root, home=options.user_home, env=options.env, trusted=trusted)
+    home, overrides = options.user_home, _overrides(options)
+    loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=overrides, trusted=trusted)
+    settings = loaded.settings
+    if needs_model and options.fake is None:
+        check_model(settings, dotenv.values, options, root, trusted)
+    warnings = [*loaded.warnings, *dotenv.warnings]
+    places = _rule_places(options, root, trusted)
+    hooks = load_hooks(loaded.hooks, dotenv.values)
+    rules = run_rules(options, read_files(rule_files(places)), settings, _redactor(settings, dotenv.values))
+    protected = protected_paths(options, places, settings, dotenv.values, hooks.hooks, rules.now)
+    workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
+    policy = _policy(options, rules, settings, workspace)
+    settings = rules.settings
+    sandbox = _sandbox(options, workspace, settings, dotenv.values)
+    agents, bad = load_agents(root, options.user_home, trusted)
+    idle = policy.idle_rules(agents, settings.mcp_servers)
+    warnings += [*rules.warnings(), *map(str, (*policy.problems, *idle)), *bad, *hooks.problems]
+    warnings += told(root, options, trusted, [*hooks.hooks])
+    return Prepared(
+        # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
+        options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
+        settings=settings,
+        env=dotenv.values,
+        workspace=workspace,
+        model=settings.model.name,
+        approval_mode=options.approval_mode or settings.general.default_approval_mode,
+        policy=policy,
+        limits=_limits(options.limits, settings),
+        trusted=trusted,
+        warnings=warnings,
+        agents=agents,
+        hooks=hooks,
+        sandbox=sandbox,
+        redact=_redactor(settings, dotenv.values),
+    )
+
+
+def _root(options: Options) -> Path:
+    try:
+        return Path(options.workspace or Path.cwd()).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # no such home, links in a circle, a null byte
+        raise UserError(
+            f"Workspace {str(options.workspace)!r} can't be used: {str(error).rstrip('.')}."
+        ) from error
+
+
+def check_input(given: WorkflowInput, prepared: Prepared) -> None:
+    """Raises `UntrustedError` where the input names what only an ignored file has."""
+    if not prepared.trusted:
+        check_agent(given, prepared.workspace.root, prepared.options, prepared.agents)
+
+
+def _redactor(settings: Settings, env: Mapping[str, str]) -> Redactor:
+    secrets = secret_variables(env, settings.security.environment)
+    return Redactor(secrets, enabled=settings.security.redact_secrets)
+
+
+def _policy(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> RulePolicy:
+    scope, save_to = Scope(interactive=options.interactive), user_folder(options.user_home)
+    policy = RulePolicy(rules.now, settings, workspace, scope=scope, save_to=save_to)
+    if rules.changed:
+        policy.started = RulePolicy(rules.then, rules.settings, workspace, scope=scope)
+    return policy
+
+
+def _sandbox(
+    given: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
+) -> Sandbox | None:
+    return open_sandbox(
+        settings.tools,
+        roots=workspace.roots,
+        home=given.user_home,
+        state=given.home,
+        env=env,
+        protected=workspace.protected_paths,
+    )
+
+
+def kept_options(options: Options) -> dict[str, Any]:
+    """What a run's row holds of its options, JSON-like."""
+    kept: dict[str, Any] = {}
+    for name in _KEPT:
+        value: Any = getattr(options, name)
+        if isinstance(value, tuple):
+            value = [str(item) for item in cast(tuple[Any, ...], value)]
+        kept[name] = str(value) if isinstance(value, Path) else value
+    return kept
+
+
+def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
+    """The run's own options, under those that were given now."""
+    changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
+    for name in _KEPT:
+        mine, old = getattr(options, name), kept.get(name)
+        if mine or not old:
+            continue
+        if name in ("include_directories", "policy_files"):
+            old = tuple(Path(item) for item in old)
+        elif name == "allowed_tools":
+            old = tuple(old)
+        elif name in ("record_to", "fake"):
+            old = Path(old)
+        changes[name] = old
+    if options.limits and kept.get("limits"):
+        changes["limits"] = {**kept["limits"], **options.limits}
+    return replace(options, **changes)
+
+
+def _rule_places(options: Options, root: Path, trusted: bool) -> Places:
+    admin = ADMIN_FOLDERS if options.admin_policies is None else options.admin_policies
+    return Places(root, options.user_home, trusted, admin, options.policy_files)
+
+
+def _overrides(options: Options) -> dict[str, Any]:
+    overrides: dict[str, Any] = dict(options.overrides)
+    if options.model:
+        model: dict[str, Any] = dict(overrides.get("model", {}))
+        overrides["model"] = {**model, "name": options.model}
+    if options.include_directories:
+        context: dict[str, Any] = dict(overrides.get("context", {}))
+        overrides["context"] = {
+            **context,
+            "includeDirectories": [str(d) for d in options.include_directories],
+        }
+    if options.allowed_tools:
+        tools: dict[str, Any] = dict(overrides.get("tools", {}))
+        overrides["tools"] = {**tools, "allowed": list(options.allowed_tools)}
+    if options.sandbox:
+        overrides["tools"] = {**overrides.get("tools", {}), "sandbox": True}
+    return overrides
+
+
+def _limits(given: Mapping[str, Any], settings: Settings) -> Limits:
+    limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **given})
+    if limits.max_budget_usd is not None:
+        name = settings.model.name
+        for model in (resolve(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):
+            if price_of(settings.model, model) is None:
+                raise InputError(no_price(model), "limits.max_budget_usd")
+    return limits

@@ -1,0 +1,144 @@
+"""rights: the rules that a run began with, what has become of them since, and what the program goes by here."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.options import Options
+from interlock.services.files.protected import SETTINGS_FOLDERS, ProtectedPaths, program_folders
+from interlock.services.hooks.configured import Hook
+from interlock.services.policy.load import Problem, RuleText, rules_of
+from interlock.services.policy.places import Places
+from interlock.services.policy.rule import Rule
+from interlock.services.secrets.redaction import Redactor
+from interlock.services.trust import scripts_of
+from interlock.state.settings import Settings
+
+_SETTINGS = (
+    *("tools.allowed", "tools.exclude", "tools.confirmationRequired", "tools.core"),
+    "tools.readingCommands",
+    *("tools.sandboxNetworkAccess", "tools.sandboxAllowedPaths", "mcp.allowed", "mcp.excluded"),
+    *("context.includeDirectories", "context.fileFiltering"),
+    *("security.redactSecrets", "security.environmentVariableRedaction"),
+)
+"""Settings that decide what a run may do, besides the trust in MCP servers."""
+_TRUST = "mcpServers"
+
+
+@dataclass(frozen=True)
+class RunRules:
+    """The rules of a run: those that it began with hold, and so does what later ones forbid."""
+
+    now: list[Rule]
+    problems: list[Problem]
+    then: list[Rule]
+    settings: Settings
+    """As they are; what decides about rights is as it was."""
+    kept: Mapping[str, Any]
+    """To be kept with the run, JSON-like: rule files and settings, and those that a person added by flags."""
+    changed: Sequence[str]
+    """Rule files and settings that aren't as they were."""
+
+    def warnings(self) -> list[str]:
+        if not self.changed:
+            return [*map(str, self.problems)]
+        return [
+            *map(str, self.problems),
+            f"The rules have changed since this run began: {', '.join(self.changed)}. What they forbid now is"
+            " forbidden; what they newly allow is asked about, until somebody resumes the run with --new-rules.",
+        ]
+
+
+def run_rules(options: Options, texts: Sequence[RuleText], settings: Settings, redact: Redactor) -> RunRules:
+    """`texts`: the rule files as they are now; `options.rights`: what the run began with."""
+    rules, problems = rules_of(texts)
+    now = redact.json(_rights(texts, settings))
+    if options.rights is None or options.new_rules:
+        return RunRules(rules, problems, rules, settings, now, ())
+    then = _begun_with(options.rights, now, options)
+    before = rules_of([RuleText(*file) for file in then["files"]])[0]
+    return RunRules(rules, problems, before, _as_then(settings, then), then, _changes(then, now))
+
+
+def _rights(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
+    whole = settings.model_dump(mode="json", by_alias=True)
+    kept = {key: whole[section][name] for key in _SETTINGS for section, name in [key.split(".")]}
+    kept[_TRUST] = sorted(name for name, server in settings.mcp_servers.items() if server.trust)
+    return {"files": [list(text) for text in texts], "settings": kept}
+
+
+def _begun_with(kept: Mapping[str, Any], now: Mapping[str, Any], options: Options) -> dict[str, Any]:
+    """With what a person has added since by flags: that counts as confirmed."""
+    settings, current = {**kept["settings"]}, now["settings"]
+    if options.allowed_tools:
+        settings["tools.allowed"] = current["tools.allowed"]
+    excluded: list[str] = options.overrides.get("tools", {}).get("exclude", [])
+    flags = {"context.includeDirectories": map(str, options.include_directories), "tools.exclude": excluded}
+    for key, values in flags.items():
+        given = set(values)
+        added = [v for v in current[key] if v in given and v not in settings[key]]
+        settings[key] = [*settings[key], *added]
+    known = {path for path, *_ in kept["files"]}
+    named = {str(path) for path in options.policy_files} - known
+    return {
+        "files": [*kept["files"], *(f for f in now["files"] if f[0] in named)],
+        "settings": settings,
+    }
+
+
+def _changes(then: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    files = {f[0] for f in (*then["files"], *now["files"]) if f not in then["files"] or f not in now["files"]}
+    settings = [key for key, value in now["settings"].items() if then["settings"].get(key) != value]
+    return [*sorted(files), *settings]
+
+
+def _as_then(settings: Settings, then: Mapping[str, Any]) -> Settings:
+    whole: dict[str, Any] = settings.model_dump(by_alias=True)
+    for key, value in then["settings"].items():
+        if key != _TRUST:
+            section, name = key.split(".")
+            whole[section][name] = value
+    for name, server in whole[_TRUST].items():
+        server["trust"] = name in then["settings"][_TRUST]
+    return Settings.model_validate(whole)
+
+
+def protected_paths(
+    options: Options,
+    places: Places,
+    settings: Settings,
+    env: Mapping[str, str],
+    hooks: Iterable[Hook],
+    rules: Iterable[Rule],
+) -> ProtectedPaths:
+    """What the program goes by, wherever it lies."""
+    custom: Sequence[str] = settings.context.file_filtering.get("customIgnoreFilePaths", ())
+    lists = {
+        "programs": program_folders(env),
+        "what hooks, safety checkers and MCP servers run": (
+            script for line in _commands(settings, hooks, rules) for script in scripts_of(line, places.root)
+        ),
+        "what tools leave alone": (places.root / name for name in custom),
+        "policies": (*places.named, *places.admin),
+        "your own settings": (places.home / name for name in SETTINGS_FOLDERS),
+        "where runs are kept": (options.home,),
+    }
+    found = {Path(os.path.realpath(path)): what for what, paths in lists.items() for path in paths}
+    roots = {places.root, Path("/"), Path(os.path.realpath(places.home))}
+    return ProtectedPaths(
+        memory=settings.context.file_names,
+        places={path: what for path, what in found.items() if path not in roots},
+        home=Path(os.path.realpath(places.home)),
+    )
+
+
+def _commands(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
+    yield from (hook.command for hook in hooks)
+    yield from (r.checker.command for r in rules if r.checker and r.checker.command)
+    for server in settings.mcp_servers.values():
+        extra: Mapping[str, Any] = server.model_extra or {}
+        yield from map(str, [extra.get("command", ""), *(extra.get("args") or ())])
+    own: Mapping[str, Any] = settings.tools.model_extra or {}
+    yield from (str(own.get(key, "")) for key in ("discoveryCommand", "callCommand"))

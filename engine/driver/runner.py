@@ -1,0 +1,262 @@
+"""runner: start a run, or go on with one."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from langgraph.types import StateSnapshot
+
+from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
+from interlock.engine.driver.event_bus import Hub
+from interlock.engine.driver.lease import Lease, acquire
+from interlock.engine.driver.outcome import conclude, result_event, unrecorded
+from interlock.engine.driver.prepare import Prepared, check_input, kept_options, prepare, restored, with_input
+from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.read.runs import RunRow, find_run
+from interlock.engine.store.approvals import record_decisions
+from interlock.engine.store.damage import diagnosed
+from interlock.engine.store.database import Store
+from interlock.engine.store.model_log import usage_of, usage_stats
+from interlock.engine.store.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
+from interlock.graphs import pipeline, register
+from interlock.graphs._pipeline import Pipeline
+from interlock.services.secrets.redaction import marks_in
+from interlock.state.deps import Stopped
+from interlock.state.errors import BusyError, StoppedError, StoreError, UserError
+from interlock.state.events import ErrorEvent, Init
+from interlock.state.hooks import is_hooked
+from interlock.state.messages import Message
+from interlock.state.text import clean
+from interlock.state.workflow import WorkflowContext
+
+_NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
+_First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
+"""What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
+
+
+async def run(
+    workflow: str | Pipeline,
+    input: Mapping[str, Any],
+    *,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+    run_id: str | None = None,
+) -> Outcome:
+    """Start a run and drive it until it is done or somebody must decide.
+
+    Raises `InterlockError` for what is wrong before the run exists; afterwards errors are in the outcome.
+    """
+    stop = Stop()
+    with stop_on_signals(stop):
+        return await _begun(workflow, input, options, renderers, run_id, stop)
+
+
+async def _begun(
+    workflow: str | Pipeline,
+    input: Mapping[str, Any],
+    options: Options,
+    renderers: Sequence[Renderer],
+    run_id: str | None,
+    stop: Stop,
+) -> Outcome:
+    if isinstance(workflow, Pipeline):
+        register(workflow)
+    chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
+    given = chosen.validated(input)
+    prepared = prepare(with_input(options, given), chosen.needs_model)
+    check_input(given, prepared)
+    store = Store(options.home)
+    store.open()
+    prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
+    title = _without_secrets(prompt, prepared)[:200]
+    kept = prepared.redact.json(kept_options(prepared.options))
+    name, root = run_id or new_run_id(), str(prepared.workspace.root)
+
+    async def start(drive: Drive, context: WorkflowContext) -> Any:
+        first = {**chosen.enter(given, context), **_hooked(drive, "startup")}
+        insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
+        return first
+
+    return await _driven(store, chosen, prepared, name, renderers, start, stop)
+
+
+async def resume(
+    run: str,
+    *,
+    decisions: Sequence[Decision] = (),
+    prompt: str | None = None,
+    options: Options,
+    renderers: Sequence[Renderer] = (),
+) -> Outcome:
+    """Record the decisions, then go on: with what they allow, after a crash, or with a further prompt."""
+    stop = Stop()
+    with stop_on_signals(stop):
+        return await _resumed(run, decisions, prompt, options, renderers, stop)
+
+
+async def _resumed(
+    run: str,
+    decisions: Sequence[Decision],
+    prompt: str | None,
+    options: Options,
+    renderers: Sequence[Renderer],
+    stop: Stop,
+) -> Outcome:
+    store = Store(options.home)
+    store.open()
+    row = find_run(store.home, run, options.workspace)
+    chosen = pipeline(row.workflow)
+    prepared = prepare(restored(options, _options(store, row.run), row.workspace), chosen.needs_model)
+    _without_secrets(prompt or "", prepared)
+    record_decisions(store, row.run, decisions)
+
+    async def go_on(drive: Drive, context: WorkflowContext) -> Any:
+        keep_rights(drive.conn, row.run, prepared.options.rights or {})
+        snapshot, answers = await drive.resume_input()
+        if snapshot.tasks:
+            return answers
+        if not snapshot.values:  # killed before its first checkpoint
+            return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
+        following = _next_pass(chosen, row, prompt, context)
+        if following is None:
+            return None
+        if options.approval_mode is None:
+            del following["approval_mode"]  # an approved plan, or the model, may have moved the mode
+        return {**following, **_hooked(drive, "resume")}
+
+    try:
+        return await _driven(store, chosen, prepared, row.run, renderers, go_on, stop)
+    except BusyError as error:
+        if not decisions:
+            raise
+        # The decision is a row already; whoever drives the run takes it up.
+        note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
+        return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
+
+
+def _hooked(drive: Drive, session: str) -> dict[str, str]:
+    """Said with each prompt, also when there are none: what the prompt before knew may have changed."""
+    hooked = drive.composed.deps.hooks.configured
+    return {"hooked": hooked, **({"session": session} if is_hooked(hooked, "SessionStart") else {})}
+
+
+def _without_secrets(prompt: str, prepared: Prepared) -> str:
+    """What is stored of a prompt, and sent; who wrote a secret into it is told."""
+    shown = prepared.redact(prompt)
+    if shown != prompt:
+        prepared.warnings.append(
+            f"The prompt holds a secret; the model gets {', '.join(marks_in(shown))} in its place. Name a variable or "
+            "a file that holds it; or set security.redactSecrets to false."
+        )
+    return shown
+
+
+def _options(store: Store, run: str) -> dict[str, Any]:
+    conn = store.connect()
+    try:
+        return read_options(conn, run)
+    finally:
+        conn.close()
+
+
+def _next_pass(
+    chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
+) -> dict[str, Any] | None:
+    """State for another prompt, or for another try, after the graph has ended; None: it just tells its end again."""
+    if chosen.follow_up is None and prompt:
+        raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
+    if chosen.follow_up is None or (row.outcome == "done" and not prompt):
+        return None
+    message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
+    return chosen.follow_up(message, context)
+
+
+async def _driven(
+    store: Store,
+    chosen: Pipeline,
+    prepared: Prepared,
+    run: str,
+    renderers: Sequence[Renderer],
+    first: _First,
+    stop: Stop,
+) -> Outcome:
+    """Take the run, drive it, give it back."""
+    hub = Hub(renderers, redact=prepared.redact)
+    lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
+    try:
+        with diagnosed(store.path):
+            drive = Drive(store, lease, chosen, prepared, hub, stop)
+            try:
+                outcome = await _advanced(drive, chosen, prepared, first)
+            finally:
+                await drive.close()
+    finally:
+        lease.release()
+    hub(result_event(outcome))
+    drained = await hub.close()
+    warnings = [*outcome.warnings, *hub.failures]
+    if not drained:
+        warnings.append("A renderer still blocks on its reader.")
+    return replace(outcome, warnings=warnings, drained=drained)
+
+
+async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:
+    loop = asyncio.get_running_loop()
+
+    def lost() -> None:  # called from the heartbeat thread
+        loop.call_soon_threadsafe(stop, "lost")
+
+    try:
+        with stop.token.guarded():
+            return await acquire(store, run, stale_after_s=stale_after_s, on_lost=lost)
+    except Stopped as stopped:
+        raise StoppedError(_NOT_DRIVEN.format(run=run)) from stopped
+
+
+async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _First) -> Outcome:
+    run, started = drive.lease.run, time.monotonic()
+
+    def stats() -> dict[str, Any]:
+        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+
+    context = WorkflowContext(
+        drive.composed.transcript,
+        drive.composed.journal,
+        prepared.model,
+        prepared.approval_mode,
+        prepared.limits,
+        stats,
+        lambda record: usage_of(drive.conn, run, record),
+        list(prepared.agents),
+    )
+    drive.hub(Init(session_id=run, model=prepared.model, workflow=chosen.name))
+    for warning in prepared.warnings:
+        drive.hub(ErrorEvent(severity="warning", message=warning))
+    error: Exception | None = None
+    snapshot: StateSnapshot | None = None
+    graph_input = await first(drive, context)
+    try:
+        if graph_input is not None or await is_due(drive):
+            snapshot = await _uncut(drive, drive.advance(graph_input, prepared.limits.timeout_s))
+    except Exception as problem:
+        error = problem  # told as the run's outcome: what it did so far stays, and it can be resumed
+    try:
+        if snapshot is None:
+            snapshot, _ = await drive.resume_input()
+        with diagnosed(drive.store.path):
+            return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
+    except StoreError as broken:
+        return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
+
+
+async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
+    """In a task of its own: a caller who cancels ours would cut off whatever LangGraph is just writing."""
+    work = asyncio.ensure_future(advance)
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        drive.stop()
+        await asyncio.wait({work})
+        raise

@@ -1,0 +1,295 @@
+"""runs: one run in detail: steps, checkpoints, tokens; read with sqlite3 alone."""
+
+import json
+import sqlite3
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.store.database import reading
+from interlock.state.errors import UserError
+
+STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
+_ENDED = ("done", "failed", "cancelled")
+_RUNS = """
+select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, r.status, r.outcome, r.step,
+       r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
+       (select count(*) from approvals a where a.run = r.run and a.answer is null and a.superseded = 0
+        and a.interrupt is not null) as waiting,
+       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
+        where m.run = r.run) as tokens
+from runs r left join lease l on l.run = r.run
+"""
+
+
+class RunRow(NamedTuple):
+    """One run, as lists show it."""
+
+    run: str
+    workflow: str
+    parent: str | None
+    workspace: str
+    title: str
+    created: float
+    """Unix time, seconds."""
+    updated: float
+    status: str
+    """One of `STATUSES`."""
+    outcome: str
+    step: int
+    error: dict[str, str] | None
+    owner: str | None
+    """`host:pid` of the process that drives it now."""
+    waiting: int
+    """Requests that a person must answer."""
+    tokens: int
+
+
+class Request(NamedTuple):
+    """One request that waits for a person; `fields` are those of `pending_approvals`."""
+
+    id: str
+    run: str
+    asked_at: float
+    fields: dict[str, Any]
+
+
+def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
+    """All runs, the newest change first; none where there is no store. Raises `StoreError`."""
+    with reading(home) as conn:
+        rows = [] if conn is None else [_run_row(r) for r in conn.execute(_RUNS + " order by r.updated desc")]
+    return [r for r in rows if status is None or r.status == status]
+
+
+def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
+    """A run by id, unique prefix or `latest`: the newest change in a workspace, by default this folder.
+
+    Raises `UserError` with the nearest ids.
+    """
+    rows = list_runs(home)
+    if not rows:
+        raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
+    if name == "latest":
+        return _latest(rows, (workspace or Path.cwd()).expanduser().resolve())
+    found = [r for r in rows if r.run == name] or [r for r in rows if name and r.run.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(r.run for r in found[:5])
+        raise UserError(
+            f"Run {name!r} fits {len(found)} runs: {ids}. Give more of the id; see: interlock runs --all"
+        )
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [r.run for r in rows], 3, 0.5)
+    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+    raise UserError(f"No run {name!r}.{hint} List runs with: interlock runs --all")
+
+
+def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
+    """Never one of another folder: whoever goes on with it would let it act there."""
+    here = next((r for r in rows if r.workspace == str(workspace)), None)
+    if here is None:
+        raise UserError(
+            f"No run in {str(workspace)!r}. The newest is {rows[0].run!r}, in {rows[0].workspace!r}: name it, or "
+            "list all with: interlock runs"
+        )
+    return here
+
+
+def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
+    """What waits for a person, of one run or of all: the longest wait first, a run's in the order asked."""
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        rows = conn.execute(
+            "select a.id, a.run, a.asked_at, a.request, a.answer is null as waits from approvals a "
+            "join runs r on r.run = a.run where a.superseded = 0 and a.interrupt is not null "
+            "and r.status not in ('done', 'failed', 'cancelled') and (? is null or a.run = ?) "
+            "order by a.rowid",
+            (run, run),
+        ).fetchall()
+    numbers = _numbers([(r["run"], *place_of(r["id"])) for r in rows], [bool(r["waits"]) for r in rows])
+    found = [
+        Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], number, json.loads(r["request"])))
+        for r, number in zip(rows, numbers, strict=True)
+        if r["waits"]
+    ]
+    first = {r.run: r.asked_at for r in reversed(found)}
+    return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
+
+
+def _numbers(calls: list[tuple[str, int, int]], waiting: list[bool]) -> list[int]:
+    """Each call's number among those of its run that were asked about in batches of which one still waits, from 1.
+
+    What is answered keeps its number as long as another of its batch waits, so that no number passes to another call.
+    """
+    batches = {call[:2] for call, waits in zip(calls, waiting, strict=True) if waits}
+    asked = sorted({call for call in calls if call[:2] in batches})
+    numbers = {c: n for _, group in groupby(asked, lambda c: c[0]) for n, c in enumerate(group, 1)}
+    return [numbers.get(call, 0) for call in calls]
+
+
+def place_of(name: str) -> tuple[int, int]:
+    """Batch and call, out of an id like `k3m9x2pa-2.1`: the calls' order, not the order of asking.
+
+    Requests about hooks, like `k3m9x2pa-h1`, come first.
+    """
+    place = name.rpartition("-")[2]
+    if place.startswith("h"):
+        return 0, int(place[1:])
+    batch, call = place.split(".")[:2]
+    return int(batch), int(call)
+
+
+def _fields(name: str, number: int, request: dict[str, Any]) -> dict[str, Any]:
+    call = request["call"]
+    return {
+        "id": name,
+        "number": number,
+        "kind": request["kind"],
+        "agent": request.get("agent", ""),
+        "tool_name": call["name"],
+        "args": call["args"],
+        "reason": request["reason"],
+        "preview": request["preview"],
+        "parts": request.get("parts", []),
+        "choices": request["choices"],
+        "always": request.get("always", {}),
+        "note": request.get("note"),
+        "questions": request.get("questions", []),
+    }
+
+
+def _run_row(row: sqlite3.Row) -> RunRow:
+    alive: bool | None = False
+    if row["held"]:
+        from interlock.engine.driver.lease import Owner, is_alive
+
+        alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
+    # An owner on another host can't be looked at from here: while it holds the lease it counts as alive.
+    driven = alive is not False
+    return RunRow(
+        row["run"],
+        row["workflow"],
+        row["parent"],
+        row["workspace"],
+        row["title"],
+        row["created"],
+        row["updated"],
+        _status(row["status"], driven, row["waiting"]),
+        row["outcome"],
+        row["step"],
+        json.loads(row["error"]) if row["error"] else None,
+        f"{row['host']}:{row['pid']}" if driven else None,
+        row["waiting"],
+        row["tokens"],
+    )
+
+
+def _status(stored: str, driven: bool, waiting: int) -> str:
+    """`running` follows from the lease; a run that neither ended, waits nor is driven was interrupted."""
+    if driven:
+        return "running"
+    if stored in _ENDED:
+        return stored
+    return "waiting" if waiting else "interrupted"
+
+
+class Step(NamedTuple):
+    """One node that ran."""
+
+    step: int
+    """The root step that it led to: the state after it is what --at and diff show under this number."""
+    depth: int
+    """0 for a node of the root graph."""
+    workflow: str
+    node: str
+    started: float
+    """Unix time, seconds."""
+    ms: float
+    keys: tuple[str, ...]
+    """What it changed in the state."""
+    route: str | None
+
+
+class Checkpoint(NamedTuple):
+    """One root checkpoint."""
+
+    step: int
+    id: str
+    source: str
+    """input | loop | update | fork"""
+
+
+def steps(home: Path, run: str) -> list[Step]:
+    """Every node that ran, in the order in which they ended."""
+    return [_step(row) for row in step_rows(home, run)]
+
+
+def step_rows(home: Path, run: str) -> list[sqlite3.Row]:
+    """The rows of `steps`, as `diagrams.run_path` reads them."""
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        return conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
+
+
+def _step(row: sqlite3.Row) -> Step:
+    keys = tuple(k for k in row["keys"].split(",") if k)
+    depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
+    return Step(
+        row["root_step"] + 1,
+        depth,
+        row["workflow"],
+        row["node"],
+        row["started"],
+        row["ms"],
+        keys,
+        row["route"],
+    )
+
+
+def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
+    """Nodes of one depth in the order taken, repetitions in a row counted."""
+    found: list[tuple[str, int]] = []
+    for step in taken:
+        if step.depth != depth:
+            continue
+        if found and found[-1][0] == step.node:
+            found[-1] = (step.node, found[-1][1] + 1)
+        else:
+            found.append((step.node, 1))
+    return found
+
+
+def checkpoints(home: Path, run: str) -> list[Checkpoint]:
+    """Root checkpoints, oldest first."""
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        rows = conn.execute(
+            "select checkpoint_id, metadata from checkpoints where thread_id = ? and checkpoint_ns = '' "
+            "order by checkpoint_id",
+            (run,),
+        ).fetchall()
+    return [_checkpoint(row["checkpoint_id"], json.loads(row["metadata"])) for row in rows]
+
+
+def _checkpoint(name: str, metadata: dict[str, Any]) -> Checkpoint:
+    return Checkpoint(metadata.get("step", 0), name, metadata.get("source", ""))
+
+
+def models(home: Path, run: str) -> dict[str, dict[str, int]]:
+    """Model → requests and tokens."""
+    with reading(home) as conn:
+        if conn is None:
+            return {}
+        rows = conn.execute(
+            "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
+            "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
+            "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
+            "from model_calls where run = ? group by model order by model",
+            (run,),
+        ).fetchall()
+    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}

@@ -1,0 +1,192 @@
+"""approvals: requests that wait for a person, and the answers: checked and written before anything moves."""
+
+import getpass
+import json
+import socket
+import sqlite3
+import time
+from collections.abc import Sequence
+from typing import cast
+
+from pydantic import ValidationError
+
+from interlock.engine.options import Decision
+from interlock.engine.read.runs import Request, waiting_requests
+from interlock.engine.store.database import Store
+from interlock.services.secrets.redaction import SHAPES, Redactor
+from interlock.services.sqlite import explained, transaction
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, Choice, SessionRule
+from interlock.state.errors import UserError
+from interlock.state.text import clean, clean_json
+from interlock.tools import TOOLS
+
+
+class SqlApprovals:
+    """Implements `Approvals` for the driver of a run."""
+
+    def __init__(self, conn: sqlite3.Connection, run: str, redact: Redactor = SHAPES) -> None:
+        self._conn = conn
+        self._redact = redact
+        self._run = run
+
+    def ask(self, request: ApprovalRequest) -> str:
+        with transaction(self._conn) as conn:
+            found = conn.execute(
+                "select id from approvals where run = ? and key = ?", (self._run, request.key)
+            ).fetchone()
+            if found:
+                return found[0]
+            name = self._name(request.key)
+            conn.execute(
+                "insert into approvals (id, run, key, request, asked_at) values (?, ?, ?, ?, ?)",
+                (name, self._run, request.key, self._redact.request(request).model_dump_json(), time.time()),
+            )
+        return name
+
+    def _name(self, key: str) -> str:
+        """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first. Hooks: RUN-hN."""
+        if key.startswith("hook:"):
+            (before,) = self._conn.execute(
+                "select count(*) from approvals where run = ? and key like 'hook:%'", (self._run,)
+            ).fetchone()
+            return f"{self._run}-h{before + 1}"
+        place, kind, asked = key.rsplit(":", 2)
+        call = CallKey.parse(place)
+        batches = self._conn.execute(
+            "select substr(key, 1, instr(key, '.') - 1) as batch from approvals where run = ? "
+            "and key not like 'hook:%' "
+            "group by batch order by min(rowid)",
+            (self._run,),
+        ).fetchall()
+        # Batches of agents side by side ask in turn: each keeps the number that it got first.
+        earlier = next((i for i, (m,) in enumerate(batches) if m == call.message), len(batches))
+        again = (
+            ""
+            if kind in ("approval", "review") and (asked, call.attempt) == ("1", 1)
+            else f".{kind[0]}{call.attempt}{asked}"
+        )
+        return f"{self._run}-{earlier + 1}.{call.index + 1}{again}"
+
+    def get(self, key: str) -> ApprovalRequest | None:
+        row = self._conn.execute(
+            "select request from approvals where run = ? and key = ?", (self._run, key)
+        ).fetchone()
+        return ApprovalRequest.model_validate_json(row[0]) if row else None
+
+    def answer(self, key: str) -> Answer | None:
+        row = self._conn.execute(
+            "select answer from approvals where run = ? and key = ?", (self._run, key)
+        ).fetchone()
+        return Answer.model_validate_json(row[0]) if row and row[0] else None
+
+    def open_requests(self) -> list[ApprovalRequest]:
+        rows = self._conn.execute(
+            "select request from approvals where run = ? and answer is null and not superseded order by rowid",
+            (self._run,),
+        )
+        return [ApprovalRequest.model_validate_json(request) for (request,) in rows]
+
+    def session_rules(self) -> list[SessionRule]:
+        rows = self._conn.execute(
+            "select rule from approvals where run = ? and rule is not null order by rowid", (self._run,)
+        )
+        return [SessionRule.model_validate_json(rule) for (rule,) in rows]
+
+    def add_session_rule(self, key: str, rule: SessionRule) -> None:
+        with transaction(self._conn) as conn:
+            conn.execute(
+                "update approvals set rule = ? where run = ? and key = ?",
+                (rule.model_dump_json(), self._run, key),
+            )
+
+
+def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) -> None:
+    """Write a person's answer, power-safe, before anything moves. An answered request is never answered again."""
+    with transaction(conn):
+        written = conn.execute(
+            "update approvals set answer = ?, answered_at = ?, answered_by = ? "
+            "where run = ? and id = ? and answer is null",
+            (answer.model_dump_json(), answer.at, answer.by, run, approval),
+        )
+        if written.rowcount != 1:
+            raise not_waiting(conn, run, approval)
+
+
+def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
+    """Why a request can't be answered: there is none, or somebody was first."""
+    row = conn.execute("select answer from approvals where run = ? and id = ?", (run, approval)).fetchone()
+    if row is None or row[0] is None:
+        return UserError(f"No request {approval!r} waits in run {run!r}. See: interlock approvals {run}")
+    past = json.loads(row[0])
+    return UserError(
+        f"Request {approval!r} was already answered ({past['choice']} by {past['by'] or 'somebody'}). "
+        f"See: interlock show {run}"
+    )
+
+
+def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:
+    """Interrupt id → request key, for answers that wait to be taken up."""
+    rows = conn.execute(
+        "select interrupt, key from approvals where run = ? and interrupt is not null and answer is not null",
+        (run,),
+    )
+    return dict(rows.fetchall())
+
+
+def record_decisions(store: Store, run: str, decisions: Sequence[Decision]) -> None:
+    """Write each answer, power-safe. Every decision is checked before the first is written.
+
+    Raises `UserError` for a request that doesn't wait, a choice it doesn't take, or arguments that can't be used.
+    """
+    if not decisions:
+        return
+    waiting = {request.id: request for request in waiting_requests(store.home, run)}
+    with explained(store.path):
+        conn = store.connect("FULL")
+        try:
+            for decision in decisions:
+                if decision.approval != "all" and decision.approval not in waiting:
+                    raise not_waiting(conn, run, decision.approval)
+            chosen = [(name, _answer(waiting, name, d)) for d in decisions for name in _named(waiting, d)]
+            for name, answer in chosen:
+                decide(conn, run, name, answer)
+        finally:
+            conn.close()
+
+
+def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
+    """`all` means every permission that waits; questions and unknown outcomes are answered one by one."""
+    if decision.approval != "all":
+        return [decision.approval]
+    return [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
+
+
+def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answer:
+    request = waiting[name].fields
+    if decision.choice not in request["choices"]:
+        raise UserError(f"Request {name!r} takes {', '.join(request['choices'])}; got {decision.choice!r}.")
+    args = None
+    if decision.choice == "modify":
+        args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
+        _check_arguments(name, request["tool_name"], args)
+    return Answer(
+        choice=cast(Choice, decision.choice),
+        feedback=clean(decision.feedback) if decision.feedback else None,
+        args=args,
+        text=clean(decision.text) if decision.text else None,
+        by=f"{getpass.getuser()}@{socket.gethostname()}",
+        at=time.time(),
+    )
+
+
+def _check_arguments(name: str, tool: str, args: object) -> None:
+    """A person's mistake is told to the person, not to the model."""
+    found = TOOLS.get(tool)
+    if found is None:
+        return
+    try:
+        found.args.model_validate(args)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"]) or "arguments"
+        raise UserError(f"The arguments for {name!r} don't fit {tool!r}: {place}: {first['msg']}.") from error

@@ -1,0 +1,166 @@
+"""steps: what each node did and how long it took, and who decided what of each call."""
+
+import json
+import re
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from interlock.services.secrets.redaction import SHAPES, Redactor
+from interlock.services.sqlite import later
+from interlock.state.calls import CallKey
+from interlock.state.decided import Decided
+
+_ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""LangGraph's ids; their first eight digits tell the tasks of a run's step apart."""
+
+
+@dataclass
+class _StepNote:
+    namespace: str
+    node: str
+    workflow: str
+    started: float
+    ms: float | None = None
+    keys: tuple[str, ...] = ()
+    route: str | None = None
+    reason: str | None = None
+
+
+class StepLog:
+    """Implements `Steps`: notes from the nodes' wrapper, saved by the saver with the task's writes."""
+
+    def __init__(
+        self, redact: Redactor = SHAPES, conn: sqlite3.Connection | None = None, run: str = ""
+    ) -> None:
+        """Of a run that is driven it goes on counting where the run's rows end."""
+        self._notes: dict[str, _StepNote] = {}
+        self._before: dict[str, list[_StepNote]] = {}
+        """Nodes that ran before the task's newest one, in the same superstep."""
+        self._decisions = DecisionLog(redact)
+        self._conn, self._run = conn, run
+        self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
+
+    def started(self, task: str, namespace: str, node: str, workflow: str) -> None:
+        now = time.time()
+        if (note := self._notes.get(task)) and note.ms is not None:
+            self._before.setdefault(task, []).append(note)
+        self._notes[task] = _StepNote(namespace, node, workflow, now)
+        # A graph that is a node has no wrapper: its first node starts it, too.
+        for part in namespace.split("|")[:-1]:
+            name, _, owner = part.partition(":")
+            self._notes.setdefault(owner, _StepNote("", name, "", now))
+
+    def ended(self, task: str, ms: float, keys: Sequence[str]) -> None:
+        if note := self._notes.get(task):
+            note.ms, note.keys = ms, tuple(keys)
+
+    def routed(self, task: str, label: str) -> None:
+        if note := self._notes.get(task):
+            note.route = label
+
+    def reasoned(self, task: str, reason: str) -> None:
+        if note := self._notes.get(task):
+            note.reason = reason
+
+    def decided(self, task: str, key: CallKey, what: Decided) -> None:
+        self._decisions.note(task, key, what)
+
+    def spent_s(self, namespace: str) -> float:
+        """What ran side by side counts once."""
+        total, until = 0.0, 0.0
+        for begin, end in self._times(_ID.sub(r"\1", namespace)):
+            total += max(0.0, end - max(begin, until))
+            until = max(until, end)
+        return total
+
+    def _times(self, namespace: str) -> list[tuple[float, float]]:
+        if self._conn is None:
+            return []
+        return self._conn.execute(
+            "select started, started + ms / 1000 from steps where run = ? and workflow <> '' "
+            "and (?2 = '' or namespace = ?2 or namespace like ?2 || '|%') order by started",
+            (self._run, namespace),
+        ).fetchall()
+
+    def save(
+        self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
+    ) -> None:
+        """The rows of a finished task; one that no wrapper saw is a graph whose name is in its path."""
+        self._decisions.save(conn, run, task)
+        now = time.time()
+        note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
+        if note.ms is None:
+            note.ms = (now - note.started) * 1000
+        for place, ran in enumerate([*self._before.pop(task, ()), note]):
+            # Nodes that share a superstep ran one after the other: each counts as a task of its own.
+            mark = f".{place}" if place else ""
+            self._seq += 1
+            later(
+                conn,
+                "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, reason, "
+                "root_step, superstep, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    run,
+                    _ID.sub(r"\1", namespace),
+                    _ID.sub(r"\1", task) + mark,
+                    ran.workflow,
+                    ran.node,
+                    ran.started,
+                    round(ran.ms or 0.0, 3),
+                    ",".join(ran.keys),
+                    ran.route,
+                    ran.reason,
+                    self.root_step,
+                    checkpoint[-12:] + mark,
+                    self._seq,
+                ),
+            )
+
+
+def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
+    """Number of the last row of a run, and of its root step."""
+    (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
+    # Not the steps' own maximum: a kill may have come between a root checkpoint and the first step after it.
+    row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
+    return (-1 if seq is None else seq), (row[0] if row else 0)
+
+
+class _Note(NamedTuple):
+    key: CallKey
+    what: Decided
+    at: float
+
+
+class DecisionLog:
+    """Keeps what nodes note until the saver takes it: no commit of its own, and none for a node that a kill cut."""
+
+    def __init__(self, redact: Redactor = SHAPES) -> None:
+        self._notes: dict[str, list[_Note]] = {}
+        self._redact = redact
+
+    def note(self, task: str, key: CallKey, what: Decided) -> None:
+        self._notes.setdefault(task, []).append(_Note(key, what, time.time()))
+
+    def save(self, conn: sqlite3.Connection, run: str, task: str) -> None:
+        """With the task's writes; a task that runs again writes the same row."""
+        for place, note in enumerate(self._notes.pop(task, ())):
+            key = note.key
+            told = self._redact.json(note.what.model_dump(mode="json", exclude_defaults=True))
+            body = json.dumps(told, ensure_ascii=False)
+            later(
+                conn,
+                "insert or replace into decisions (run, message, idx, attempt, task, body, at) "
+                "values (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    run,
+                    key.message,
+                    key.index,
+                    key.attempt,
+                    f"{task}.{place}" if place else task,
+                    body,
+                    note.at,
+                ),
+            )

@@ -1,0 +1,185 @@
+"""definitions: sub-agents as Markdown files describe them, and what each may call."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
+
+from interlock.services.config.settings import FOLDERS
+from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
+from interlock.state.tooling import Tool
+from interlock.tools import codebase_investigator, complete_task, invoke_agent
+
+AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
+PLAN_TOOLS = ("enter_plan_mode", "exit_plan_mode")
+ONLY_AGENTS = ("complete_task", "update_scratchpad")
+"""Only sub-agents have these."""
+
+
+def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
+    """The tools that start agents, naming those there are."""
+    if not definitions:
+        return {}
+    listed = "\n".join(f"- {d.name}: {d.description}{_inputs(d)}" for d in definitions.values())
+    tools = {
+        "invoke_agent": replace(
+            invoke_agent.TOOL,
+            description=f"{invoke_agent.TOOL.description}\nAgents:\n{listed}",
+            args=_invoke_args(tuple(definitions)),
+        )
+    }
+    if INVESTIGATOR in definitions:
+        tools[INVESTIGATOR] = codebase_investigator.TOOL
+    return tools
+
+
+def _inputs(definition: AgentDefinition) -> str:
+    properties = (definition.input_schema or {}).get("properties")
+    return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
+
+
+def _invoke_args(names: tuple[str, ...]) -> type[BaseModel]:
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"no agent has this name; there are {', '.join(names)}")
+        return name
+
+    field = Field(description="Name of the agent.", json_schema_extra={"enum": list(names)})
+    return create_model(
+        "InvokeAgentArgs",
+        __base__=invoke_agent.InvokeAgentArgs,
+        agent_name=(Annotated[str, AfterValidator(known)], field),
+    )
+
+
+def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
+    """What a sub-agent may call, of all there is; with no level left nothing that starts agents."""
+    never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
+    if definition.tools is None:
+        chosen: Sequence[str] = [n for n in tools if n not in (*AGENT_TOOLS, *ONLY_AGENTS, *never)]
+    else:
+        chosen = [n for n in tools if n in definition.tools and n not in never]
+    return {**{name: tools[name] for name in chosen}, "complete_task": _complete_task(definition)}
+
+
+def _complete_task(definition: AgentDefinition) -> Tool:
+    if definition.output_schema is None:
+        return complete_task.TOOL
+    return replace(complete_task.TOOL, args=_report_args(definition.output_schema))
+
+
+def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
+    """Arguments `{report}` held to a JSON Schema, and declared to the model as that."""
+    from jsonschema import Draft202012Validator
+
+    validator: Any = Draft202012Validator(dict(schema))  # its overloads aren't fully typed
+
+    def fits(report: Any) -> Any:
+        error = next(iter(validator.iter_errors(report)), None)
+        if error is not None:
+            place = ".".join(str(part) for part in error.absolute_path)
+            raise ValueError(f"{f'at {place!r}: ' if place else ''}{error.message}")
+        return report
+
+    class CompleteTaskArgs(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        report: Annotated[Any, AfterValidator(fits)]
+
+        @classmethod
+        def model_json_schema(cls, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
+            inner = {key: value for key, value in schema.items() if key != "$defs"}
+            whole = {"type": "object", "properties": {"report": inner}, "required": ["report"]}
+            return {**whole, "$defs": schema.get("$defs", {})}
+
+    return CompleteTaskArgs
+
+
+_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$\r?\n?(.*)\Z", re.DOTALL | re.MULTILINE)
+_NAMES = {
+    "timeout_mins": "max_time_minutes",
+    "timeoutMins": "max_time_minutes",
+    "maxTurns": "max_turns",
+    "maxTimeMinutes": "max_time_minutes",
+    "inputSchema": "input_schema",
+    "outputSchema": "output_schema",
+}
+"""Other spellings → ours; the first is gemini-cli's."""
+_UNUSED = {"kind", "display_name", "color"}
+"""Keys of gemini-cli and Claude Code that say nothing to us."""
+_LARGEST = 256_000
+"""Bytes of a definition."""
+
+
+def load_agents(root: Path, home: Path, trusted: bool) -> tuple[dict[str, AgentDefinition], list[str]]:
+    """Name → definition, and one line for each file that can't be used. Later folders win.
+
+    Order: the package, the user's folders, the project's (only of a trusted folder).
+    """
+    found = {d.name: d for d in map(_shipped, sorted(Path(__file__).parent.glob("*.md")))}
+    problems: list[str] = []
+    for folder in _folders(root, home, trusted):
+        for path in sorted((folder / "agents").glob("*.md")):
+            try:
+                definition = _read(path)
+            except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
+                problems.append(f"{path} was ignored: {_told(error)}")
+            else:
+                found[definition.name] = definition
+    return found, problems
+
+
+def _folders(root: Path, home: Path, trusted: bool) -> Sequence[Path]:
+    mine = [home / name for name in FOLDERS]
+    return [*mine, *(root / name for name in FOLDERS)] if trusted else mine
+
+
+def _shipped(path: Path) -> AgentDefinition:
+    definition = _read(path).model_copy(update={"source": "interlock"})
+    if definition.name != INVESTIGATOR:
+        return definition
+    return definition.model_copy(update={"output_schema": Report.model_json_schema()})
+
+
+def _read(path: Path) -> AgentDefinition:
+    """Raises `ValueError` saying what is wrong."""
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"it is larger than {_LARGEST} bytes")
+    parts = _FRONT.match(path.read_text(encoding="utf-8"))
+    if parts is None:
+        raise ValueError("expected YAML front matter between two lines '---' at the top")
+    front = _front(parts[1])
+    fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
+    fields.setdefault("name", path.stem)
+    if fields.get("tools") in ("*", ["*"]):
+        del fields["tools"]
+    if isinstance(tools := fields.get("tools"), str):  # Claude Code's spelling
+        fields["tools"] = [name.strip() for name in tools.split(",") if name.strip()]
+    return AgentDefinition.model_validate({**fields, "system_prompt": parts[2].strip(), "source": str(path)})
+
+
+def _front(text: str) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        events = cast("Iterable[object]", yaml.parse(text))  # pyright: ignore[reportUnknownMemberType]
+        if any(isinstance(event, yaml.AliasEvent) for event in events):
+            raise ValueError("its front matter holds a YAML alias (*name): write the value out")
+        loaded: object = yaml.safe_load(text)
+    except RecursionError as error:
+        raise ValueError("its front matter is nested too deeply") from error
+    except yaml.YAMLError as error:
+        raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(loaded, dict):
+        raise ValueError("its front matter is no mapping of names to values")
+    return cast(Mapping[str, Any], loaded)
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return f"{place!r}: {first['msg']}; it knows {', '.join(AgentDefinition.model_fields)}."
+    return f"{' '.join(str(error).split())}."

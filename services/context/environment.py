@@ -1,0 +1,208 @@
+"""environment: what a first request tells of the workspace: its directory tree and its repository."""
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from time import monotonic
+
+ENTRIES = 200
+"""Lines of a listing (gemini-cli: 200)."""
+_BELOW = 30
+"""Lines of one directory below the root, so that a folder full of files doesn't use up the listing."""
+_SCANNED, _SCANNED_IN_ALL = 5_000, 10_000
+"""Entries that are looked at in one directory (of more, an arbitrary choice is shown) and in all: 0.1 s."""
+_SECONDS = 2.0
+"""After this time the rest stays closed: a slow file system must not hold up the first request."""
+_HIDDEN = frozenset({".git"})
+_CLOSED = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "target", "dist"})
+"""Named, but not opened, wherever no ignore file speaks of them."""
+
+
+IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
+"""As `Workspace.ignored_in`."""
+
+
+def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
+    """Names below `root`, indented; links aren't followed, `…` marks what isn't shown."""
+    end = monotonic() + _SECONDS
+    shown: dict[Path, list[os.DirEntry[str]]] = {}
+    omitted: dict[Path, int] = {}
+    queue = deque([root])
+    left = _SCANNED_IN_ALL
+    while queue and limit > 0 and left > 0 and monotonic() < end:
+        directory = queue.popleft()
+        found = _entries(directory, min(left, _SCANNED))
+        left -= len(found)
+        ignored = ignored_in(directory)
+        entries = [e for e in found if e.name not in _HIDDEN and not ignored(e.name, _leads_to_directory(e))]
+        shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
+        omitted[directory] = len(entries) - len(shown[directory])
+        limit -= len(shown[directory])
+        queue.extend(Path(e.path) for e in shown[directory] if _is_directory(e) and e.name not in _CLOSED)
+    return "\n".join(_lines(root, shown, omitted, "")) or "(empty)"
+
+
+def _entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(directory) as found:
+            entries = list(islice(found, most))
+    except OSError:
+        return []
+    return sorted(entries, key=lambda e: (not _is_directory(e), e.name))
+
+
+def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
+    """Links are followed: patterns for directories mean them, too."""
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _is_directory(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:
+        return False
+
+
+def _lines(
+    directory: Path, shown: dict[Path, list[os.DirEntry[str]]], omitted: dict[Path, int], indent: str
+) -> list[str]:
+    lines: list[str] = []
+    for entry in shown.get(directory, []):
+        path, name = Path(entry.path), _printable(entry.name)
+        if not _is_directory(entry):
+            lines.append(indent + name)
+        elif path in shown:
+            lines.append(f"{indent}{name}/")
+            lines += _lines(path, shown, omitted, indent + "  ")
+        else:
+            lines.append(f"{indent}{name}/ …")
+    if omitted.get(directory):
+        lines.append(f"{indent}… {omitted[directory]} more")
+    return lines
+
+
+def _printable(name: str) -> str:
+    """A name on one line: control characters can't make it look like something else."""
+    return name if name.isprintable() else ascii(name)
+
+
+SECONDS = 3.0
+"""Time for each git command; a huge repository goes without the answer."""
+_LINES = 20
+"""Changed files that are listed."""
+_BYTES = 256 * 1024
+_REPOSITORY = (
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_COMMON_DIR",
+    "GIT_PREFIX",
+)
+"""Set while git runs a hook: they would point at another repository."""
+_QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
+_SAFE = (
+    "--no-pager",
+    "-c",
+    "core.fsmonitor=false",
+    "-c",
+    f"core.hooksPath={os.devnull}",
+    "-c",
+    "core.quotePath=false",
+)
+"""A repository's own configuration may name programs that git would run, before anybody approved anything."""
+
+
+@dataclass(frozen=True)
+class _Output:
+    code: int
+    text: str
+
+
+async def git_summary(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
+    """A few lines for the model; says so where git is missing or too slow."""
+    clean = {k: v for k, v in env.items() if k not in _REPOSITORY} | _QUIET
+    log = _git(directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s")
+    changes, commits = await asyncio.gather(_changes(directory, clean, seconds), log)
+    if commits is None or changes is None:
+        return "(git can't be run)"
+    # Without a commit yet, `git log` fails.
+    last = "(none)" if commits.code > 0 else commits.text.rstrip()
+    return f"{changes}\nLast commits:\n{last}"
+
+
+def _failure(output: _Output) -> str:
+    return f"(no status: {output.text.strip() or 'git failed'})"
+
+
+async def _changes(directory: Path, env: Mapping[str, str], seconds: float) -> str | None:
+    filters = await _git(
+        directory, env, seconds, "config", "--show-scope", "--get-regexp", r"^filter\..*\.(clean|process)$"
+    )
+    if filters is None:
+        return None
+    if filters.code not in (0, 1):
+        return _failure(filters)
+    if any(not line.startswith(("system\t", "global\t")) for line in filters.text.splitlines()):
+        return "(changes not shown: finding them would run filters that this repository configures)"
+    status = await _git(
+        directory, env, seconds, "status", "--short", "--branch", "--ignore-submodules=all", "--no-renames"
+    )
+    if status is None:
+        return None
+    if status.code != 0:
+        return _failure(status)
+    branch, *files = status.text.splitlines()
+    more = [f"… {len(files) - _LINES} more"] if len(files) > _LINES else []
+    return "\n".join([branch, *(files[:_LINES] or ["(no changes)"]), *more])
+
+
+async def _git(directory: Path, env: Mapping[str, str], seconds: float, *args: str) -> _Output | None:
+    """None: there is no git. At most 256 KB of output are taken; what lasts too long is killed."""
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "git",
+            *_SAFE,
+            *args,
+            cwd=directory,
+            env=dict(env),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(seconds):
+            data = await _read(process.stdout)
+            code = 0 if len(data) >= _BYTES else await process.wait()
+    except TimeoutError:
+        return _Output(-1, f"git {args[0]} took longer than {seconds:g} s")
+    finally:
+        await _end(process)
+    return _Output(code, data.decode(errors="replace"))
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    data = b""
+    while len(data) < _BYTES and (chunk := await stream.read(_BYTES - len(data))):
+        data += chunk
+    return data
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await process.wait()

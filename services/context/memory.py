@@ -1,0 +1,188 @@
+"""memory: the files that hold instructions for the model: the user's own, then the project's."""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from interlock.services.config.settings import FOLDERS
+from interlock.services.files.filesystem import UnreadableError, is_file, read_text
+from interlock.services.files.protected import private_part
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+
+MAX_DEPTH = 5
+"""Imports within imports (gemini-cli: 5)."""
+_REFERENCE = re.compile(r"(?<![^\s(])@([^\s@`<>\"'()\[\]|*]+)")
+_TICKS = re.compile(r"`+")
+
+
+@dataclass
+class Imports:
+    """One memory file with all that it imports."""
+
+    roots: tuple[Path, ...]
+    """Real paths of the directories that the file and its imports must stay in."""
+    left: int
+    """Bytes that may still be read."""
+    seen: set[Path] = field(default_factory=set[Path])
+
+    def text(self, file: Path, depth: int = 0) -> str:
+        """The file with its imports in place. Raises `UnreadableError` for the file, never for an import."""
+        real, root = self._real(file)
+        if real in self.seen:
+            raise UnreadableError("already included above")
+        text = read_text(real, max(self.left, 0), root)
+        self.left -= len(text.encode())
+        self.seen.add(real)
+        pieces: list[str] = []
+        end = 0
+        for start, stop, target in references(text):
+            pieces += [text[end:start], self._import(file.parent, target, depth + 1)]
+            end = stop
+        return "".join([*pieces, text[end:]])
+
+    def _import(self, folder: Path, target: str, depth: int) -> str:
+        """What stands in place of `@target`."""
+        try:
+            if depth > MAX_DEPTH:
+                raise UnreadableError(f"imports nest deeper than {MAX_DEPTH}")
+            if self.left <= 0:
+                raise UnreadableError("the memory file and its imports are too large")
+            text = self.text(folder / target, depth)
+        except UnreadableError as error:
+            # A bare word that names no file is a mention of somebody or something.
+            mention = "/" not in target and "." not in target
+            return f"@{target}" if mention else f"@{target} <!-- not imported: {error} -->"
+        return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
+
+    def _real(self, file: Path) -> tuple[Path, Path]:
+        """Where it leads, and the directory that this is in."""
+        try:
+            real = file.resolve()
+        except (OSError, ValueError, RuntimeError):
+            raise UnreadableError("not a usable path") from None
+        root = next((r for r in self.roots if real.is_relative_to(r)), None)
+        if root is None:
+            raise UnreadableError("outside the project")
+        # What no tool may read can't be had by an import either.
+        if private_part(real.relative_to(root)):
+            raise UnreadableError("may hold secrets")
+        return real, root
+
+
+def references(text: str) -> Iterator[tuple[int, int, str]]:
+    """(start, end, target) of each `@target` at a word's start, not in code and not in an HTML comment."""
+    if "@" not in text:
+        return
+    lines = text.split("\n")
+    starts = [0]
+    for line in lines:
+        starts.append(starts[-1] + len(line) + 1)
+    for token in _markdown().parse(text):
+        if token.type != "inline" or token.map is None:
+            continue
+        first, last = token.map
+        block = "\n".join(lines[first:last])
+        for match in _REFERENCE.finditer(_without_code(block)):
+            target = match[1].rstrip(".,;:!?")
+            if target:
+                start = starts[first] + match.start()
+                yield start, start + 1 + len(target), target
+
+
+def _without_code(block: str) -> str:
+    """The block with its code spans blanked, in time linear in its length."""
+    runs = [(m.start(), m.end()) for m in _TICKS.finditer(block)]
+    later: dict[int, list[int]] = {}
+    for index in range(len(runs) - 1, -1, -1):
+        later.setdefault(runs[index][1] - runs[index][0], []).append(index)
+    pieces: list[str] = []
+    end = index = 0
+    while index < len(runs):
+        start, stop = runs[index]
+        same = later[stop - start]
+        while same and same[-1] <= index:
+            same.pop()
+        escaped = start > 0 and block[start - 1] == "\\"
+        if same and not escaped:
+            close = same[-1]
+            pieces += [block[end:start], " " * (runs[close][1] - start)]
+            end = runs[close][1]
+            index = close
+        index += 1
+    return "".join([*pieces, block[end:]])
+
+
+@cache
+def _markdown() -> "MarkdownIt":
+    # Imported late: most memory files import nothing.
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark")
+
+
+FILE_LIMIT = 64 * 1024
+"""Bytes of one memory file with its imports (about 16,000 tokens)."""
+TOTAL_LIMIT = 256 * 1024
+"""Bytes of all memory files."""
+
+
+@dataclass(frozen=True)
+class MemoryFile:
+    """One file, imports included; `text` says so in an HTML comment if it could not be read."""
+
+    path: Path
+    level: Literal["global", "project"]
+    text: str
+
+
+def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> list[MemoryFile]:
+    """Global files, then each root's from its git root down, so that the nearest comes last; each real file once."""
+    seen: set[Path] = set()
+    found: list[MemoryFile] = []
+    left = TOTAL_LIMIT
+    for path, top, level in _candidates(roots, home, names):
+        real = Path(os.path.realpath(path))
+        if real in seen or not is_file(real):
+            continue
+        seen.add(real)
+        # What a person links into their own folder is theirs; a project's link must not lead out of it.
+        allowed = (top, real.parent) if level == "global" else (top,)
+        text = _text(path, Imports(allowed, min(FILE_LIMIT, left)))
+        left -= len(text.encode())
+        if text:
+            found.append(MemoryFile(path, level, text))
+    return found
+
+
+def git_root(directory: Path) -> Path | None:
+    """The nearest directory, upward from and including this one, that holds `.git` (a directory or a file)."""
+    return next((d for d in (directory, *directory.parents) if os.path.lexists(d / ".git")), None)
+
+
+def _candidates(
+    roots: Sequence[Path], home: Path, names: Sequence[str]
+) -> Iterator[tuple[Path, Path, Literal["global", "project"]]]:
+    for folder in FOLDERS:
+        for name in names:
+            yield home / folder / name, Path(os.path.realpath(home / folder)), "global"
+    for root in roots:
+        top = git_root(root) or root
+        way = [d for d in (root, *root.parents) if d.is_relative_to(top)]
+        for directory in reversed(way):
+            for name in names:
+                yield directory / name, Path(os.path.realpath(top)), "project"
+
+
+def _text(path: Path, imports: Imports) -> str:
+    if imports.left <= 0:
+        return f"<!-- not read: the memory files before it hold {TOTAL_LIMIT:,} bytes already -->"
+    try:
+        return imports.text(path).strip()
+    except UnreadableError as error:
+        return f"<!-- not read: {error} -->"

@@ -1,0 +1,195 @@
+"""calls: calls that write one file: previewed over each other, planned, then written exactly as planned."""
+
+import asyncio
+import errno
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, JsonValue
+
+from interlock.prompts import load
+from interlock.services.files.filesystem import hash_at, remove_leftover, sha256, write_atomically
+from interlock.services.secrets.redaction import new_mark
+from interlock.state.calls import CallKey, CallView, FileState, Planned, Preview, ToolResult, failure
+from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
+from interlock.state.toolset import FileNow, ToolRun
+from interlock.tools._opening import open_target, status_at
+
+
+class FileCalls:
+    """Keeps each change from its plan to its run, so that what was planned is what is written."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._changes: dict[str, FileChange] = {}
+
+    async def preview(
+        self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    ) -> Preview:
+        """The diff on top of what the earlier calls will have written.
+
+        What is on the disk is what the diff was made from, unless an earlier call comes first.
+        """
+        files = await _left_by(earlier, context)
+        change = await _compute(tool, args, context, files)
+        if isinstance(change, ToolResult):
+            code = change.error["type"] if change.error else ""
+            return Preview(text=change.content, problem=change.content, code=code)
+        before = None if change.before is None else sha256(change.before)
+        on_disk = await asyncio.to_thread(self.now, change.path) if change.path in files else before
+        state = FileState(path=change.path, sha256=before, on_disk=on_disk)
+        return Preview(text=change.diff or change.message, files=(state,))
+
+    async def file(
+        self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
+    ) -> FileNow | ToolResult:
+        """The text file at a path, to be read and written."""
+        files = await _left_by(earlier, context)
+        return await asyncio.to_thread(_file, file_path, files, context)
+
+    async def plan(
+        self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext
+    ) -> Planned | ToolResult:
+        change = await _compute(tool, args, context, {})
+        if isinstance(change, ToolResult):
+            return change
+        self._changes[_name(call)] = change
+        return _planned(change)
+
+    async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
+        """Write it. After a crash: a file that is as planned already is the same success."""
+        change = self._changes.pop(_name(run.call), None)
+        if run.planned is not None and await asyncio.to_thread(self._written, run.planned, run.key):
+            return _success(self._workspace, run.planned)
+        if change is None or (run.planned is not None and not _same(change, run.planned)):
+            computed = await _compute(tool, args, context, {})
+            if isinstance(computed, ToolResult):
+                return computed
+            change = computed
+        planned = run.planned or _planned(change)
+        if not _same(change, planned):
+            return _changed(self._workspace, planned)
+        return await asyncio.to_thread(self._write, change, planned, run.key)
+
+    def now(self, path: str) -> str | None:
+        """As `Toolset.now`. A place that can't be reached without a link counts as unreadable."""
+        try:
+            with self._workspace.place(Path(path)) as place:
+                return hash_at(place)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except (OSError, PathRefused):
+            return "unreadable"
+
+    def _written(self, planned: Planned, key: CallKey) -> bool:
+        """Whether the file is as planned already; then what a kill left behind is taken away."""
+        try:
+            with self._workspace.place(Path(planned.path)) as place:
+                done = hash_at(place) == planned.after
+                if done:
+                    remove_leftover(place, key)
+                return done
+        except (OSError, PathRefused):  # nothing is there, or it can't be reached: what follows says so
+            return False
+
+    def _write(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
+        path = Path(change.path)
+        try:
+            if self._workspace.writable(change.path) != path:  # a link was put there meanwhile
+                return _changed(self._workspace, planned)
+            with self._workspace.place(path, make=planned.before is None) as place:
+                if hash_at(place) != planned.before:
+                    return _changed(self._workspace, planned)
+                if change.before != change.after:
+                    write_atomically(place, change.after, key)
+        except PathRefused as refused:
+            return failure("path_refused", str(refused))
+        except OSError as error:
+            return self._not_written(path, planned, error)
+        return _success(self._workspace, planned)
+
+    def _not_written(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
+        gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)
+        if gone or error.errno == errno.ELOOP:
+            return _changed(self._workspace, planned)
+        reason = error.strerror or str(error)
+        shown = self._workspace.relative(path)
+        return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
+
+
+async def _left_by(earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext) -> dict[str, bytes]:
+    """The files that calls change, as they will leave them."""
+    files: dict[str, bytes] = {}
+    for tool, args in earlier:
+        done = await _compute(tool, args, context, files)
+        if isinstance(done, FileChange):
+            files[done.path] = done.after
+    return files
+
+
+def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow | ToolResult:
+    target = open_target(file_path, context, files)
+    if isinstance(target, ToolResult):
+        return target
+    if target.before is None:
+        return FileNow(str(target.path), target.shown, None, 0)
+    context.workspace.readable(file_path)  # errors and helpers quote the file's text
+    return FileNow(str(target.path), target.shown, target.before, _modified_at(target.path, context))
+
+
+def _modified_at(path: Path, context: ToolContext) -> float:
+    try:
+        with context.workspace.place(path) as place:
+            return status_at(place).st_mtime
+    except OSError:  # made by an earlier call of the batch, not there yet
+        return 0
+
+
+async def _compute(
+    tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]
+) -> FileChange | ToolResult:
+    if tool.plan is None:
+        raise TypeError(f"{tool.name!r} has no plan; only tools that write one file are planned.")
+    change = await tool.plan(args, context, files)
+    if isinstance(change, ToolResult) or not context.settings.security.redact_secrets:
+        return change
+    mark = new_mark(change.before or b"", change.after)
+    return failure("redacted", load("run/marked").text(mark=mark)) if mark else change
+
+
+def _same(change: FileChange, planned: Planned) -> bool:
+    """By place and bytes: what is told of a change is stored without secrets."""
+    made = _planned(change)
+    return (made.path, made.before, made.after) == (planned.path, planned.before, planned.after)
+
+
+def _planned(change: FileChange) -> Planned:
+    before = None if change.before is None else sha256(change.before)
+    return Planned(
+        path=change.path, before=before, after=sha256(change.after), message=change.message, diff=change.diff
+    )
+
+
+def _success(workspace: Workspace, planned: Planned) -> ToolResult:
+    """Made from the plan alone, so that it is the same before and after a crash."""
+    lines = planned.diff.splitlines()
+    added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
+    removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)
+    meta: dict[str, JsonValue] = {
+        "path": workspace.relative(Path(planned.path)),
+        "diff": planned.diff,
+        "summary": f"+{added} -{removed}",
+    }
+    return ToolResult(status="success", content=planned.message, meta=meta)
+
+
+def _changed(workspace: Workspace, planned: Planned) -> ToolResult:
+    shown = workspace.relative(Path(planned.path))
+    return failure(
+        "external_change", f"{shown!r} changed while the edit waited; read it again and edit what is there."
+    )
+
+
+def _name(call: CallView) -> str:
+    return json.dumps([call.id, call.name, call.args])

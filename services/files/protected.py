@@ -1,0 +1,209 @@
+"""protected: what the program believes, and what nobody may read or write: one list for tools, sandbox and trust."""
+
+import os
+import re
+import stat
+import sys
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from interlock.state.tooling import PathRefused
+from interlock.state.workspace import Protection
+
+SETTINGS_FOLDERS = (".gemini", ".interlock")
+"""Of the home directory, then of the workspace; the later one wins."""
+
+
+class Kind(NamedTuple):
+    """Why a name is protected."""
+
+    what: str
+    """For people: what lies there."""
+    trusted: tuple[str, ...] = ()
+    """Globs below it, "" for itself, that count only in a folder that a person trusts."""
+    new: bool = True
+    """False: one that comes into being could only take rights away."""
+
+
+_SETTINGS = Kind(
+    "settings, policies, hooks, agents and commands", ("settings.json", "agents/*.md", "commands/**/*.toml")
+)
+_IGNORE = Kind("what tools leave alone", new=False)
+_CI = Kind("what runs elsewhere once it is committed")
+_MEMORY = Kind("instructions for the model")
+PROTECTED: Mapping[str, Kind] = {
+    **dict.fromkeys(SETTINGS_FOLDERS, _SETTINGS),
+    ".roo": Kind("settings and MCP servers", ("mcp.json",)),
+    ".mcp.json": Kind("MCP servers", ("",)),
+    ".roomodes": Kind("modes", ("",)),
+    **dict.fromkeys((".geminiignore", ".rooignore", ".gitignore", ".ignore"), _IGNORE),
+    **dict.fromkeys((".gitattributes", ".gitmodules"), Kind("what git runs and believes")),
+    ".envrc": Kind("the environment of whoever enters the folder"),
+    **dict.fromkeys(
+        (
+            *(".github", ".gitlab", ".gitlab-ci.yml", ".circleci", ".travis.yml", ".buildkite", ".drone.yml"),
+            *(".woodpecker", ".woodpecker.yml", ".forgejo", ".gitea", ".cirrus.yml", ".appveyor.yml"),
+            *("appveyor.yml", "azure-pipelines.yml", "bitbucket-pipelines.yml", "Jenkinsfile"),
+            *(".pre-commit-config.yaml", ".husky"),
+        ),
+        _CI,
+    ),
+    **dict.fromkeys(("GEMINI.md", "AGENTS.md"), _MEMORY),
+}
+"""Names of files and folders, at any depth of the workspace."""
+_NAMES = frozenset({".git", ".env", "git~1", "env~1"})
+"""`pipelines.md` §4, and their short names on Windows' file systems; other names such as `.env.local` are fine."""
+_KEPT = (".env", ".netrc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
+"""Private files with one fixed name."""
+_CREDENTIALS = re.compile(
+    r"gha-creds-.*\.json|\.git-credentials|\.netrc|id_(rsa|dsa|ecdsa|ed25519)", re.DOTALL
+)
+"""Names of files that hold keys: those that CI writes, git's and curl's stores, private SSH keys."""
+_IGNORABLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
+)
+"""Characters that some file systems pass over, besides those of the category Cf (joiners, direction marks, …)."""
+
+
+def folded(name: str) -> str:
+    """The same for all spellings of a name that some file system takes for one: upper and lower case, composed and
+    decomposed, full width, characters without width, dots and blanks at the end, a stream after a colon."""
+    if not name.isascii():
+        name = _plain(name)
+    return name.partition(":")[0].rstrip(". ").casefold()
+
+
+@lru_cache(maxsize=4096)
+def _plain(name: str) -> str:
+    seen = (c for c in unicodedata.normalize("NFKC", name.casefold()) if unicodedata.category(c) != "Cf")
+    return unicodedata.normalize("NFKC", _IGNORABLE.sub("", "".join(seen)))
+
+
+def is_private(name: str) -> bool:
+    """One path segment."""
+    known = folded(name)
+    return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
+
+
+def private_part(path: Path) -> str | None:
+    """The first private segment of a path that is relative to its root."""
+    return next((part for part in path.parts if is_private(part)), None)
+
+
+def private_twin(path: Path, root: Path) -> str | None:
+    """A private file beside `path` or above it, up to `root`, that is the same file: a hard link under another name.
+
+    Only these are looked at, and only for files with several names. A link to a file elsewhere can't be told from the
+    links that package managers make by the thousand; whoever can make one could have copied the file as well.
+    """
+    status = _status(path)
+    if status is None or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
+        return None
+    above = [d for d in path.parents if d.is_relative_to(root)]
+    twins = (str(d / name) for d in above for name in _KEPT)
+    return next((t for t in twins if (s := _status(t)) and os.path.samestat(s, status)), None)
+
+
+def _status(path: Path | str) -> os.stat_result | None:
+    try:
+        return os.lstat(path)
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class ProtectedPaths:
+    """What the program goes by here: names at any depth of a root, and places of their own."""
+
+    memory: Sequence[str] = ()
+    """Names of memory files, besides the usual ones."""
+    places: Mapping[Path, str] = field(default_factory=dict[Path, str])
+    """Real path → what lies there."""
+    home: Path | None = None
+    """Hidden files right in it are the user's configuration."""
+
+    def names(self) -> Mapping[str, Kind]:
+        return {folded(name): PROTECTED.get(name, _MEMORY) for name in self.spelled()}
+
+    def spelled(self) -> Collection[str]:
+        """The names as people write them."""
+        return dict.fromkeys((*PROTECTED, *self.memory))
+
+    def of(self, path: Path, roots: Iterable[Path]) -> Protection | None:
+        """The protection of an absolute path without `..`."""
+        inside = [root for root in roots if path.is_relative_to(root)]
+        names = self.names()
+        for root in inside:
+            for part in path.relative_to(root).parts:
+                if kind := names.get(folded(part)):
+                    return Protection(part, kind.what)
+        for place, what in self.places.items():
+            if path.is_relative_to(place):
+                return Protection(place.name, what)
+        if self.home is not None and path != self.home and path.is_relative_to(self.home):
+            first = path.relative_to(self.home).parts[0]
+            if first.startswith(".") and not any(r.is_relative_to(self.home / first) for r in inside):
+                return Protection(first, "your own configuration")
+        return None
+
+
+def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
+    """Folders where programs are looked for, by hooks and MCP servers too; and the one that this program lies in."""
+    listed = (f for f in env.get("PATH", "").split(os.pathsep) if f)
+    return (Path(os.path.realpath(folder)) for folder in (*listed, sys.prefix))
+
+
+_UNNAMEABLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
+"""Surrogates but for those that stand for a byte that isn't UTF-8."""
+_SUFFIX = ".txt"
+"""Of tool outputs that were kept whole; what else lies in `outputs/` is the run's own record."""
+_TRIES = 20
+"""To follow a path whose links come and go."""
+
+
+def written_path(path: str, root: Path) -> Path:
+    """The path that is meant, neither followed nor checked; relative ones are below `root`. Raises `PathRefused`."""
+    if path.startswith("file://"):
+        path = unquote(urlsplit(path).path)
+    if not path.strip():
+        raise PathRefused("the path is empty; name a file or directory of the workspace.")
+    if "\0" in path:
+        raise PathRefused(f"{path!r} holds a NUL character; write the path without it.")
+    if _UNNAMEABLE.search(path):
+        raise PathRefused(f"{path!r} holds half a character, which no file has in its name; write it whole.")
+    if path == "~" or path.startswith("~/"):
+        path = os.path.expanduser(path)  # noqa: PTH111 - Path.expanduser raises where there is no home
+    elif path.startswith("@") and len(path) > 1 and not os.path.lexists(root / path):
+        path = path[1:]  # models copy the mark of a file reference
+    return root / path
+
+
+def followed(path: str | Path) -> Path:
+    """The real path. Raises `PathRefused` where links come and go faster than they can be read."""
+    for _ in range(_TRIES):
+        with suppress(OSError):
+            return Path(os.path.realpath(path))
+    raise PathRefused(f"{str(path)!r} changes all the time; wait until what changes it has ended.")
+
+
+def kept_output(outputs: Path | None, path: str) -> Path | None:
+    """The real path, if `path` names a tool output that was kept whole; never a directory, never a link elsewhere."""
+    if outputs is None or not path.endswith(_SUFFIX) or "\0" in path:
+        return None
+    real = followed(path)
+    inside = real.parent == Path(os.path.realpath(outputs)) and real.suffix == _SUFFIX
+    return real if inside and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
+
+
+def plan_path(plans: Path | None, path: str) -> Path | None:
+    """The real path, if `path` names a Markdown file of the run's plans folder, there already or not."""
+    if plans is None or not path.endswith(".md") or "\0" in path or not Path(path).is_absolute():
+        return None
+    folder, real = followed(plans), followed(path)
+    return real if folder in real.parents and real.suffix == ".md" else None

@@ -1,0 +1,304 @@
+"""workspace: the directories that tools may touch, and what in them they may not."""
+
+import os
+import re
+import stat
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.services.files.filesystem import Anchor
+from interlock.services.files.ignore import IgnoreRules, Layer, entry_ignored
+from interlock.services.files.protected import (
+    ProtectedPaths,
+    folded,
+    followed,
+    is_private,
+    kept_output,
+    plan_path,
+    private_part,
+    private_twin,
+    written_path,
+)
+from interlock.state.errors import ConfigError, UserError
+from interlock.state.settings import Settings
+from interlock.state.text import clean
+from interlock.state.tooling import PathRefused, Place
+from interlock.state.workspace import Protection
+from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
+
+DEPENDENCIES = "node_modules"
+"""Readable, never writable; left out of listings like what git ignores."""
+
+
+class Entry(NamedTuple):
+    name: str
+    kind: Kind
+
+
+def files_below(
+    start: str,
+    rules: IgnoreRules,
+    entries: Callable[[str], Sequence[Entry]],
+    own_link: Callable[[str], bool],
+    *,
+    git: bool,
+) -> Iterator[Path]:
+    """Sorted as `entries` are; links only where `own_link` says so. With `git` false also what git ignores."""
+    agent = rules.agent_layers()
+    pending: list[tuple[str, Entry, list[Layer]]] = []
+
+    def open_directory(path: str, layers: list[Layer]) -> None:
+        found = entries(path)
+        if git and path != start and any(e.name == ".gitignore" for e in found):
+            layers = rules.deeper(layers, path)
+        base = path.removesuffix("/")
+        pending.extend((f"{base}/{entry.name}", entry, layers) for entry in reversed(found))
+
+    open_directory(start, rules.git_layers(start) if git else [])
+    while pending:
+        path, entry, layers = pending.pop()
+        if is_private(entry.name) or (git and folded(entry.name) == DEPENDENCIES):
+            continue
+        is_dir = entry.kind == "directory"
+        if entry_ignored(layers, agent, path, is_dir):
+            continue
+        if is_dir:
+            open_directory(path, layers)
+        elif entry.kind == "file" or (entry.kind == "link" and own_link(path)):
+            yield Path(path)
+
+
+def entries_of(directory: int) -> list[Entry]:
+    """By name."""
+    with os.scandir(directory) as found:
+        return sorted(Entry(entry.name, entry_kind(entry)) for entry in found)
+
+
+_KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
+"""No files, but the machine's inside: the environment of processes, devices. Kept from a workspace that is `/`."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
+
+
+class FolderWorkspace:
+    """A `Workspace` of directories on this machine."""
+
+    def __init__(
+        self,
+        root: Path,
+        included: Sequence[Path] = (),
+        *,
+        git_ignore: bool = True,
+        agent_ignore: bool = True,
+        custom_ignore: Sequence[Path] = (),
+        outputs: Path | None = None,
+        protected: ProtectedPaths | None = None,
+    ) -> None:
+        self.protected_paths = protected or ProtectedPaths()
+        self._outputs = outputs  # whole tool outputs are kept there; those can be read, too
+        self.plans: Path | None = None  # the run's plans folder, once the run is known
+        self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
+        self._kernel = tuple(d for d in _KERNEL if any(d.is_relative_to(root) for root in self._roots))
+        self._anchors = {d: Anchor(d) for d in self._roots}
+        custom = [self.root / path for path in custom_ignore]
+        self._rules = {
+            d: IgnoreRules(d, git=git_ignore, agent=agent_ignore, custom=custom if d == self.root else ())
+            for d in self._roots
+        }
+
+    @property
+    def root(self) -> Path:
+        return self._roots[0]
+
+    @property
+    def roots(self) -> Sequence[Path]:
+        return self._roots
+
+    def readable(self, path: str) -> Path:
+        """As `Workspace.readable`; files that ignore rules leave alone are refused too, directories aren't."""
+        real = kept_output(self._outputs, path) or self.plan_file(path) or self._allowed(path)
+        if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
+            return real
+        if self.ignored(real, git=False):
+            raise PathRefused(
+                f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+            )
+        there = os.path.isfile(real)  # noqa: PTH113 - as above; else it may be a pattern
+        if there and not self._in_dependencies(real) and self.ignored(real):
+            raise PathRefused(
+                f"{path!r} is ignored by git; go on without it, or ask the user to show what is in it."
+            )
+        return real
+
+    def writable(self, path: str) -> Path:
+        """As `Workspace.writable`; what git ignores may be written."""
+        if plan := self.plan_file(path):
+            return plan
+        real = self._allowed(path)
+        if real in self._roots:
+            raise PathRefused(f"{path!r} is the workspace itself; name a file in it.")
+        if self._in_dependencies(real):
+            raise PathRefused(
+                f"{path!r} lies in node_modules, which is read only; change the project's own files."
+            )
+        if self.ignored(real, git=False):
+            raise PathRefused(
+                f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
+            )
+        return real
+
+    def protected(self, path: str) -> Protection | None:
+        """As `Workspace.protected`. What was written counts as well as where it leads."""
+        try:
+            given = written_path(path, self.root)
+            real = followed(given)
+        except PathRefused:
+            return None
+        if plan_path(self.plans, path) is not None:
+            return None
+        ways = (real, Path(os.path.normpath(given)))
+        return next((found for way in ways if (found := self.protected_paths.of(way, self._roots))), None)
+
+    def plan_file(self, path: str) -> Path | None:
+        return plan_path(self.plans, path)
+
+    def relative(self, path: Path) -> str:
+        """Relative to the workspace; absolute in an included directory, so that it can be used as a path again."""
+        inside = path.is_relative_to(self.root)
+        text = (path.relative_to(self.root) if inside else path).as_posix()
+        return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", clean(text))
+
+    def ignored(self, path: Path, *, git: bool = True) -> bool:
+        root = self._root_of(path)
+        if root is None or path == root:
+            return False
+        if git and self._in_dependencies(path):
+            return True
+        return self._rules[root].ignored(str(path), os.path.isdir(path), git=git)  # noqa: PTH112 - as above
+
+    def ignored_in(self, directory: Path, *, git: bool = True) -> Callable[[str, bool], bool]:
+        root = self._root_of(directory)
+        if root is None:
+            return lambda _name, _is_dir: False
+        inside = self._rules[root].inside(str(directory), git=git)
+        below = git and self._in_dependencies(directory)
+        return lambda name, is_dir: below or (git and folded(name) == DEPENDENCIES) or inside(name, is_dir)
+
+    def walk(
+        self, start: Path, *, include_ignored: bool = False, stop: Callable[[], None] = lambda: None
+    ) -> Sequence[Path]:
+        root = self._root_of(start)
+        if root is None:
+            return ()
+        try:
+            with self.place(start) as place:
+                mode = status_at(place).st_mode
+        except OSError:
+            return ()
+        if not stat.S_ISDIR(mode):
+            return [start] if stat.S_ISREG(mode) else []
+        git = not include_ignored and not self._in_dependencies(start)
+        rules = self._rules[root]
+
+        def entries(path: str) -> list[Entry]:
+            stop()
+            return self._entries(path)
+
+        return list(
+            files_below(str(start), rules, entries, lambda path: self._own_link(path, rules), git=git)
+        )
+
+    @contextmanager
+    def place(self, path: Path, *, make: bool = False) -> Generator[Place]:
+        folder = self._anchored(path)
+        if folder not in self._anchors:
+            self._anchors[folder] = Anchor(folder)
+        with self._anchors[folder].place(path, make=make) as place:
+            yield place
+
+    def _anchored(self, path: Path) -> Path:
+        if (root := self._root_of(path)) is not None:
+            return root
+        own = (Path(os.path.realpath(d)) for d in (self._outputs, self.plans) if d is not None)
+        found = next((d for d in own if path.is_relative_to(d)), None)
+        if found is None:
+            raise self._outside(str(path))
+        return found
+
+    def _entries(self, path: str) -> list[Entry]:
+        try:
+            with self.place(Path(path)) as place, open_directory(place) as directory:
+                return entries_of(directory)
+        except OSError:  # gone meanwhile, or not ours to read: as if it were empty
+            return []
+
+    def _own_link(self, path: str, rules: IgnoreRules) -> bool:
+        """Whether a link leads to a file that tools may see."""
+        try:
+            target = followed(path)
+        except PathRefused:
+            return False
+        root = self._root_of(target)
+        if root is None or private_part(target.relative_to(root)) or not os.path.isfile(target):  # noqa: PTH113
+            return False
+        return rules is not self._rules[root] or not self.ignored(target, git=False)
+
+    def _allowed(self, path: str) -> Path:
+        """The real path, once it is known to be inside and not private."""
+        given = written_path(path, self.root)
+        real = followed(given)
+        root = self._root_of(real)
+        if root is None:
+            raise self._outside(path)
+        # What was written counts as well as where it leads: a private name can be a link to somewhere harmless.
+        written = Path(os.path.normpath(given))
+        # `link/..` is the parent of what the link leads to, but people and patterns read it as if there were no link.
+        if ".." in given.parts and self._root_of(followed(written)) is None:
+            raise self._outside(path)
+        lexical = self._root_of(written)
+        names = [real.relative_to(root), *([written.relative_to(lexical)] if lexical else [])]
+        for name in names:
+            if found := private_part(name):
+                raise PathRefused(f"{path!r} is refused: tools may not touch {found!r}; go on without it.")
+        if twin := private_twin(real, root):
+            raise PathRefused(
+                f"{path!r} is refused: it is the same file as {self.relative(Path(twin))!r}; go on without it."
+            )
+        return real
+
+    def _outside(self, path: str) -> PathRefused:
+        return PathRefused(f"{path!r} leads outside the workspace; name a path inside {str(self.root)!r}.")
+
+    def _root_of(self, path: Path) -> Path | None:
+        inside = [root for root in self._roots if path.is_relative_to(root)]
+        root = max(inside, key=lambda root: len(root.parts), default=None)
+        if root and any(path.is_relative_to(d) and not root.is_relative_to(d) for d in self._kernel):
+            return None
+        return root
+
+    def _in_dependencies(self, path: Path) -> bool:
+        root = self._root_of(path)
+        return root is not None and DEPENDENCIES in map(folded, path.relative_to(root).parts)
+
+
+def open_workspace(
+    root: Path, settings: Settings, outputs: Path | None = None, protected: ProtectedPaths | None = None
+) -> FolderWorkspace:
+    """The workspace that settings describe. Raises `UserError` or `ConfigError` naming a directory that isn't there."""
+    if not root.is_dir():
+        raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
+    included = [root / Path(name).expanduser() for name in settings.context.include_directories]
+    for directory in included:
+        if not directory.is_dir():
+            raise ConfigError(f"Included directory {str(directory)!r} isn't there; expected a directory.")
+    filtering: dict[str, Any] = settings.context.file_filtering
+    return FolderWorkspace(
+        root,
+        included,
+        git_ignore=filtering.get("respectGitIgnore", True),
+        agent_ignore=filtering.get("respectGeminiIgnore", True),
+        custom_ignore=[Path(name) for name in filtering.get("customIgnoreFilePaths", ())],
+        outputs=outputs,
+        protected=protected,
+    )

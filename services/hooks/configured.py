@@ -1,0 +1,311 @@
+"""configured: the hooks that settings configure: their events, matchers and commands."""
+
+import hashlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any, Literal, cast, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from interlock.services.config.settings import HookLayer, expand, explain, shown
+from interlock.services.policy.names import names_of
+from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
+from interlock.state.errors import ConfigError
+from interlock.state.hooks import HookEvent
+
+EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+ALIASES: dict[str, HookEvent] = {
+    "PreToolUse": "BeforeTool",
+    "PostToolUse": "AfterTool",
+    "UserPromptSubmit": "BeforeAgent",
+    "Stop": "AfterAgent",
+    "PreCompact": "PreCompress",
+}
+"""Claude Code's names, where they differ."""
+
+
+def event_named(name: str) -> HookEvent | None:
+    """The event that a name stands for, ours or Claude Code's."""
+    return name if name in EVENTS else ALIASES.get(name)
+
+
+def no_event(name: str) -> str:
+    """Why a name is none, and what may have been meant."""
+    if name in ("enabled", "disabled", "notifications"):
+        return f"no event is called so; write hooksConfig.{name}."
+    return f"no event is called so{near(name, [*EVENTS, *ALIASES]) or '.'}"
+
+
+def near(word: str, known: Iterable[str]) -> str:
+    """`. Did you mean 'x'?`, or nothing."""
+    found = get_close_matches(word, list(known), 1, 0.6)
+    return f". Did you mean {found[0]!r}?" if found else ""
+
+
+TOOL_EVENTS: frozenset[HookEvent] = frozenset({"BeforeTool", "AfterTool"})
+_ALL = ("", "*")
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """As settings write it. `pattern` is null where the text is compared as it is."""
+
+    text: str = ""
+    pattern: Pattern | None = None
+
+    def matches(self, subjects: Collection[str]) -> bool:
+        """Whether the hook is for any of these names of one thing; an event without a name is for every hook of it."""
+        if self.text in _ALL or not any(subjects):
+            return True
+        return any(self.pattern.found(s) if self.pattern else self.text == s for s in subjects)
+
+
+def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
+    """The matcher, and why it can't be used as it was meant; then it is compared as it is."""
+    if event not in TOOL_EVENTS or text in _ALL:
+        return Matcher(text), ""
+    try:
+        return Matcher(text, compile_pattern(text)), ""
+    except PatternError as error:
+        return Matcher(
+            text
+        ), f"{error}; only a tool of exactly this name matches, and for required hooks every tool"
+
+
+def subjects_of(event: HookEvent, subject: str, given: Mapping[str, JsonValue]) -> Collection[str]:
+    """All names of what an event is about: a tool has several, and an agent is known by its own."""
+    args = given.get("tool_input")
+    return names_of(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One command of one definition."""
+
+    event: HookEvent
+    source: str
+    """The settings file that it stands in."""
+    place: str
+    """Where in the file, dotted: `hooks.BeforeTool.0.hooks.1`."""
+    command: str = ""
+    name: str = ""
+    matcher: Matcher = field(default_factory=Matcher)
+    sequential: bool = False
+    timeout_s: float = 60.0
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    required: bool = False
+    """Nothing goes on where it fails."""
+    idempotent: bool = False
+    """May run twice without asking, after a kill."""
+    broken: str = ""
+    """Why it can't be run; only required hooks are kept although they are broken, and block."""
+
+    @property
+    def title(self) -> str:
+        return self.name or self.command or self.place
+
+    @property
+    def id(self) -> str:
+        """The same for the same name and command, in whichever file and on whichever day."""
+        what = f"{self.name}\0{self.command}" if not self.broken else f"{self.source}\0{self.place}"
+        return hashlib.sha256(what.encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class HookBook:
+    """All hooks that count, in the order in which they are asked: the project's, then the user's."""
+
+    hooks: Sequence[Hook] = ()
+    problems: Sequence[str] = ()
+    """One line each, with file and place."""
+    notifications: bool = True
+    """Whether people are told of hooks that have nothing to say."""
+
+    @property
+    def configured(self) -> str:
+        """Names of the events that have hooks, comma-joined and sorted."""
+        return ",".join(sorted({hook.event for hook in self.hooks}))
+
+    def selected(self, event: HookEvent, *subjects: str) -> list[Hook]:
+        """The hooks to run for something with these names.
+
+        The same name and command runs once, as strictly as its strictest definition says.
+        """
+        chosen: dict[str, Hook] = {}
+        for hook in self.hooks:
+            if hook.event != event or not hook.matcher.matches(subjects):
+                continue
+            known = chosen.get(hook.id)
+            chosen[hook.id] = _stricter(known, hook) if known else hook
+        return list(chosen.values())
+
+
+def _stricter(first: Hook, other: Hook) -> Hook:
+    return replace(
+        first,
+        required=first.required or other.required,
+        sequential=first.sequential or other.sequential,
+        idempotent=first.idempotent and other.idempotent,
+    )
+
+
+TIMEOUT_MS = 60_000
+"""gemini-cli's."""
+_SUSPICIOUS_MS = 1_000
+_UNUSED = "this hook doesn't count"
+
+
+class _Command(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+    type: Literal["command"] = "command"
+    command: str = Field(min_length=1)
+    name: str = ""
+    description: str = ""
+    timeout: float = Field(TIMEOUT_MS, gt=0)
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    required: bool = False
+    idempotent: bool = False
+
+
+class _Group(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+    matcher: str = ""
+    sequential: bool = False
+    description: str = ""
+    hooks: list[Any]
+
+
+@dataclass
+class _Reader:
+    """Reads one source."""
+
+    source: str
+    env: Mapping[str, str]
+    problems: list[str]
+
+    def hooks(self, data: object) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            self._refuse(f"hooks is {shown(data)}, expected an object.", data)
+            return
+        for name, groups in cast(dict[str, Any], data).items():
+            event = event_named(name)
+            if event is None:
+                self._refuse(f"hooks.{name}: {no_event(name)}", groups)
+            elif not isinstance(groups, list):
+                yield from self._broken(event, f"hooks.{name}", groups, "an array")
+            else:
+                for number, group in enumerate(cast(list[Any], groups)):
+                    yield from self._group(event, f"hooks.{name}.{number}", group, event != name)
+
+    def _group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            yield from self._broken(event, place, data, "an object")
+            return
+        given = cast(dict[str, Any], data)
+        try:
+            group = _Group.model_validate(given)
+        except ValidationError as error:
+            problem = explain(self.source, given, error, f"{place}.")
+            yield from self._kept(event, place, given, problem)
+            return
+        self._unknown(place, group)
+        match, problem = matcher(event, group.matcher)
+        if problem:
+            self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
+        for number, item in enumerate(group.hooks):
+            for hook in self._command(event, f"{place}.hooks.{number}", item, aliased):
+                # A guard that can't be read must not look away.
+                found = Matcher() if problem and hook.required else match
+                yield replace(hook, matcher=found, sequential=group.sequential)
+
+    def _command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
+        if not isinstance(data, dict):
+            yield from self._broken(event, place, data, "an object")
+            return
+        given = cast(dict[str, Any], data)
+        try:
+            command = _Command.model_validate(given)
+        except ValidationError as error:
+            problem = explain(self.source, given, error, f"{place}.")
+            yield from self._kept(event, place, given, problem)
+            return
+        self._unknown(place, command)
+        if aliased and "timeout" in command.model_fields_set and command.timeout < _SUSPICIOUS_MS:
+            self.problems.append(
+                f"{self.source}: {place}.timeout is {command.timeout:g} milliseconds; for seconds write "
+                f"{command.timeout * 1000:g}."
+            )
+        yield Hook(
+            event=event,
+            source=self.source,
+            place=place,
+            command=command.command,
+            name=command.name,
+            timeout_s=command.timeout / 1000,
+            env=self._env(place, command.env),
+            required=command.required,
+            idempotent=command.idempotent,
+        )
+
+    def _env(self, place: str, env: Mapping[str, str]) -> dict[str, str]:
+        unset: list[str] = []
+        expanded = {name: expand(value, self.env, unset) for name, value in env.items()}
+        self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
+        return expanded
+
+    def _unknown(self, place: str, model: BaseModel) -> None:
+        for key in model.model_extra or ():
+            hint = near(key, type(model).model_fields) or "."
+            self.problems.append(f"{self.source}: {place}: no setting is called {key!r}{hint}")
+
+    def _broken(self, event: HookEvent, place: str, data: object, expected: str) -> Iterator[Hook]:
+        problem = f"{self.source}: {place} is {shown(data)}, expected {expected}."
+        yield from self._kept(event, place, data, problem)
+
+    def _kept(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
+        """A malformed definition doesn't count, unless it says that nothing may go on without it."""
+        if not _says_required(data):
+            self.problems.append(f"{problem.rstrip('.')}; {_UNUSED}.")
+            return
+        self.problems.append(
+            f"{problem.rstrip('.')}; it is required, so {event} blocks until it is corrected."
+        )
+        yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
+
+    def _refuse(self, problem: str, data: object) -> None:
+        if _says_required(data):
+            raise ConfigError(f"{self.source}: {problem} A hook in it is required, so nothing runs.")
+        self.problems.append(f"{self.source}: {problem} Its hooks don't count.")
+
+
+def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
+    """The hooks of all sources, the project's first, so that the user's later word wins.
+
+    A project can turn off its own hooks, not the user's. Raises `ConfigError` for a required hook of an unknown event.
+    """
+    problems: list[str] = []
+    hooks: list[Hook] = []
+    for layer in sorted(layers, key=lambda layer: not layer.project):
+        found = list(_Reader(layer.source, env, problems).hooks(layer.hooks))
+        off = _disabled([other for other in layers if layer.project or not other.project])
+        if off is not None:
+            hooks += [hook for hook in found if not {hook.name, hook.command} & off - {""}]
+    shows = [layer.config.get("notifications", True) for layer in layers if not layer.project]
+    return HookBook(tuple(hooks), tuple(problems), notifications=all(shows[-1:]))
+
+
+def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
+    """Names and commands that are off; None: all are."""
+    enabled = [layer.config["enabled"] for layer in layers if "enabled" in layer.config]
+    if not all(enabled[-1:]):
+        return None
+    return {name for layer in layers for name in layer.config.get("disabled", ())}
+
+
+def _says_required(data: object) -> bool:
+    """Somewhere in it `required` stands, with anything but false."""
+    if isinstance(data, dict):
+        found = cast(dict[str, Any], data)
+        return found.get("required") not in (None, False) or any(map(_says_required, found.values()))
+    return isinstance(data, list) and any(map(_says_required, cast(list[Any], data)))

@@ -1,0 +1,152 @@
+"""processes: runs commands under a supervisor; whatever becomes of the run, none outlives it (`engine.md` 16)."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlock.services.process.output import ProcessOutput
+from interlock.services.process.supervised import Supervised, Watch
+from interlock.services.secrets.redaction import SHAPES, Redactor
+from interlock.services.secrets.stream import redact_file
+from interlock.state.errors import RunError
+from interlock.state.tooling import Ended, Outputs
+
+
+@dataclass(frozen=True)
+class _Background:
+    child: Supervised
+    label: str
+    output_file: Path
+
+
+class SupervisedProcesses:
+    """Implements `Processes`. `env` is what tools get: see `tool_environment`; `most` as of `Supervised`."""
+
+    def __init__(
+        self,
+        *,
+        outputs: Outputs,
+        env: Mapping[str, str],
+        redact: Redactor = SHAPES,
+        most: tuple[int, int] = (0, 0),
+    ) -> None:
+        self._most = most
+        self._outputs = outputs
+        self._env = dict(env)
+        self._redact = redact
+        self._background: list[_Background] = []
+
+    async def run(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        timeout_s: float,
+        inactivity_s: float = 0,
+        limit_chars: int = 40_000,
+        env: Mapping[str, str] | None = None,
+        stdin: bytes | None = None,
+        on_output: Callable[[str], None] | None = None,
+        ours: bool = False,  # noqa: ARG002 - there is no sandbox here that could be left
+        sandboxed: bool = False,  # `argv` is bubblewrap: what becomes of the command in it is told
+    ) -> Ended:
+        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
+        read, write = os.pipe()
+        try:
+            mode = "once-sandboxed" if sandboxed else "once"
+            child = Supervised(
+                argv, cwd=cwd, env=self._with(env), output=write, mode=mode, stdin=stdin, most=self._most
+            )
+        except (OSError, ValueError) as error:
+            os.close(read)
+            return _not_started(_reason(error))
+        finally:
+            os.close(write)
+        # What a program of ours, or a hook, says is parsed: a mark could become an argument.
+        output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
+        watch = Watch(child, read, output, on_output)
+        try:
+            return await watch.until_end(timeout_s, inactivity_s or float("inf"))
+        finally:
+            child.close()
+            os.close(read)
+            output.discard()
+
+    async def start(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        label: str,
+        env: Mapping[str, str] | None = None,
+        sandboxed: bool = False,
+    ) -> int:
+        """Start in the background; the pid of the command. Output goes to a file in `outputs/`.
+
+        Raises `RunError` when it can't be started.
+        """
+        try:
+            path = self._outputs.new_spool()
+            with path.open("wb") as file:
+                child = Supervised(
+                    argv,
+                    cwd=cwd,
+                    env=self._with(env),
+                    output=file.fileno(),
+                    mode="background-sandboxed" if sandboxed else "background",
+                    most=self._most,
+                )
+        except (OSError, ValueError) as error:
+            raise RunError(f"Command {label!r} could not be started: {_reason(error)}.") from error
+        own = _Background(child, label, path)
+        self._background.append(own)
+        await child.started()
+        if child.pid is None:
+            self._background.remove(own)  # another agent may have started one meanwhile
+            child.close()
+            path.unlink(missing_ok=True)
+            raise RunError(
+                f"Command {label!r} could not be started: {child.error or 'its supervisor ended'}."
+            )
+        return child.pid
+
+    def background(self) -> Sequence[Mapping[str, Any]]:
+        """Background processes of this drive: {pid, label, running, exit_code, output_file}.
+
+        `exit_code` is negative for a signal. What a command left behind runs on, also when it isn't `running` itself.
+        """
+        for one in self._background:
+            one.child.listen()
+        return [
+            {
+                "pid": one.child.pid,
+                "label": one.label,
+                "running": not one.child.ended,
+                "exit_code": one.child.exit_code if one.child.signal is None else -one.child.signal,
+                "output_file": str(one.output_file),
+            }
+            for one in self._background
+        ]
+
+    def close(self) -> None:
+        """End all background processes. Without it they end with this process."""
+        for one in self._background:
+            one.child.kill()
+        for one in self._background:
+            one.child.close()
+            redact_file(one.output_file, self._redact)
+
+    def _with(self, env: Mapping[str, str] | None) -> dict[str, str]:
+        return {**self._env, **(env or {})}
+
+
+def _not_started(why: str) -> Ended:
+    return Ended("not_started", None, None, why, omitted=0, full_output=None, duration_s=0.0)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {str(error.filename)!r}" if error.filename else error.strerror
+    return str(error)

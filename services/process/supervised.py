@@ -1,0 +1,341 @@
+"""supervised: the run's end of one supervisor. Starts it, hears how the command fares, stops or kills it."""
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Literal
+
+from interlock.services.process.output import ProcessOutput
+from interlock.state.tooling import Ended
+
+_SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
+GRACE_S = 2.0
+"""From SIGTERM to SIGKILL when a command is stopped."""
+_REAP_S = 6.0
+"""A supervisor gives up on what survives SIGKILL after 5 s."""
+_RESCAN_S = 0.005
+_MARK = "INTERLOCK_COMMAND"
+"""In the environment of a command: finds what it left behind when its supervisors were killed."""
+_LAST_SIGNAL = 31
+"""Above it are the real-time signals."""
+Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
+"""After `once` nothing lives on; `sandboxed`: it starts bubblewrap, and tells and signals the command in it."""
+
+
+class Supervised:
+    """One command under its supervisor. `close` must be called; it kills whatever is left."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        output: int,
+        mode: Mode,
+        stdin: bytes | None = None,
+        most: tuple[int, int] = (0, 0),
+    ) -> None:
+        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`.
+
+        `most`: processes, and bytes of memory, of the command and all that it starts; 0: no limit.
+        """
+        self.pid: int | None = None
+        """Of the command, once it has started."""
+        self.exit_code: int | None = None
+        self.signal: int | None = None
+        self.error: str | None = None
+        """Why the command could not be started."""
+        self.limit: str | None = None
+        """What it used too much of, and was ended for."""
+        self.over = False
+        """The supervisor has ended, and all descendants with it."""
+        self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
+        self._mark = secrets.token_hex(8)
+        ours, theirs = _pipes()
+        self._lifeline, self._status = ours
+        program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, (*theirs, mode, GRACE_S, *most)), *argv]
+        try:
+            with _source(stdin) as source:
+                self._process = _started(program, cwd, {**env, _MARK: self._mark}, source, output, theirs)
+        except BaseException:
+            _close(ours)
+            raise
+        finally:
+            _close(theirs)
+
+    @property
+    def ended(self) -> bool:
+        """The command itself has ended; in the background, its descendants may live on."""
+        return self.over or self.exit_code is not None or self.signal is not None
+
+    def listen(self) -> None:
+        """Take in what the supervisor has said so far, without waiting."""
+        with suppress(BlockingIOError):
+            while not self.over:
+                said = os.read(self._status, 4096)
+                self.over = not said
+                self._heard += said
+        *lines, self._heard = self._heard.split(b"\n")
+        for line in lines:
+            self._take(*line.decode().split(" ", 1))
+
+    @property
+    def lost(self) -> bool:
+        """The supervisor was killed: nobody saw how the command ended, or whether it did."""
+        return self.over and self.exit_code is None and self.signal is None and self.error is None
+
+    async def started(self) -> None:
+        """Return when `pid` or `error` is known, or the supervisor has ended."""
+        while not (self.over or self.pid or self.error):
+            await readable(self._status)
+            self.listen()
+
+    async def finished(self) -> None:
+        """Return when the supervisor has ended."""
+        while not self.over:
+            await readable(self._status)
+            self.listen()
+        if self.lost:
+            await asyncio.to_thread(self._end_orphans)
+
+    def stop(self) -> None:
+        """SIGTERM to the command's group; SIGKILL to everything `GRACE_S` later."""
+        with suppress(BrokenPipeError):  # it ended by itself meanwhile
+            os.write(self._lifeline, b"T")
+
+    def kill(self) -> None:
+        """SIGKILL to everything, at once."""
+        if self._lifeline >= 0:
+            os.close(self._lifeline)
+            self._lifeline = -1
+
+    def close(self) -> None:
+        """Kill what is left and wait for that: milliseconds, at worst `_REAP_S`."""
+        self.kill()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(_REAP_S)
+        if self._status >= 0:
+            self.listen()
+            os.close(self._status)
+            self._status, self.over = -1, True
+        if self.lost and self.pid is not None:
+            self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        """Kill what the supervisors would have killed."""
+        give_up = time.monotonic() + _REAP_S
+        while (found := orphans(self._mark, self._process.pid)) and time.monotonic() < give_up:
+            for pid in found:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(_RESCAN_S)
+
+    def _take(self, what: str, value: str) -> None:
+        match what:
+            case "pid":
+                self.pid = int(value)
+            case "exit" if self._sandboxed and 128 < int(value) <= 128 + _LAST_SIGNAL:
+                self.signal = int(value) - 128  # as shells tell it, bubblewrap does
+            case "exit":
+                self.exit_code = int(value)
+            case "signal":
+                self.signal = int(value)
+            case "limit":
+                self.limit = value
+            case _:
+                self.error = value
+
+
+def _started(
+    program: Sequence[str],
+    cwd: Path,
+    env: Mapping[str, str],
+    source: int,
+    output: int,
+    descriptors: tuple[int, int],
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        program,
+        cwd=cwd,
+        env=env,
+        stdin=source,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+        pass_fds=descriptors,
+    )
+
+
+def orphans(mark: str, session: int) -> list[int]:
+    """Living processes that carry the mark, are in the session, or descend from one that is or does."""
+    found: set[int] = set()
+    parents: dict[int, int] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, ValueError, IndexError):
+            state, parent, _, its_session = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:4]
+            if state == b"Z":
+                continue
+            parents[pid := int(folder.name)] = int(parent)
+            if int(its_session) == session or f"{_MARK}={mark}".encode() in (folder / "environ").read_bytes():
+                found.add(pid)
+    more = found
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return sorted(found)
+
+
+def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
+    """Our ends (to write the lifeline, to read the status), and the supervisor's."""
+    lifeline_read, lifeline = os.pipe()
+    status, status_write = os.pipe()
+    os.set_blocking(status, False)
+    return (lifeline, status), (lifeline_read, status_write)
+
+
+def _close(descriptors: tuple[int, int]) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+@contextmanager
+def _source(stdin: bytes | None) -> Generator[int]:
+    """A file and not a pipe: nobody has to feed it while the command runs."""
+    if stdin is None:
+        yield subprocess.DEVNULL
+        return
+    with tempfile.TemporaryFile() as file:
+        file.write(stdin)
+        file.seek(0)
+        yield file.fileno()
+
+
+async def readable(descriptor: int) -> None:
+    """Return when something can be read, or the other end is closed."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+
+    def note() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    loop.add_reader(descriptor, note)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+
+
+_CHUNK = 65_536
+"""Bytes a read: what a pipe holds."""
+_STOP_S = GRACE_S + 6.0
+"""A supervisor that was asked to stop has ended by then, or what it supervises can't be killed."""
+_DRAIN_S = 1.0
+"""Only what escaped its supervisor (`escape_note`) can hold the output open for longer."""
+
+Why = Literal["exited", "timeout", "inactivity"]
+
+
+class Watch:
+    """One run of one command."""
+
+    def __init__(
+        self, child: Supervised, read: int, output: ProcessOutput, on_output: Callable[[str], None] | None
+    ) -> None:
+        self._child = child
+        self._read = read
+        self._output = output
+        self._on_output = on_output
+        self._started = self._spoke = time.monotonic()
+        os.set_blocking(read, False)
+
+    async def until_end(self, timeout_s: float, inactivity_s: float) -> Ended:
+        """Wait for the command, all its descendants and all of its output."""
+        end = asyncio.ensure_future(self._child.finished())
+        pump = asyncio.ensure_future(self._pump())
+        try:
+            try:
+                why = await self._until(end, timeout_s, inactivity_s)
+            except asyncio.CancelledError:
+                await self._stopped(end)
+                raise
+            if why != "exited":
+                await self._stopped(end)
+            await asyncio.wait({pump}, timeout=_DRAIN_S)
+            if pump.done():
+                pump.result()
+        finally:
+            for task in (end, pump):
+                task.cancel()
+            await asyncio.gather(end, pump, return_exceptions=True)
+        return await self._ended(why)
+
+    async def _until(self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float) -> Why:
+        while True:
+            now = time.monotonic()
+            total, silent = self._started + timeout_s - now, self._spoke + inactivity_s - now
+            await asyncio.wait({end}, timeout=max(0.0, min(total, silent)))
+            now = time.monotonic()
+            if end.done():
+                end.result()
+                return "exited"
+            if now >= self._started + timeout_s:
+                return "timeout"
+            if now >= self._spoke + inactivity_s:
+                return "inactivity"
+
+    async def _stopped(self, end: asyncio.Future[None]) -> None:
+        self._child.stop()
+        await asyncio.wait({end}, timeout=_STOP_S)
+
+    async def _pump(self) -> None:
+        while True:
+            await readable(self._read)
+            chunk = os.read(self._read, _CHUNK)
+            self._spoke = time.monotonic()
+            self._show(self._output.feed(chunk) if chunk else self._output.end())
+            if not chunk:
+                return
+
+    def _show(self, text: str) -> None:
+        if text and self._on_output:
+            self._on_output(text)
+
+    async def _ended(self, why: Why) -> Ended:
+        file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
+        child = self._child
+        return Ended(
+            how=self._how(why),
+            exit_code=child.exit_code,
+            signal=self._signal(),
+            output=child.error or self._output.text(),
+            omitted=self._output.omitted,
+            full_output=file,
+            duration_s=time.monotonic() - self._started,
+            note=self._output.note,
+            excess=child.limit or "",
+        )
+
+    def _how(self, why: Why) -> Literal[Why, "not_started", "limit", "lost"]:
+        if self._child.error:
+            return "not_started"
+        if self._child.limit:
+            return "limit"
+        return "lost" if why == "exited" and self._child.lost else why
+
+    def _signal(self) -> str | None:
+        number = self._child.signal
+        if number is None:
+            return None
+        try:
+            return signal.Signals(number).name
+        except ValueError:
+            return f"signal {number}"  # real-time signals have no name

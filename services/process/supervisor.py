@@ -1,0 +1,251 @@
+"""supervisor: runs one command and ends all its descendants, at the latest when the run that asked for it is gone.
+
+Started as `python -I -S supervisor.py LIFELINE STATUS once|background[-sandboxed] GRACE PROCESSES MEMORY ARGV…`, in
+its own session. More PROCESSES than that, or more MEMORY (bytes), end them all; 0: no limit.
+LIFELINE is the read end of a pipe whose write end only the run has: a byte on it means stop (SIGTERM to the
+command's group, SIGKILL to all after GRACE seconds), end-of-file means SIGKILL to all at once. STATUS is told
+`pid N`, then `exit N`, `signal N` or `error TEXT`; before it `limit TEXT`, where that is why. After `once` nothing
+outlives the command; after `background` its descendants live on until the lifeline ends. `-sandboxed`: ARGV is
+bubblewrap, and the command runs below it.
+
+There are two, so that a SIGKILL of either leaves nothing behind: the guard inherits what the worker had.
+"""
+
+import ctypes
+import os
+import re
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
+_RESCAN_S = 0.005
+_GIVE_UP_S = 5.0  # what survives SIGKILL for longer (a hung disk, another user's process) is left to init
+_PARENT = re.compile(rb"\d+ \(.*\) \S (\d+) ", re.DOTALL)
+_GONE = (ProcessLookupError, PermissionError)
+_LOOK_S = 0.1
+"""How often what a command's processes use is looked at: the looking costs a few files each."""
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def escape_note() -> str | None:
+    """What can outlive a killed run on this system; None: nothing can. For `doctor`."""
+    if _linux():
+        return None
+    return f"{sys.platform} has no child-subreaper: a command that leaves its process group outlives a killed run"
+
+
+def _linux() -> bool:
+    return sys.platform.startswith("linux") and Path("/proc/self/stat").exists()
+
+
+def _become_subreaper() -> bool:
+    return _linux() and ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
+
+
+def _descendants(of: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError):  # it ended meanwhile
+                match = _PARENT.match((process / "stat").read_bytes())
+                if match:
+                    children.setdefault(int(match[1]), []).append(int(process.name))
+    found = list(children.get(of, ()))
+    for pid in found:
+        found += children.get(pid, ())
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            found += map(int, (thread / "children").read_bytes().split())
+    return found
+
+
+def _memory(pid: int) -> int:
+    """Bytes; what processes share counts once for all of them, where that can be read."""
+    with suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return 0
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+    return 0
+
+
+def _excess(processes: int, memory: int) -> str:
+    """What this process's descendants use too much of; empty: nothing."""
+    found = _children(os.getpid())
+    for pid in found:
+        found += _children(pid)
+        if processes and len(found) > processes:
+            return f"more than {processes:,} processes"
+    if memory and sum(map(_resident, found)) > memory and sum(map(_memory, found)) > memory:
+        return f"more than {memory >> 20:,} MB of memory"
+    return ""
+
+
+def _spawn(command: list[str]) -> int:
+    """Start the command in a process group of its own. Raises `OSError` as exec did."""
+    ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python, and exec would hand that on
+    return os.posix_spawnp(command[0], command, os.environ, setpgroup=0, setsigmask=(), setsigdef=ignored)
+
+
+def _let_go_of_streams() -> None:
+    """The command's output must end when the command's processes do."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    os.close(null)
+
+
+class Reaper:
+    """Collects ended children, and can end all that are left."""
+
+    def __init__(self, pid: int, contained: bool, sandboxed: bool = False) -> None:
+        self._pid, self._contained, self._sandboxed = pid, contained, sandboxed
+        self.ended: int | None = None
+        """Wait status of `pid`."""
+        self.empty = False
+        """No child is left; for a subreaper: no descendant."""
+
+    def reap(self) -> None:
+        """Take note of everything that ended, without waiting."""
+        try:
+            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+                if ended[0] == self._pid:
+                    self.ended = ended[1]
+        except ChildProcessError:
+            self.empty = True
+
+    def kill_all(self) -> None:
+        """SIGKILL, again and again, until none is left."""
+        give_up = time.monotonic() + _GIVE_UP_S
+        self.reap()
+        while not self.empty and time.monotonic() < give_up:
+            self._kill_seen()
+            time.sleep(_RESCAN_S)
+            self.reap()
+        if not self._contained:
+            self.signal_group(signal.SIGKILL)
+
+    def _kill_seen(self) -> None:
+        for pid in _descendants(os.getpid()) if self._contained else [-self._pid]:
+            with suppress(*_GONE):
+                os.kill(pid, signal.SIGKILL)
+
+    def signal_group(self, *signals: int) -> None:
+        for number in signals:
+            with suppress(*_GONE):
+                os.killpg(self._group(), number)
+
+    def _group(self) -> int:
+        """The command's; in a sandbox also that of the sandbox's first process, which passes polite signals over."""
+        below = _descendants(self._pid) if self._sandboxed else []
+        return os.getpgid(below[0]) if below else self._pid
+
+
+class Worker:
+    """Starts the command and waits for what comes first: its end, a stop, or the end of the run."""
+
+    def __init__(
+        self, lifeline: int, status: int, mode: str, grace_s: float, most: tuple[int, int], contained: bool
+    ) -> None:
+        self._most = most if contained else (0, 0)
+        self._lifeline, self._status, self._grace_s, self._contained = lifeline, status, grace_s, contained
+        self._keep, self._sandboxed = "background" in mode, "sandboxed" in mode
+        self._kill_at: float | None = None
+        self._wake, wake_write = os.pipe()
+        for descriptor in (self._wake, wake_write):
+            os.set_blocking(descriptor, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # without a handler it would not wake
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, self._end_now)
+
+    def work(self, command: list[str]) -> None:
+        if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
+            return  # the run was killed, or thought better of it, while this process was starting
+        try:
+            pid = _spawn(command)
+        except OSError as error:
+            self._tell(f"error {error.strerror}: {command[0]!r}")
+            return
+        self._tell(f"pid {pid}")
+        _let_go_of_streams()
+        self._wait(Reaper(pid, self._contained, self._sandboxed))
+
+    def _wait(self, reaper: Reaper) -> None:
+        told = over = False
+        while not over:
+            reaper.reap()
+            over = self._over(reaper)
+            if over:
+                reaper.kill_all()
+            if reaper.ended is not None and not told:
+                code = os.waitstatus_to_exitcode(reaper.ended)
+                self._tell(f"exit {code}" if code >= 0 else f"signal {-code}")
+                told = True
+            if not over:
+                self._listen(reaper)
+
+    def _over(self, reaper: Reaper) -> bool:
+        if self._kill_at is not None:
+            return reaper.ended is not None or time.monotonic() >= self._kill_at
+        if self._keep:  # without a subreaper only the lifeline can tell when the group isn't needed any more
+            return reaper.empty and self._contained
+        return reaper.ended is not None
+
+    def _listen(self, reaper: Reaper) -> None:
+        left = _LOOK_S if any(self._most) else None
+        if self._kill_at is not None:
+            left = max(0.0, self._kill_at - time.monotonic())
+        elif excess := _excess(*self._most):
+            self._tell(f"limit {excess}")
+            self._end_now()
+            return
+        ready = select.select([self._lifeline, self._wake], [], [], left)[0]
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+        if self._lifeline in ready:
+            if not os.read(self._lifeline, 64):
+                self._end_now()
+            elif self._kill_at is None:
+                self._kill_at = time.monotonic() + self._grace_s
+                reaper.signal_group(signal.SIGTERM, signal.SIGCONT)
+
+    def _end_now(self, *_: object) -> None:
+        self._kill_at = 0.0
+
+    def _tell(self, line: str) -> None:
+        with suppress(BrokenPipeError):  # the run is gone: the lifeline says so next
+            os.write(self._status, f"{line}\n".encode(errors="replace"))
+
+
+def main(argv: list[str]) -> None:
+    lifeline, status, mode, grace_s, processes, memory, *command = argv
+    most = int(processes), int(memory)
+    os.set_inheritable(int(lifeline), False)
+    os.set_inheritable(int(status), False)
+    contained = _become_subreaper()
+    if (worker := os.fork()) == 0:
+        _become_subreaper()
+        Worker(int(lifeline), int(status), mode, float(grace_s), most, contained).work(command)
+        return
+    _let_go_of_streams()
+    os.waitpid(worker, 0)
+    Reaper(worker, contained).kill_all()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

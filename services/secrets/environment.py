@@ -1,0 +1,133 @@
+"""environment: what tools, hooks and MCP servers get, and that nothing else of the environment can be read.
+
+They get no secrets, and nothing that waits for a terminal.
+
+Kept back, unless `security.environmentVariableRedaction.allowed` names it: a variable that is called like a secret
+(`*_KEY`, `*_TOKEN`, `*PASSWORD`, …), one whose value has the shape of one (an access key, a JSON Web Token, a private
+key, a URL with a password), and sockets that lend out keys (`SSH_AUTH_SOCK`). Everything else is passed on: `PATH`,
+`HOME`, `LANG`, a virtual environment, proxies without a password. Variables of a `.env` file count like any other.
+
+A command can also look at the environment that the driver itself was started with (`/proc/PID/environ`):
+`clear_own_environment` empties that.
+"""
+
+import os
+import re
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.services.secrets.redaction import shapes_in
+
+if TYPE_CHECKING:
+    from interlock.state.settings import EnvironmentSettings
+
+_SECRET = re.compile(
+    r"(?<![^_.:-])(KEYS?|TOKENS?|PASS|PAT|AUTH|DSN|JWTS?|CREDS?|BEARER|SSHPASS)([_-]?[0-9]+)?$|_PWD$|COOKIES?$"
+    r"|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|(AUTH|ACCESS|BEARER|REFRESH)_?TOKEN|PASSWORD|PASSWD|PASSPHRASE|SECRET"
+    r"|CREDENTIAL|WEBHOOK_?URL",
+    re.IGNORECASE,
+)
+"""Whole words at the end of a name (but not `PWD` and `OLDPWD`, which are folders), and words that say it anywhere."""
+_LENT = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO"})
+"""They hold no secret, but whoever has them may use the user's keys."""
+_PR_SET_DUMPABLE = 4  # linux/prctl.h
+_NO_TERMINAL = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_EDITOR": "true",
+    "DEBIAN_FRONTEND": "noninteractive",
+}
+_OUR_GIT = {
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_0": "explicit",
+}
+"""A folder of files that only looks like a repository can't bring git settings, which may name programs to run."""
+_FOR_TERMINALS = frozenset({"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"})
+_WORDS = frozenset(
+    {"password", "passwords", "changeme", "changeit", "localhost", "development", "production"}
+)
+"""Values that stand for a secret or mean nothing: redacting them would redact the language."""
+
+
+def is_secret(name: str) -> bool:
+    """By name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD, *_AUTH, *_DSN and their like."""
+    return _SECRET.search(name) is not None
+
+
+def kept_back(environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None) -> list[str]:
+    """Names of the variables that tools, hooks and MCP servers don't get, in order."""
+    return [name for name, value in environ.items() if _is_kept(name, value, rules)]
+
+
+def tool_environment(
+    environ: Mapping[str, str], keep: Collection[str] = (), rules: "EnvironmentSettings | None" = None
+) -> dict[str, str]:
+    """`environ` without secrets (but for the names in `keep`), made for a process that nobody watches."""
+    left_out = {*kept_back(environ, rules), *_FOR_TERMINALS} - {*keep}
+    return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
+
+
+def secret_variables(
+    environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
+) -> dict[str, str]:
+    """Secrets of the environment, name → value: what must not be told, passed on to tools or not."""
+    blocked = rules.blocked if rules else []
+    found: dict[str, str] = {}
+    for name, value in environ.items():
+        parts = [value[span.start : span.end] for span in shapes_in(value)]
+        if (is_secret(name) or name in blocked) and not _is_harmless(value):
+            parts.append(value)
+        found |= {name if not i else f"{name}.{i}": part for i, part in enumerate(parts)}
+    return found
+
+
+def clear_own_environment() -> None:
+    """Linux: leave nothing to read in `/proc/PID/environ`, and this process's memory and core dumps to root alone.
+
+    `os.environ` stays as it is; the C library keeps what isn't secret, for programs that are started without an
+    environment of their own. To be called at start-up, before there are threads.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    import ctypes  # here, because it costs the fast commands 4 ms
+
+    secret = {*kept_back(os.environ)}
+    for name, value in os.environ.items():
+        os.unsetenv(name)
+        if name and name not in secret:
+            os.putenv(name, value)  # now on the heap, and no longer in the block that the kernel shows
+    start, end = _environment_block()
+    ctypes.memset(start, 0, end - start)
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def _environment_block() -> tuple[int, int]:
+    """Addresses: `env_start` and `env_end` of proc(5); both 0 where the kernel doesn't tell."""
+    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    return int(fields[47]), int(fields[48])
+
+
+def _is_kept(name: str, value: str, rules: "EnvironmentSettings | None") -> bool:
+    if rules and name in rules.blocked:
+        return True
+    if rules and (not rules.enabled or name in rules.allowed):
+        return False
+    return name in _LENT or is_secret(name) or next(shapes_in(value), None) is not None
+
+
+def _is_harmless(value: str) -> bool:
+    """A word, or the name of a file: then the file is the secret."""
+    if value.lower() in _WORDS:
+        return True
+    try:
+        return value.startswith(("/", "~/")) and Path(value).expanduser().exists()
+    except (OSError, RuntimeError, ValueError):  # too long for a path, no home, a NUL character
+        return False

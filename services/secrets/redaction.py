@@ -1,0 +1,282 @@
+"""redaction: keeps secrets out of what a run tells, sends to a model and stores.
+
+Redacted is what has a known shape (`secret_shapes`), and each secret of the run's environment (`secret_variables`)
+word for word. In its place stands `[redacted:NAME or KIND]`.
+
+| Place | Treatment |
+|---|---|
+| the chain: prompts, memory files, answers, thoughts, results | redacted as a record is made (`transcript.append`) |
+| arguments of calls, in the chain, the journal and approvals | verbatim: they are what runs; shown redacted |
+| results of calls, in the journal | redacted before the row is written (`journal.finish`) |
+| diffs of planned changes, previews and reasons of approvals | redacted before the row is written |
+| requests to models, errors of providers | redacted (`services/models/chat`) |
+| output of processes: shown, returned, kept in `outputs/` | redacted as it comes, also across pieces |
+| output of background commands, in `outputs/spool-*` | raw while they run, redacted when the run lets them go |
+| events, whatever they hold | redacted again, also across deltas: the last door (`engine/redacted_events`) |
+| a run's title, options and error; pending requests; warnings; tracebacks | redacted |
+| `--record-responses` | texts redacted; calls verbatim, for they are played back |
+| files that tools write, plans among them | as written, but never a mark in place of a secret (`marks_in`) |
+| a person's answer; arguments in `approvals` and `show` | verbatim: what is approved is what runs |
+| what hooks say | redacted; arguments that they change verbatim |
+| Output of `edit`; calls in the Output of `turn` | verbatim: to hand it back is what they are for |
+| images and other data | untouched |
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from urllib.parse import quote
+
+LONGEST = 16_000
+"""Characters of the longest match: a private key."""
+_SEPARATOR = r"(?:\s|\\[nr])"
+_PLACEHOLDER = re.compile(r"[\[{$<%*]|(?:password|passwd|pass|pwd)$|[xX.*]+$|\d{1,5}[,;)\]|]|\d{1,5}$")
+"""What stands in a URL where a password would: a variable, a word for it, a port."""
+
+
+class Span(NamedTuple):
+    """One secret in a text: characters from `start` up to `end`, and what to call it."""
+
+    start: int
+    end: int
+    name: str
+
+
+class Shape(NamedTuple):
+    """`pattern` begins with the text `start`; its group 1, where it has one, is the secret."""
+
+    kind: str
+    start: str
+    pattern: re.Pattern[str]
+    harmless: Callable[[re.Match[str]], bool] = lambda _: False
+
+
+def _token(kind: str, start: str, rest: str, before: str = "A-Za-z0-9", after: str = "A-Za-z0-9_") -> Shape:
+    """A run of characters that isn't part of a longer word."""
+    head = re.escape(start)
+    return Shape(kind, start, re.compile(rf"{head}(?<![{before}]{head}){rest}(?![{after}])"))
+
+
+def _url(found: re.Match[str]) -> bool:
+    return _PLACEHOLDER.match(found[1]) is not None or found[0].startswith(f"://{found[1]}:")
+
+
+def _wordy(found: re.Match[str]) -> bool:
+    """`Bearer YOUR_TOKEN_GOES_HERE`"""
+    return not any(char.isdigit() for char in found[1])
+
+
+def _after(
+    kind: str, word: str, rest: str, harmless: Callable[[re.Match[str]], bool] = lambda _: False
+) -> Shape:
+    """What follows a word on its line."""
+    return Shape(kind, word, re.compile(word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest), harmless)
+
+
+_BEARER = r"(?:[Bb]earer|[Bb]asic|[Tt]oken)[ \t]{1,4}([A-Za-z0-9._~+/=-]{16,2048})"
+_AWS_SECRET = r"([A-Za-z0-9/+]{40})(?![A-Za-z0-9/+=])"
+_PEM = (
+    r"-----BEGIN (?:[A-Z0-9]{1,12} ){0,4}PRIVATE KEY(?: BLOCK)?-----"
+    rf"(?:{_SEPARATOR}{{1,8}}[A-Za-z-]{{1,20}}: [^\r\n\\]{{0,200}}){{0,4}}"
+    rf"{_SEPARATOR}{{1,8}}[A-Za-z0-9+/=]{{32,6000}}"
+    rf"(?:{_SEPARATOR}{{1,8}}[A-Za-z0-9+/=]{{16,76}}){{0,100}}"
+    rf"(?:(?:{_SEPARATOR}{{1,8}}[A-Za-z0-9+/=]{{1,76}}){{0,2}}{_SEPARATOR}{{0,8}}-----END [A-Z0-9 ]{{1,60}}-----)?"
+)
+_SLACK = ("xoxa", "xoxb", "xoxe", "xoxo", "xoxp", "xoxr", "xoxs")
+IN_A_WORD = (
+    *(_token("aws-key-id", p, "[A-Z2-7]{16}", after="A-Za-z0-9") for p in ("AKIA", "ASIA", "ABIA", "ACCA")),
+    _token("aws-session-token", "IQoJb3JpZ2lu", "[A-Za-z0-9/+=]{80,2048}"),
+    *(_token("github-token", f"gh{c}_", "[A-Za-z0-9]{36,255}") for c in "pousr"),
+    _token("github-token", "github_pat_", "[A-Za-z0-9_]{36,255}"),
+    _token("gitlab-token", "glpat-", "[A-Za-z0-9_-]{20,64}", after="A-Za-z0-9_-"),
+    _token("google-key", "AIza", "[A-Za-z0-9_-]{35}", after="A-Za-z0-9_-"),
+    _token("google-token", "ya29.", "[A-Za-z0-9_-]{20,1024}"),
+    _token("google-secret", "GOCSPX-", "[A-Za-z0-9_-]{28}", after="A-Za-z0-9_-"),
+    *(_token("slack-token", f"{p}-", "[A-Za-z0-9-]{10,250}") for p in _SLACK),
+    _token("slack-token", "xapp-", "[0-9]-[A-Za-z0-9-]{10,250}"),
+    Shape(
+        "slack-webhook",
+        "hooks.slack.com/",
+        re.compile(r"hooks\.slack\.com/(services/T\w{6,20}/B\w{6,20}/\w{16,40})"),
+    ),
+    *(
+        _token("stripe-key", f"{p}_{m}_", "[A-Za-z0-9]{16,247}")
+        for p in ("sk", "rk")
+        for m in ("live", "test")
+    ),
+    _token("stripe-secret", "whsec_", "[A-Za-z0-9+/=]{32,88}"),
+    *(_token("openai-key", f"sk-{p}-", "[A-Za-z0-9_-]{20,250}") for p in ("proj", "svcacct", "admin")),
+    _token("anthropic-key", "sk-ant-", "[A-Za-z0-9_-]{20,250}"),
+    _token("openrouter-key", "sk-or-", "[A-Za-z0-9_-]{32,100}"),
+    _token("openai-key", "sk-", "[A-Za-z0-9]{32,100}"),
+    _token("groq-key", "gsk_", "[A-Za-z0-9]{40,64}"),
+    _token("xai-key", "xai-", "[A-Za-z0-9]{64,100}"),
+    _token("huggingface-token", "hf_", "[A-Za-z0-9]{30,60}"),
+    _token("npm-token", "npm_", "[A-Za-z0-9]{36}"),
+    _token("pypi-token", "pypi-AgE", "[A-Za-z0-9_-]{50,500}"),
+    _token("sendgrid-key", "SG.", r"[A-Za-z0-9_-]{22}\.[A-Za-z0-9_-]{43}"),
+    _token("digitalocean-token", "dop_v1_", "[a-f0-9]{64}"),
+    _token("databricks-token", "dapi", "[a-f0-9]{32}"),
+    _token("azure-key", "AccountKey=", "([A-Za-z0-9+/]{86}==)"),
+    _token("jwt", "eyJ", r"[\w-]{8,2048}+\.eyJ[\w-]{8,4096}+\.[\w-]{10,2048}", before="A-Za-z0-9_-"),
+    Shape("url-password", "://", re.compile(r"://[^\s/:@?#\"'<>]{0,256}+:([^\s/@\"'<>]{1,256}+)@"), _url),
+)
+"""Without a blank in them."""
+AFTER_A_WORD = (
+    *(_after("authorization", w, _BEARER, _wordy) for w in ("uthorization", "UTHORIZATION")),
+    *(
+        _after("aws-secret-key", w, _AWS_SECRET)
+        for w in ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey")
+    ),
+)
+"""What makes them a secret is a word before them, on the same line."""
+OVER_LINES = Shape("private-key", "-----BEGIN ", re.compile(_PEM))
+_ALL = (*IN_A_WORD, *AFTER_A_WORD, OVER_LINES)
+
+
+def shapes_in(text: str) -> Iterator[Span]:
+    """Every secret that has a shape; they may overlap, and come in no order."""
+    for shape in _ALL:
+        if shape.start in text:
+            for found in shape.pattern.finditer(text):
+                if not shape.harmless(found):
+                    yield Span(*found.span(shape.pattern.groups), shape.kind)
+
+
+if TYPE_CHECKING:  # errors of the fast commands are redacted too, without pydantic
+    from interlock.state.calls import ApprovalRequest, Planned, ToolResult
+    from interlock.state.messages import Message
+
+_MARK = re.compile(r"\[redacted:[\w.-]{1,64}\]")
+_SHORTEST = 8
+"""Characters from which a value of the environment is looked for: shorter ones stand in too many other words."""
+_PASSES = 4
+
+
+class Redactor:
+    """Redacts texts. `secrets`: name → value, of the environment; `enabled` false: nothing is changed."""
+
+    def __init__(self, secrets: Mapping[str, str] | None = None, *, enabled: bool = True) -> None:
+        self.enabled = enabled
+        self.literals = _literals(secrets or {}) if enabled else {}
+        """What is looked for word for word → what to call it; the longest first."""
+
+    def __call__(self, text: str) -> str:
+        """The text with a mark for each secret; the same text, where there is none."""
+        for _ in range(_PASSES):  # a mark can lay bare what stood right beside a secret
+            spans = self.spans(text)
+            if not spans:
+                break
+            text = _marked(text, spans)
+        return text
+
+    def spans(self, text: str) -> list[Span]:
+        """Secrets of the text, by place."""
+        if not self.enabled:
+            return []
+        found = [*shapes_in(text)] if len(text) >= _SHORTEST else []
+        for value, name in self.literals.items():
+            at = text.find(value)
+            while at >= 0:
+                found.append(Span(at, at + len(value), name))
+                at = text.find(value, at + len(value))
+        return sorted(found)
+
+    def json(self, value: Any) -> Any:
+        """Every string in a JSON-like value; keys stay."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, Mapping):
+            return {key: self.json(item) for key, item in cast(Mapping[Any, Any], value).items()}
+        if isinstance(value, list | tuple):
+            return [self.json(item) for item in cast(list[Any], value)]
+        return value
+
+    def message(self, message: "Message") -> "Message":
+        """A record's texts; the very same record, where nothing is secret."""
+        changes: dict[str, Any] = {}
+        if isinstance(message.content, str):
+            content: Any = self(message.content)
+        else:
+            content = tuple(
+                p.model_copy(update={"text": self(p.text)}) if p.type == "text" else p
+                for p in message.content
+            )
+        if content != message.content:
+            changes["content"] = content
+        if message.thought and (thought := self(message.thought)) != message.thought:
+            changes["thought"] = thought
+        return message.model_copy(update=changes) if changes else message
+
+    def result(self, result: "ToolResult") -> "ToolResult":
+        """Everything that a result says, to the model and to people."""
+        changes = {
+            "content": self(result.content),
+            "error": self.json(result.error),
+            "meta": self.json(result.meta),
+            "stop": self(result.stop) if result.stop else result.stop,
+        }
+        return result.model_copy(update=changes)
+
+    def planned(self, planned: "Planned") -> "Planned":
+        """What people and the model are told of a change; its place and hashes stay."""
+        changes = {"message": self(planned.message), "diff": self(planned.diff)}
+        return planned.model_copy(update=changes)
+
+    def request(self, request: "ApprovalRequest") -> "ApprovalRequest":
+        """What a person is shown; the arguments stay as they are, for they are what runs."""
+        always = {choice: self(covers) for choice, covers in request.always.items()}
+        changes = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
+        return request.model_copy(update=changes)
+
+    def for_bytes(self) -> "Redactor":
+        """For bytes that were decoded as Latin-1, one character each."""
+        made = Redactor(enabled=self.enabled)
+        made.literals = {
+            value.encode(errors="replace").decode("latin-1"): n for value, n in self.literals.items()
+        }
+        return made
+
+
+def marks_in(text: str) -> Counter[str]:
+    """The marks that stand in a text, each with how often."""
+    return Counter(_MARK.findall(text))
+
+
+def new_mark(before: bytes, after: bytes) -> str | None:
+    """A mark that a file would get: copied from what the model was shown where a secret stands."""
+    new = marks_in(after.decode("latin-1")) - marks_in(before.decode("latin-1"))
+    return next(iter(new), None)
+
+
+def _marked(text: str, spans: list[Span]) -> str:
+    """Each run of overlapping spans becomes one mark, of the first."""
+    parts: list[str] = []
+    done = 0
+    for start, end, name in spans:
+        if start >= done:
+            parts += [text[done:start], f"[redacted:{name}]"]
+        done = max(done, end)
+    return "".join([*parts, text[done:]])
+
+
+def _literals(secrets: Mapping[str, str]) -> dict[str, str]:
+    """Values as they stand in texts, in JSON and in URLs. None may be a part of a mark."""
+    found: dict[str, str] = {}
+    for name, value in secrets.items():
+        called = re.sub(r"[^\w.-]", "_", name)[:64]
+        forms = (
+            value,
+            json.dumps(value)[1:-1],
+            json.dumps(value, ensure_ascii=False)[1:-1],
+            quote(value, safe=""),
+        )
+        found |= {form: called for form in forms if len(value) >= _SHORTEST and form not in found}
+    marks = " ".join(f"[redacted:{name}]" for name in found.values())
+    return {v: found[v] for v in sorted(found, key=lambda v: (-len(v), v)) if v not in marks}
+
+
+SHAPES = Redactor()
+"""Knows no environment: shapes alone."""
