@@ -175,12 +175,11 @@ def track(
     before: PlanMode, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
 ) -> PlanMode:
     """The keys that changed, call after call. Only what went well counts."""
-    now: PlanMode = {**before}
+    # Held while a review waited: what went before it in the batch, and what came of it, is told from here.
+    now: PlanMode = _moved(before, "no_review") if before.get("plan_phase") == "review" else {**before}
     for call, result in batch:
         if result.status == "success" or result.meta.get("plan") == "cancel":
             now = _after(now, call, result.meta, risk(call.name))
-    if now.get("plan_phase") == "review":  # there was no plan to review, or the call didn't come to it
-        now = _moved(now, "no_review")
     changed = {key: value for key, value in now.items() if before.get(key) != value}
     return PlanMode(**changed)  # pyright: ignore[reportArgumentType]
 
@@ -206,7 +205,7 @@ def _reviewed(now: PlanMode, event: str, meta: Mapping[str, Any]) -> PlanMode:
     if not event:  # there was no plan to review
         return now
     silent = event == "reject" and not meta.get("feedback")
-    decided: PlanMode = {**_moved(reviewing(now), event), "plan_verdict": event}
+    decided: PlanMode = {**_moved(_moved(now, "exit_plan_mode"), event), "plan_verdict": event}
     if silent:
         decided = {**decided, "plan_verdict": "reject_silently"}
     if "plan_file" not in meta:

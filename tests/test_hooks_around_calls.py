@@ -59,6 +59,8 @@ class Scene:
     status: str = "done"
     says: tuple[str, ...] = ()
     """Stands in the conversation at the end."""
+    warns: str = ""
+    """Begins the only warning."""
     fired: dict[str, int] = field(default_factory=dict[str, int])
     files: dict[str, str] = field(default_factory=dict[str, str])
     mode: str = "yolo"
@@ -189,8 +191,9 @@ SCENES: dict[str, Scene] = {
         [QUESTION], {"Notification": NOTHING, "AfterTool": NOTHING}, (say("blue"),), says=("blue",),
         fired={"Notification": 1, "AfterTool": 1},
     ),
-    "a question that nobody answers": Scene(
-        [QUESTION], {"AfterTool": NOTHING}, (skip,), fired={"AfterTool": 0}, status="failed"
+    "a question that nobody answers fails nothing": Scene(
+        [QUESTION], {"AfterTool": NOTHING}, (skip,), fired={"AfterTool": 0},
+        warns="'ask_user' was refused by a person",
     ),
     "a plan's review, notified": Scene(
         [*PLAN], {"Notification": NOTHING, "AfterTool": NOTHING}, (approve,), mode="plan",
@@ -286,6 +289,7 @@ def test_a_scene_with_hooks_ends_as_it_should(
     told = json.dumps(outcome.output)
     for text in scene.says:
         assert text in told
+    assert not scene.warns or [w[: len(scene.warns)] for w in outcome.warnings] == [scene.warns]
     assert {event: len(stage.seen(event)) for event in scene.fired} == scene.fired
     for file, content in scene.files.items():
         path = stage.work / file
