@@ -1,5 +1,6 @@
 """matching: whether a rule's conditions meet a simple command: wide for what restricts, narrow for what allows."""
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
@@ -8,7 +9,6 @@ from functools import lru_cache
 from pydantic import JsonValue
 
 from interlock.services.policy.arguments import searchable
-from interlock.services.policy.leads import leads_of
 from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.rule import Rule
 from interlock.services.shell.model import ShellCommand, Word
@@ -104,7 +104,7 @@ def _regex(pattern: Pattern, command: ShellCommand) -> Match:
         return Match.MAYBE
     if command.literal:
         return Match.NO
-    return Match.MAYBE if _may_begin(command, pattern.leads) else Match.NO
+    return Match.MAYBE if any(map(pattern.may_start, _beginnings(command))) else Match.NO
 
 
 def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
@@ -115,11 +115,11 @@ def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     return any(pattern.starts(text) for text in later)
 
 
-def _may_begin(command: ShellCommand, leads: Sequence[str]) -> bool:
+def _beginnings(command: ShellCommand) -> set[str]:
+    """What is known of it, up to the first value that only running would show."""
     known = _known(command.words)
     first, blank, rest = known.partition(" ")
-    ways = {known, first.rsplit("/", 1)[-1] + blank + rest, program(first) + blank + rest}
-    return any(way.startswith(lead) or lead.startswith(way) for lead in leads for way in ways)
+    return {known, first.rsplit("/", 1)[-1] + blank + rest, program(first) + blank + rest}
 
 
 def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
@@ -127,9 +127,9 @@ def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]
         return Match.YES
     if command.literal:
         return Match.NO
-    if pattern.text.startswith(_COMMAND) and not _may_begin(command, leads_of(pattern.text[len(_COMMAND) :])):
-        return Match.NO
-    return Match.MAYBE
+    begun = (_COMMAND + json.dumps(known, ensure_ascii=False)[1:-1] for known in _beginnings(command))
+    known = pattern.leads_with(_COMMAND) and not any(map(pattern.may_start, begun))
+    return Match.NO if known else Match.MAYBE
 
 
 _COMMAND = '"command":"'
