@@ -2,9 +2,10 @@
 
 import ipaddress
 import os
+import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,21 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         )
 
     return check
+
+
+@pytest.fixture(autouse=True)
+def ends(request: pytest.FixtureRequest) -> Generator[None]:
+    """A test that hangs fails, and the suite goes on. No other test is near this limit, however busy the machine."""
+    limit_s = 3600 if request.node.get_closest_marker("sweep") else 300
+
+    def hung(*_: object) -> None:
+        pytest.fail(f"this test hung: it took more than {limit_s} s")
+
+    before = signal.signal(signal.SIGALRM, hung)
+    signal.setitimer(signal.ITIMER_REAL, limit_s)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
 
 
 @pytest.fixture(autouse=True)

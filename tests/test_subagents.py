@@ -2,7 +2,6 @@
 
 import json
 import socket
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -228,16 +227,14 @@ def test_a_turn_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
 
 
 def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
-    """A command that would run for a minute, and a read of a server that never answers."""
+    """A command that would run for hours, and a read of a server that never answers."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}/"
-        for name, args in (("run_shell_command", {"command": "sleep 60"}), ("web_fetch", {"url": url})):
+        for name, args in (("run_shell_command", {"command": "sleep 7777"}), ("web_fetch", {"url": url})):
             replies = [says("worker:0", call(name, **args)), says("worker:0", DONE)]
             stage = Stage(tmp_path / name, replies)
             write_agent(stage, "max_time_minutes: 0.02")
-            started = time.monotonic()
             outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"}, approval_mode="yolo")
-            assert time.monotonic() - started < 30
             assert outcome.status == "goal", "its last chance"
             (answer,) = stage.rows("select result from journal where tool = ?", name)
             assert json.loads(answer["result"])["error"]["type"] == "timeout"
@@ -246,18 +243,18 @@ def test_a_call_is_cut_when_the_time_is_up(tmp_path: Path) -> None:
 def test_the_clock_stops_while_a_person_decides(tmp_path: Path) -> None:
     replies = [says("worker:0", call("run_shell_command", command="echo hi")), says("worker:0", DONE)]
     stage = Stage(tmp_path / "stage", replies)
-    write_agent(stage, "max_time_minutes: 0.05")
+    write_agent(stage, "max_time_minutes: 2")
     outcome = stage.run("subagent", {"agent": "worker", "prompt": "go"})
     assert outcome.status == "waiting"
-    time.sleep(3.2)  # more than the three seconds that it has in all
+    stage.age(3600)  # far more than it has in all
     outcome = stage.resume(outcome, *approve(outcome))
     assert outcome.status == "goal", outcome
-    assert outcome.output["duration_s"] < 3
+    assert outcome.output["duration_s"] < 120
 
 
 def test_agents_of_one_batch_run_side_by_side_and_their_events_carry_the_path(tmp_path: Path) -> None:
     batch = [call("invoke_agent", agent_name="generalist", prompt=f"part {n}") for n in range(3)]
-    slow = [says(f"generalist:0.{n}", DONE, delay_s=0.5) for n in range(3)]
+    slow = [says(f"generalist:0.{n}", DONE, delay_s=2) for n in range(3)]
     stage = Stage(tmp_path / "stage", [{"tool_calls": batch}, {"text": "done"}, *slow])
     outcome = stage.run("main", {"prompt": "go"})
     assert outcome.status == "done"

@@ -37,7 +37,9 @@ def main() -> int:
         while (left := end - time.monotonic()) > 0:
             for kind, rules in kinds:
                 seed = rng.randrange(1_000_000_000)
-                told, tallies = run(kind, policy_of(rules, folder / "work"), folder, seed, min(ROUND_S, left))
+                told, tallies = run(
+                    kind, policy_of(rules, folder / "work"), folder, seed, seconds=min(ROUND_S, left)
+                )
                 lines += sum(t.lines for t in tallies)
                 found = [w for t in tallies for w in t.wrong]
                 wrong += found

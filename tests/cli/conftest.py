@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from commands import Done, Run
+from patience import HANG_S
 
 from interlock.cli.main import main
 from interlock.engine.store.approvals import SqlApprovals
@@ -29,7 +30,13 @@ def cli(tmp_path: Path) -> Cli:
 
     def run(*arguments: str, stdin: str = "", cwd: Path = tmp_path) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            [ENTRY, *arguments], input=stdin, capture_output=True, text=True, cwd=cwd, timeout=60, check=False
+            [ENTRY, *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            cwd=cwd,
+            timeout=HANG_S,
+            check=False,
         )
 
     return run

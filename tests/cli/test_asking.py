@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANG_S
 
 ENTRY = Path(sys.executable).with_name("interlock")
-_WAIT_S = 60
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ASKS = "later] "
 
@@ -40,7 +40,7 @@ class Terminal:
 
     def until(self, *texts: str) -> str:
         """What came since the last time, up to and with one of the texts."""
-        deadline = time.monotonic() + _WAIT_S
+        deadline = time.monotonic() + HANG_S
         while not any(text in self.text[self._seen :] for text in texts):
             if not self._read(deadline):
                 raise AssertionError(f"{texts} never came:\n{self.text}")
@@ -52,10 +52,10 @@ class Terminal:
         os.write(self._master, keys.encode())
 
     def end(self) -> int:
-        deadline = time.monotonic() + _WAIT_S
+        deadline = time.monotonic() + HANG_S
         while self._read(deadline):
             pass
-        return self.process.wait(_WAIT_S)
+        return self.process.wait(HANG_S)
 
     def close(self) -> None:
         self.process.kill()

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from commands import Run
+from patience import HANG_S
 
 from interlock.services.trust import answer_for, is_trusted, remember
 
@@ -119,7 +120,7 @@ def test_a_person_at_a_terminal_is_asked(work: Path, home: Path) -> None:
         ours, theirs = pty.openpty()
         os.write(ours, word)
         asked = subprocess.run(
-            [*entry, "trust"], cwd=work, stdin=theirs, capture_output=True, timeout=60, check=False
+            [*entry, "trust"], cwd=work, stdin=theirs, capture_output=True, timeout=HANG_S, check=False
         )
         os.close(ours)
         os.close(theirs)

@@ -13,10 +13,10 @@ from kill_runs.started import killed, seed, stride
 SHARES = 2
 """The long ones are cut in shares, for the workers of the suite."""
 MOMENTS = {
-    "program": 200,
-    "hooks_program": 160,
-    "calls_program": 200,
-    "helpers_program": 200,
+    "program": 190,
+    "hooks_program": 150,
+    "calls_program": 190,
+    "helpers_program": 190,
     "agents_program": 600,
 }
 """How many moments a program has at least."""

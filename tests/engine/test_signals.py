@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from patience import HANG_S, until
 
 from interlock.engine.driver.drive import signals_held, stop_on_signals
 
@@ -54,7 +55,7 @@ def lines(process: subprocess.Popen[str], count: int) -> list[str]:
 
 def finish(process: subprocess.Popen[str]) -> int:
     try:
-        return process.wait(timeout=20)
+        return process.wait(timeout=HANG_S)
     finally:
         process.kill()
         process.wait()
@@ -133,10 +134,7 @@ def test_the_second_signal_restores_the_terminal() -> None:
         lines(process, 1)
         process.send_signal(signal.SIGINT)
         lines(process, 1)
-        deadline = time.monotonic() + 10
-        while termios.tcgetattr(slave) == before and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert termios.tcgetattr(slave) != before
+        until(lambda: termios.tcgetattr(slave) != before)
         press_again(process, signal.SIGINT)
         assert finish(process) == 130
         assert termios.tcgetattr(slave) == before
@@ -201,7 +199,7 @@ def test_drives_that_overlap_are_all_stopped_and_the_last_restores() -> None:
             tasks.append(asyncio.create_task(drive(told.set, started, told)))
             await started.wait()
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.wait_for(asyncio.gather(*tasks), 10)
+        await asyncio.wait_for(asyncio.gather(*tasks), HANG_S)
         assert handlers() == before
 
     asyncio.run(main())
@@ -219,7 +217,7 @@ def test_a_drive_is_still_stopped_when_one_beside_it_is_over() -> None:
         first.set()
         await over
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.wait_for(goes_on, 10)
+        await asyncio.wait_for(goes_on, HANG_S)
 
     asyncio.run(main())
 

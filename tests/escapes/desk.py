@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from patience import HANG_S
+
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
@@ -16,7 +18,6 @@ from interlock.state.settings import Settings
 from interlock.state.toolset import ToolRun
 
 SECRET = "token-of-the-outside"
-PATIENCE_S = 20
 """Within which every call must have answered, whatever it was pointed at."""
 
 
@@ -66,7 +67,7 @@ class Desk:
     def run(self, tool: str, **args: Any) -> ToolResult:
         """Planned where it writes, then run."""
         call, tools = CallView(id="c", name=tool, args=args), self._tools()
-        result = asyncio.run(asyncio.wait_for(_run(tools, call), PATIENCE_S))
+        result = asyncio.run(asyncio.wait_for(_run(tools, call), HANG_S))
         assert result.error is None or result.error["type"] != "unhandled_exception", result.content
         return result
 

@@ -5,6 +5,7 @@ STRIDE-th moment from FIRST. Children are forked from a warm parent. Prints one 
 difference with the moment of its kill.
 """
 
+import faulthandler
 import gc
 import json
 import os
@@ -147,6 +148,9 @@ class Stage:
             if found:
                 return status
             time.sleep(min(0.002, left))
+        if kill_after is None:  # where it hangs is told on stderr
+            os.kill(pid, signal.SIGUSR1)
+            time.sleep(1)
         os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if kill_after is None:
@@ -251,6 +255,7 @@ def warm(folder: Path) -> None:
     stage.drive()
     while stage.scene.outcome()["status"] == "waiting":
         stage.drive()
+    faulthandler.register(signal.SIGUSR1)
     gc.freeze()  # else a child's collections copy the pages that it shares with us
 
 

@@ -1,7 +1,6 @@
 """What of a model's answer becomes a snapshot, however hostile the answer is."""
 
 import contextlib
-import time
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -58,11 +57,9 @@ BOMB = (
     ],
 )
 def test_entities_are_never_expanded(text: str) -> None:
-    started = time.process_time()
     found = sections_of(text)
     assert len("".join(found.values())) < 1000
     assert "root:" not in found["overall_goal"]
-    assert time.process_time() - started < 1
 
 
 @pytest.mark.parametrize(
@@ -137,11 +134,9 @@ def test_no_answer_breaks_the_reader(pieces: list[str]) -> None:
     "piece", ["<state_snapshot>", "<![CDATA[", "]]><![CDATA[", "<", "&amp;", "</scratchpad>"]
 )
 def test_a_long_answer_is_read_in_linear_time(piece: str) -> None:
-    text = f"<state_snapshot><overall_goal>g{piece * 40_000}</overall_goal></state_snapshot>"
-    started = time.process_time()
+    text = f"<state_snapshot><overall_goal>g{piece * 400_000}</overall_goal></state_snapshot>"
     with contextlib.suppress(BadSnapshot):
-        sections_of(text)
-    assert time.process_time() - started < 2
+        sections_of(text)  # quadratic, it would take an hour
 
 
 def test_brackets_of_code_are_text() -> None:

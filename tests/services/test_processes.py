@@ -118,19 +118,18 @@ def test_stdin_is_what_was_given(play: Play) -> None:
 
 
 @EITHER_WAY
-def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play) -> None:
-    async def scene(bench: Bench) -> tuple[Ended, list[tuple[float, str]]]:
-        seen: list[tuple[float, str]] = []
-        ended = await bench.bash(
-            r"printf 'h\xc3'; sleep 0.4; printf '\xa9'; printf 'bad\xff'",
-            on_output=lambda text: seen.append((time.monotonic(), text)),
-        )
-        return ended, seen
+def test_output_is_shown_while_it_comes_and_characters_are_never_cut(play: Play, tmp_path: Path) -> None:
+    """The command goes on when what it wrote first was seen."""
+    go, seen = tmp_path / "go", list[str]()
 
-    ended, seen = play(scene)
-    assert ended.output == "hébad\ufffd"
-    assert "".join(text for _, text in seen) == ended.output
-    assert seen[0][1] == "h" and seen[-1][0] - seen[0][0] > 0.2
+    def show(text: str) -> None:
+        seen.append(text)
+        go.touch()
+
+    command = rf"printf 'h\xc3'; while [ ! -e {go} ]; do sleep 0.02; done; printf '\xa9'; printf 'bad\xff'"
+    ended = play(lambda bench: bench.bash(command, on_output=show))
+    assert ended.output == "".join(seen) == "hébad\ufffd"
+    assert seen[0] == "h"
 
 
 @EITHER_WAY
@@ -208,17 +207,15 @@ def test_endless_output_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pyte
 
 @EITHER_WAY
 @pytest.mark.parametrize(
-    ("options", "how"), [({"timeout_s": 0.7}, "timeout"), ({"inactivity_s": 0.7}, "inactivity")]
+    ("options", "how"), [({"timeout_s": 2}, "timeout"), ({"inactivity_s": 2}, "inactivity")]
 )
 def test_time_limits_end_the_whole_tree_and_keep_the_output(
     play: Play, tmp_path: Path, options: dict[str, float], how: str
 ) -> None:
     beat = tmp_path / "beat"
-    command = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done' & echo partial; sleep 60"
-    started = time.monotonic()
+    command = f"setsid bash -c 'while :; do date +%N > {beat}; sleep 0.05; done' & echo partial; sleep 7777"
     ended = play(lambda bench: bench.bash(command, **options))
     assert (ended.how, ended.signal, ended.output) == (how, "SIGTERM", "partial\n")
-    assert time.monotonic() - started < 15
     assert_still(beat)
 
 
@@ -231,24 +228,20 @@ def assert_still(beat: Path) -> None:
 
 @EITHER_WAY
 def test_a_command_that_ignores_the_polite_stop_is_killed(play: Play) -> None:
-    started = time.monotonic()
-    ended = play(lambda bench: bench.bash("trap '' TERM; echo up; while :; do sleep 1; done", timeout_s=0.5))
+    ended = play(lambda bench: bench.bash("trap '' TERM; echo up; while :; do sleep 1; done", timeout_s=2))
     assert (ended.how, ended.signal, ended.output) == ("timeout", "SIGKILL", "up\n")
-    assert time.monotonic() - started < 15
 
 
 @EITHER_WAY
 def test_a_command_may_use_the_polite_stop_to_clean_up(play: Play) -> None:
     command = "trap 'echo cleaned; exit 4' TERM; echo up; while :; do sleep 0.1; done"
-    ended = play(lambda bench: bench.bash(command, timeout_s=1))
+    ended = play(lambda bench: bench.bash(command, timeout_s=2))
     assert (ended.how, ended.exit_code) == ("timeout", 4)
     assert ended.output.startswith("up\n") and ended.output.endswith("cleaned\n")
 
 
 def test_output_resets_the_inactivity_clock(play: Play) -> None:
-    ended = play(
-        lambda bench: bench.bash("for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done", inactivity_s=1.2)
-    )
+    ended = play(lambda bench: bench.bash("for i in $(seq 9); do echo $i; sleep 0.3; done", inactivity_s=2))
     assert (ended.how, ended.exit_code) == ("exited", 0)
 
 

@@ -15,7 +15,6 @@ from bash_oracle.stubs import BASH, cage, make_stubs, run_line
 from interlock.services.shell import parse
 from interlock.state.calls import CallView
 
-SECONDS = float(os.environ.get("ORACLE_SECONDS", "6"))
 SEED = int(os.environ.get("ORACLE_SEED", "1"))
 
 pytestmark = pytest.mark.skipif(BASH is None, reason="needs bash as the oracle")
@@ -27,12 +26,13 @@ def caged(tmp_path: Path) -> None:
         pytest.skip("random lines are run in bubblewrap only")
 
 
+@pytest.mark.parametrize("lines", [250, pytest.param(5_000, marks=pytest.mark.sweep)])
 @pytest.mark.parametrize(("kind", "rules"), [(work, "oracle_rules.toml"), (work_narrow, "narrow_rules.toml")])
 def test_what_bash_runs_was_seen_and_nothing_that_is_denied_or_unknown_gets_by(
-    tmp_path: Path, kind: Work, rules: str
+    tmp_path: Path, kind: Work, rules: str, lines: int
 ) -> None:
     (tmp_path / "work").mkdir()
-    told, tallies = run(kind, policy_of(rules, tmp_path / "work"), tmp_path, SEED, SECONDS)
+    told, tallies = run(kind, policy_of(rules, tmp_path / "work"), tmp_path, SEED, lines=lines)
     print(told)
     wrong = [w for t in tallies for w in t.wrong]
     assert not wrong, f"seed {SEED}\n" + "\n".join(wrong[:20])

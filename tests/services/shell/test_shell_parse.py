@@ -1,11 +1,11 @@
 """What a line would run, as the parser tells it; and the lines that only a real bash taught it to doubt."""
 
 import random
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from patience import lines_run
 
 from interlock.services.shell import parse
 
@@ -182,14 +182,14 @@ LONG = [
 ]
 
 
+MOST_LINES = 600_000
+"""Lines of Python for a line of shell: a tenth of a second. The grammar, which is C, has a limit of its own."""
+
+
 @pytest.mark.parametrize("line", LONG, ids=[line[:12] for line in LONG])
 def test_no_line_takes_long(line: str) -> None:
-    parse("ls")  # warm
-    started = time.process_time()
-    parse.__wrapped__(line)
-    assert (
-        time.process_time() - started < 0.1 * 3
-    )  # the promise is 0.1 s; CI machines are slower than the author's
+    parse("ls")  # imports
+    assert lines_run(lambda: parse.__wrapped__(line)) < MOST_LINES
 
 
 def test_bent_lines_take_no_longer() -> None:
@@ -218,6 +218,4 @@ def test_bent_lines_take_no_longer() -> None:
     ]
     for _ in range(150):
         line = "".join(rng.choices(pieces, k=rng.choice((20, 200, 3000))))
-        started = time.process_time()
-        parse.__wrapped__(line)
-        assert time.process_time() - started < 0.3, line
+        assert lines_run(lambda line=line: parse.__wrapped__(line)) < MOST_LINES, line

@@ -1,0 +1,36 @@
+"""patience: how tests wait and how they count work, so that no result depends on how busy the machine is."""
+
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+HANG_S = 120.0
+"""Only a hang lasts so long: what a test waits for has come long before."""
+
+
+def until(holds: Callable[[], object], what: str = "it") -> None:
+    """Wait for what must come."""
+    given_up = time.monotonic() + HANG_S
+    while not holds():
+        assert time.monotonic() < given_up, f"{what} never came"
+        time.sleep(0.005)
+
+
+def lines_run(deed: Callable[[], object]) -> int:
+    """How many lines of Python a call takes: the same on every machine, busy or not."""
+    lines = 0
+
+    def trace(frame: FrameType, event: str, argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        deed()
+    finally:
+        sys.settrace(before)
+    return lines
