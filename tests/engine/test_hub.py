@@ -238,7 +238,7 @@ def test_events_after_close_are_ignored() -> None:
 
 PRINTS = """
 import asyncio, json, os, sys
-from interlock.engine.hub import Hub
+from interlock.engine.driver.event_bus import Hub
 from interlock.state.events import Result, ToolUse, MessageEvent
 def show(event):
     sys.stdout.write(event.model_dump_json() + "\\n"); sys.stdout.flush()
