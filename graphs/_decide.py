@@ -9,20 +9,11 @@ from functools import cache
 from langgraph.graph import END, START
 
 from interlock.graphs import edit
+from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph
-from interlock.nodes.hooks import ask_hook, await_person, notify
-from interlock.nodes.tools_approval import (
-    after_apply_decision,
-    after_request,
-    apply_decision,
-    request_approval,
-)
+from interlock.nodes.hooks import await_person, notify
+from interlock.nodes.tools_approval import apply_decision, request_approval
 from interlock.nodes.tools_decide import (
-    after_before_tool,
-    after_check_policy,
-    after_resolve,
-    after_take_edit,
-    after_validate,
     before_tool,
     check_policy,
     ready,
@@ -33,60 +24,41 @@ from interlock.nodes.tools_decide import (
 )
 from interlock.state.tools import DecideOut, DecideSend, DecideState
 
-_POLICY = {
-    "allow": "ready",
-    "ask": "request_approval",
-    "hooks": "before_tool",
-    "deny": "respond",
-    "no match": "edit",
-}
-_HOOKS = {
-    "allow": "ready",
-    "ask": "request_approval",
-    "changed": "validate",
-    "blocked or stopped": "respond",
-    "unknown": "ask_hook",
-}
-_DECISION = {
-    "proceed": "ready",
-    "modify": "validate",
-    "changed since": "check_policy",
-    "reject or cancel": "respond",
-}
-
 
 @cache
 def build() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
-    g.node("resolve", resolve)
-    g.node("validate", validate)
-    g.node("check_policy", check_policy)
+    for function in (
+        resolve,
+        validate,
+        check_policy,
+        take_edit,
+        request_approval,
+        notify,
+        apply_decision,
+        ready,
+    ):
+        g.node(function.__name__, function)
     g.part("edit", edit.build())
-    g.node("take_edit", take_edit)
-    g.node("before_tool", before_tool)
-    g.node("ask_hook", ask_hook)
-    g.node("await_hook", await_person)
-    g.node("request_approval", request_approval)
-    g.node("notify", notify)
     g.node("await_approval", await_person)
-    g.node("apply_decision", apply_decision)
-    g.node("ready", ready)
     g.node("respond", respond_undone)
+    permitted = {"allow": "ready", "ask": "request_approval"}
+    changed = {"changed": "validate", "blocked or stopped": "respond"}
+    hooks(g, {"BeforeTool": (before_tool, {**permitted, **changed})})
 
     g.edge(START, "resolve")
-    g.route("resolve", after_resolve, {"known": "validate", "unknown": "respond"})
-    g.route("validate", after_validate, {"valid": "check_policy", "invalid": "respond"})
-    g.route("check_policy", after_check_policy, _POLICY)
+    g.by_label("resolve", {"known": "validate", "unknown": "respond"})
+    g.by_label("validate", {"valid": "check_policy", "invalid": "respond"})
+    g.by_label("check_policy", {**permitted, "hooks": "before_tool", "deny": "respond", "no match": "edit"})
     g.edge("edit", "take_edit")
-    g.route("take_edit", after_take_edit, {"corrected": "validate", "answered": "respond"})
-    g.route("before_tool", after_before_tool, _HOOKS)
-    g.edge("ask_hook", "await_hook")
-    g.edge("await_hook", "before_tool")
+    g.by_label("take_edit", {"corrected": "validate", "answered": "respond"})
     asking = {"asked": "await_approval", "notify": "notify", "impossible": "respond"}
-    g.route("request_approval", after_request, asking)
+    g.by_label("request_approval", asking)
     g.edge("notify", "await_approval")
     g.edge("await_approval", "apply_decision")
-    g.route("apply_decision", after_apply_decision, _DECISION)
+    refused = {"reject": "respond", "cancel": "respond"}
+    again = {"modify": "validate", "changed since": "check_policy"}
+    g.by_label("apply_decision", {"proceed": "ready", **again, **refused})
     g.edge("ready", END)
     g.edge("respond", END)
     return g

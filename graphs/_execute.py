@@ -7,89 +7,66 @@ off wait for one, too, and are asked again.
 from langgraph.graph import END, START
 
 from interlock.graphs import subagent, summarize
+from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph
-from interlock.nodes.hooks import after_ask, ask_hook, await_person, notify
-from interlock.nodes.tools_execute import (
-    after_after_tool,
-    after_run_tool,
-    after_tool,
-    by_kind,
-    respond,
-    run_tool,
-)
+from interlock.nodes.hooks import await_person, notify
+from interlock.nodes.tools_execute import after_tool, by_kind, respond, run_tool
 from interlock.nodes.tools_questions import (
-    after_apply_outcome,
-    after_ask_review,
-    after_result,
-    after_take_review,
+    after_subagent,
     apply_outcome,
     ask_outcome,
     ask_question,
     ask_review,
-    by_request,
     take_answer,
     take_review,
 )
 from interlock.state.tools import ExecuteOut, ExecuteSend, ExecuteState
-
-_RUN = {
-    "done": "respond",
-    "long output": "summarize",
-    "hooks": "after_tool",
-    "unknown outcome": "ask_outcome",
-}
-_RESULT = {"done": "respond", "hooks": "after_tool"}
-_REVIEW = {"decided": "respond", "hooks": "after_tool", "changed since": "ask_review"}
-_AFTER = {"done": "respond", "long output": "summarize", "unknown": "ask_hook"}
 
 
 def build(depth: int = 0) -> Graph:
     """`depth`: levels of sub-agents below this call; with none, a call that asks for one is answered with an error."""
     g = Graph("execute", ExecuteState, input=ExecuteSend, output=ExecuteOut)
     _nodes(g, depth)
+    hooks(g, {"AfterTool": (after_tool, {"done": "respond", "long output": "summarize"})})
+
     agent = "subagent" if depth > 0 else "run_tool"
     kinds = {"tool": "run_tool", "question": "ask_question", "agent": agent, "review": "ask_review"}
     g.route(START, by_kind, kinds)
-    g.route("run_tool", after_run_tool, _RUN)
-    g.route("ask_outcome", after_ask, {"asked": "await_outcome", "notify": "notify"})
-    g.edge("await_outcome", "apply_outcome")
-    g.route("apply_outcome", after_apply_outcome, {"redo": "run_tool", "skip": "respond"})
-    g.route("ask_question", after_ask, {"asked": "await_answer", "notify": "notify"})
-    g.edge("await_answer", "take_answer")
-    g.route("take_answer", after_result, _RESULT)
-    g.route(
-        "ask_review", after_ask_review, {"asked": "await_review", "notify": "notify", "no plan": "respond"}
-    )
-    g.edge("await_review", "take_review")
-    g.route("take_review", after_take_review, _REVIEW)
-    waits = {"outcome": "await_outcome", "question": "await_answer", "review": "await_review"}
-    g.route("notify", by_request, waits)
+    result = {"done": "respond", "hooks": "after_tool"}
+    g.by_label("run_tool", {**result, "long output": "summarize", "unknown outcome": "ask_outcome"})
     if depth > 0:
-        g.route("subagent", after_result, _RESULT)
-    g.route("after_tool", after_after_tool, _AFTER)
-    g.edge("ask_hook", "await_hook")
-    g.edge("await_hook", "after_tool")
+        g.route("subagent", after_subagent, result)
+    g.by_label("ask_outcome", {"asked": "await_outcome", "notify": "notify"})
+    g.edge("await_outcome", "apply_outcome")
+    g.by_label("apply_outcome", {"redo": "run_tool", "skip": "respond"})
+    g.by_label("ask_question", {"asked": "await_answer", "notify": "notify"})
+    g.edge("await_answer", "take_answer")
+    g.by_label("take_answer", result)
+    g.by_label("ask_review", {"asked": "await_review", "notify": "notify", "no plan": "respond"})
+    g.edge("await_review", "take_review")
+    g.by_label("take_review", {"decided": "respond", "hooks": "after_tool", "changed since": "ask_review"})
+    waits = {"outcome": "await_outcome", "question": "await_answer", "approval": "await_review"}
+    g.by_label("notify", waits)
     g.edge("summarize", "respond")
     g.edge("respond", END)
     return g
 
 
 def _nodes(g: Graph, depth: int) -> None:
-    g.node("run_tool", run_tool)
-    g.node("ask_outcome", ask_outcome)
-    g.node("await_outcome", await_person)
-    g.node("apply_outcome", apply_outcome)
-    g.node("ask_question", ask_question)
-    g.node("await_answer", await_person)
-    g.node("take_answer", take_answer)
-    g.node("ask_review", ask_review)
-    g.node("await_review", await_person)
-    g.node("take_review", take_review)
+    for function in (
+        run_tool,
+        ask_outcome,
+        apply_outcome,
+        ask_question,
+        take_answer,
+        ask_review,
+        take_review,
+    ):
+        g.node(function.__name__, function)
+    for name in ("await_outcome", "await_answer", "await_review"):
+        g.node(name, await_person)
     g.node("notify", notify)
     if depth > 0:
         g.part("subagent", subagent.build(depth - 1))
-    g.node("after_tool", after_tool)
-    g.node("ask_hook", ask_hook)
-    g.node("await_hook", await_person)
     g.part("summarize", summarize.build())
     g.node("respond", respond)

@@ -9,14 +9,10 @@ from typing import Any, cast
 
 from langgraph.graph import END, START
 
+from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.compress import (
     accept,
-    after_check_threshold,
-    after_pre_compress,
-    after_split,
-    after_summarise,
-    after_truncate_old_outputs,
     check_threshold,
     keep_truncated,
     pre_compress,
@@ -25,56 +21,26 @@ from interlock.nodes.compress import (
     truncate_old_outputs,
     verify,
 )
-from interlock.nodes.hooks import ask_hook, await_person
 from interlock.state.compress import CompressInput, CompressOutput, CompressState, CompressStatus
 from interlock.state.workflow import WorkflowContext, append_history
 
 
 def build() -> Graph:
     g = Graph("compress", CompressState)
-    _nodes(g)
+    for function in (check_threshold, truncate_old_outputs, keep_truncated, split, summarise, verify, accept):
+        g.node(function.__name__, function)
+    hooks(g, {"PreCompress": (pre_compress, {"go on": "truncate_old_outputs", "put off": END})})
 
     g.edge(START, "check_threshold")
-    g.route(
-        "check_threshold",
-        after_check_threshold,
-        {"due": "truncate_old_outputs", "hooked": "pre_compress", "below": END},
-    )
-    g.route(
-        "pre_compress",
-        after_pre_compress,
-        {
-            "go on": "truncate_old_outputs",
-            "put off": END,
-            "unknown": "ask_hook",
-        },
-    )
-    g.edge("ask_hook", "await_hook")
-    g.edge("await_hook", "pre_compress")
-    g.route(
-        "truncate_old_outputs",
-        after_truncate_old_outputs,
-        {"attempt": "split", "failed before": "keep_truncated"},
-    )
-    g.route("split", after_split, {"found": "summarise", "nothing to drop": "keep_truncated"})
+    due = {"due": "truncate_old_outputs", "hooked": "pre_compress"}
+    g.by_label("check_threshold", {**due, "below": END})
+    g.by_label("truncate_old_outputs", {"attempt": "split", "failed before": "keep_truncated"})
+    g.by_label("split", {"found": "summarise", "nothing to drop": "keep_truncated"})
     g.edge("keep_truncated", END)
-    g.route("summarise", after_summarise, {"answered": "verify", "failed": "accept"})
+    g.by_label("summarise", {"answered": "verify", "failed": "accept"})
     g.edge("verify", "accept")
     g.edge("accept", END)
     return g
-
-
-def _nodes(g: Graph) -> None:
-    g.node("check_threshold", check_threshold)
-    g.node("pre_compress", pre_compress)
-    g.node("ask_hook", ask_hook)
-    g.node("await_hook", await_person)
-    g.node("truncate_old_outputs", truncate_old_outputs)
-    g.node("keep_truncated", keep_truncated)
-    g.node("split", split)
-    g.node("summarise", summarise)
-    g.node("verify", verify)
-    g.node("accept", accept)
 
 
 def enter(given: CompressInput, context: WorkflowContext) -> dict[str, Any]:

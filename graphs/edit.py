@@ -11,15 +11,6 @@ from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.edit import (
-    after_apply,
-    after_check_external_change,
-    after_confirm_present,
-    after_correct_target,
-    after_fix_edit,
-    after_match,
-    after_match_again,
-    after_read,
-    after_repair,
     apply,
     check_external_change,
     confirm_present,
@@ -50,18 +41,18 @@ def build() -> Graph:
     g.node("await_approval", await_person)
 
     g.edge(START, "read")
-    g.route("read", after_read, {"create": "check_rights", "match": "match", "refused": "fail"})
-    g.route("match", after_match, {"right count": "apply", "wrong count": "fail", "none": "repair"})
+    g.by_label("read", {"create": "check_rights", "match": "match", "refused": "fail"})
+    g.by_label("match", {"right count": "apply", "wrong count": "fail", "none": "repair"})
     repaired = {"found": "apply", "not found": "correct_target", "not for a model": "fail"}
-    g.route("repair", after_repair, repaired)
+    g.by_label("repair", repaired)
     targeted = {"found": "apply", "not found": "check_external_change"}
-    g.route("correct_target", after_correct_target, targeted)
-    g.route("check_external_change", after_check_external_change, {"changed": "fail", "same": "fix_edit"})
+    g.by_label("correct_target", targeted)
+    g.by_label("check_external_change", {"changed": "fail", "same": "fix_edit"})
     fixed = {"no changes needed": "confirm_present", "changed strings": "match_again", "no answer": "fail"}
-    g.route("fix_edit", after_fix_edit, fixed)
-    g.route("confirm_present", after_confirm_present, {"present": END, "absent": "fail"})
-    g.route("match_again", after_match_again, {"found": "apply", "not found": "fail"})
-    g.route("apply", after_apply, {"write": "check_rights", "keep": END, "refused": "fail"})
+    g.by_label("fix_edit", fixed)
+    g.by_label("confirm_present", {"present": END, "absent": "fail"})
+    g.by_label("match_again", {"found": "apply", "not found": "fail"})
+    g.by_label("apply", {"write": "check_rights", "keep": END, "refused": "fail"})
     g.by_label("check_rights", {"allowed": "write", "asked": "await_approval", "denied": "fail"})
     g.edge("await_approval", "take_approval")
     g.by_label("take_approval", {"proceed": "write", "changed since": "read", "refused": "fail"})

@@ -12,8 +12,6 @@ from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.loop_check import (
     EVENTS,
     Replay,
-    after_ask_model,
-    after_scan,
     ask_model,
     double_check,
     replay,
@@ -32,8 +30,8 @@ def build() -> Graph:
     g.node("double_check", double_check)
 
     g.edge(START, "scan")
-    g.route("scan", after_scan, {"look due": "ask_model", "over": END})
-    g.route("ask_model", after_ask_model, {"suspicious": "double_check", "judged": "scan"})
+    g.by_label("scan", {"look due": "ask_model", "over": END})
+    g.by_label("ask_model", {"suspicious": "double_check", "judged": "scan"})
     g.edge("double_check", "scan")
     return g
 

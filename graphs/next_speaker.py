@@ -6,7 +6,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.next_speaker import after_precheck, ask_model, precheck
+from interlock.nodes.next_speaker import ask_model, precheck
 from interlock.state.next_speaker import NextSpeakerInput, NextSpeakerOutput, NextSpeakerState
 from interlock.state.workflow import WorkflowContext, append_history
 
@@ -17,7 +17,7 @@ def build() -> Graph:
     g.node("ask_model", ask_model)
 
     g.edge(START, "precheck")
-    g.route("precheck", after_precheck, {"decided": END, "open": "ask_model"})
+    g.by_label("precheck", {"decided": END, "open": "ask_model"})
     g.edge("ask_model", END)
     return g
 

@@ -10,19 +10,10 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import tools, turn
+from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.hooks import ask_hook, await_person
-from interlock.nodes.main import after_before_agent, before_agent, nudge
-from interlock.nodes.plan import (
-    after_open_plan,
-    after_remind,
-    after_tools,
-    after_turn,
-    finish,
-    hand_over,
-    open_plan,
-    remind,
-)
+from interlock.nodes.main import before_agent, nudge
+from interlock.nodes.plan import after_tools, after_turn, finish, hand_over, open_plan, remind
 from interlock.state.messages import Message
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
 from interlock.state.run import ErrorInfo
@@ -35,30 +26,19 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.node("before_agent", before_agent)
-    g.node("ask_hook", ask_hook)
-    g.node("await_hook", await_person)
     g.part("turn", turn.build())
     g.part("tools", tools.build(depth))
-    g.node("nudge", nudge)
-    g.node("remind", remind)
-    g.node("hand_over", hand_over)
-    g.node("finish", finish)
+    for function in (nudge, remind, hand_over, finish):
+        g.node(function.__name__, function)
+    hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
 
     g.edge(START, "open_plan")
-    g.route("open_plan", after_open_plan, {"plain": "turn", "hooked": "before_agent"})
-    g.route("before_agent", after_before_agent, {"passed": "turn", "ended": "finish", "unknown": "ask_hook"})
-    g.edge("ask_hook", "await_hook")
-    g.edge("await_hook", "before_agent")
-    g.route(
-        "turn",
-        after_turn,
-        {"calls": "tools", "no calls": "remind", "first loop": "nudge", "ended": "finish"},
-    )
-    g.route(
-        "tools", after_tools, {"results": "turn", "approved": "hand_over", "rejected or stopped": "finish"}
-    )
-    g.route("remind", after_remind, {"once more": "turn", "give up": "finish"})
+    g.by_label("open_plan", {"plain": "turn", "hooked": "before_agent"})
+    looped = {"first loop": "nudge", "ended": "finish"}
+    g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", **looped})
+    reviewed = {"approved": "hand_over", "rejected or stopped": "finish"}
+    g.route("tools", after_tools, {"results": "turn", **reviewed})
+    g.by_label("remind", {"once more": "turn", "give up": "finish"})
     g.edge("nudge", "turn")
     g.edge("hand_over", "finish")
     g.edge("finish", END)

@@ -7,7 +7,6 @@ from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.route import (
-    after_strategy,
     approval_mode,
     classifier,
     default,
@@ -29,11 +28,11 @@ def build() -> Graph:
     g.node("default", default)
 
     g.edge(START, "fallback")
-    g.route("fallback", after_strategy, {"chosen": END, "abstained": "override"})
-    g.route("override", after_strategy, {"chosen": END, "abstained": "approval_mode"})
-    g.route("approval_mode", after_strategy, {"chosen": END, "abstained": "classifier"})
-    g.route("classifier", after_strategy, {"chosen": END, "abstained": "numerical"})
-    g.route("numerical", after_strategy, {"chosen": END, "abstained": "default"})
+    g.by_label("fallback", {"chosen": END, "abstained": "override"})
+    g.by_label("override", {"chosen": END, "abstained": "approval_mode"})
+    g.by_label("approval_mode", {"chosen": END, "abstained": "classifier"})
+    g.by_label("classifier", {"chosen": END, "abstained": "numerical"})
+    g.by_label("numerical", {"chosen": END, "abstained": "default"})
     g.edge("default", END)
     return g
 

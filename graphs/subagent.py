@@ -13,9 +13,6 @@ from interlock.graphs import turn
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import nudge
 from interlock.nodes.subagent import (
-    after_check_end,
-    after_check_result,
-    after_recover,
     after_turn,
     check_end,
     check_result,
@@ -58,7 +55,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
 
     g.edge(START, "start")
     g.edge("start", "check_end")
-    g.route("check_end", after_check_end, {"turn": "turn", "time or turns are up": "recover"})
+    g.by_label("check_end", {"turn": "turn", "time or turns are up": "recover"})
     g.route(
         "turn",
         after_turn,
@@ -66,14 +63,13 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     )
     g.edge("tools", "take_notes")
     g.edge("take_notes", "check_result")
-    g.route(
+    g.by_label(
         "check_result",
-        after_check_result,
         {"complete": "finish", "open questions": "send_back", "go on": "check_end", "aborted": "finish"},
     )
     g.edge("nudge", "check_end")
     g.edge("send_back", "check_end")
-    g.route("recover", after_recover, {"last chance": "turn", "give up": "finish"})
+    g.by_label("recover", {"last chance": "turn", "give up": "finish"})
     g.edge("finish", END)
     return g
 

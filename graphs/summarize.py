@@ -10,9 +10,6 @@ from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.summarize import (
-    after_check_summary,
-    after_measure,
-    after_save,
     check_summary,
     measure,
     save,
@@ -34,10 +31,10 @@ def build() -> Graph:
     g.node("truncate", truncate)
 
     g.edge(START, "measure")
-    g.route("measure", after_measure, {"long": "save", "short": END})
-    g.route("save", after_save, {"summarize": "summarize", "truncate": "truncate"})
+    g.by_label("measure", {"long": "save", "short": END})
+    g.by_label("save", {"summarize": "summarize", "truncate": "truncate"})
     g.edge("summarize", "check_summary")
-    g.route("check_summary", after_check_summary, {"good": END, "failed": "truncate"})
+    g.by_label("check_summary", {"good": END, "failed": "truncate"})
     g.edge("truncate", END)
     return g
 

@@ -4,18 +4,18 @@
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
 from interlock.graphs import _decide, _execute
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.tools_batch import after_collect, collect, each_call, each_of_group, next_group, parse
+from interlock.nodes.tools_batch import collect, each_call, each_of_group, next_group, parse
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.state.calls import CallView
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState
+from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState, outcomes_of
 from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 
@@ -33,7 +33,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("decide", "next_group")
     g.fan_out("next_group", each_of_group, "execute", otherwise="collect")
     g.edge("execute", "collect")
-    g.route("collect", after_collect, {"groups left": "next_group", "done": END})
+    g.by_label("collect", {"groups left": "next_group", "done": END})
     return g
 
 
@@ -48,11 +48,11 @@ def enter(given: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     """One response for each call, in the calls' order."""
-    verdicts = {**values["decided"], **values.get("finished", {})}
+    outcomes = outcomes_of(cast(ToolsState, values))
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
-        call, result = recorded_of(context.journal, values["message"], index, verdicts[str(index)])
-        sent = as_sent(context.transcript, verdicts[str(index)], result)
+        call, result = recorded_of(context.journal, values["message"], index, outcomes[index])
+        sent = as_sent(context.transcript, outcomes[index].get("record", ""), result)
         responses.append(_response(call, sent.model_dump(mode="json", exclude_none=True)))
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)
 

@@ -11,20 +11,12 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import compress, loop_check, route
+from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.hooks import ask_hook, await_person
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop
 from interlock.nodes.turn_request import (
-    after_after_model,
-    after_await_hook,
-    after_before_model,
-    after_before_tool_selection,
-    after_check_context,
-    after_check_limits,
-    after_check_stream,
     after_loop_check,
-    after_use_model,
     before_model,
     before_tool_selection,
     check_context,
@@ -35,68 +27,47 @@ from interlock.state.messages import Message
 from interlock.state.turn import TurnDone, TurnInput, TurnOutput, TurnState
 from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history, to_message
 
-_ASKING = {"sticky": "call_model", "hooked": "before_model"}
-_HOOKED = {"ask": "call_model", "ended": END, "unknown": "ask_hook"}
-_STREAM = {
-    "again": "call_model",
-    "unavailable": "route",
-    "loop": "note_loop",
-    "whole": "after_model",
-    "end": END,
-}
-
 
 @cache
 def build() -> Graph:
     g = Graph("turn", TurnState, output=TurnDone)
-    _nodes(g)
+    g.node("check_limits", check_limits)
+    for part in (compress, loop_check, route):
+        graph = part.build()
+        g.part(graph.name, graph)
+    for function in (
+        mask_tool_outputs,
+        check_context,
+        use_model,
+        call_model,
+        check_stream,
+        note_loop,
+    ):
+        g.node(function.__name__, function)
+    asked = {"ask": "call_model", "ended": END}
+    hooks(
+        g,
+        {
+            "BeforeModel": (before_model, {**asked, "choose tools": "before_tool_selection"}),
+            "BeforeToolSelection": (before_tool_selection, asked),
+            "AfterModel": (after_model, {"end": END}),
+        },
+    )
 
     g.edge(START, "check_limits")
-    g.route(
-        "check_limits", after_check_limits, {"short": "mask_tool_outputs", "long": "compress", "limit": END}
-    )
+    g.by_label("check_limits", {"short": "mask_tool_outputs", "long": "compress", "limit": END})
     g.edge("compress", "mask_tool_outputs")
     g.edge("mask_tool_outputs", "check_context")
-    g.route(
-        "check_context",
-        after_check_context,
-        {"overflow": END, "look due": "loop-check", "unrouted": "route", **_ASKING},
-    )
-    g.route("loop-check", after_loop_check, {"loop": "note_loop", "unrouted": "route", **_ASKING})
+    routed = {"sticky": "call_model", "hooked": "before_model", "unrouted": "route"}
+    g.by_label("check_context", {"overflow": END, "look due": "loop-check", **routed})
+    g.route("loop-check", after_loop_check, {"loop": "note_loop", **routed})
     g.edge("route", "use_model")
-    g.route(
-        "use_model",
-        after_use_model,
-        {"usable": "call_model", "hooked": "before_model", "none left": END},
-    )
-    g.route("before_model", after_before_model, {"choose tools": "before_tool_selection", **_HOOKED})
-    g.route("before_tool_selection", after_before_tool_selection, _HOOKED)
+    g.by_label("use_model", {"usable": "call_model", "hooked": "before_model", "none left": END})
     g.edge("call_model", "check_stream")
-    g.route("check_stream", after_check_stream, _STREAM)
-    g.route("after_model", after_after_model, {"end": END, "unknown": "ask_hook"})
+    tried = {"again": "call_model", "unavailable": "route"}
+    g.by_label("check_stream", {**tried, "loop": "note_loop", "whole": "after_model", "end": END})
     g.edge("note_loop", END)
-    g.edge("ask_hook", "await_hook")
-    events = {"BeforeModel": "before_model", "BeforeToolSelection": "before_tool_selection"}
-    g.route("await_hook", after_await_hook, {**events, "AfterModel": "after_model"})
     return g
-
-
-def _nodes(g: Graph) -> None:
-    g.node("check_limits", check_limits)
-    g.part("compress", compress.build())
-    g.node("mask_tool_outputs", mask_tool_outputs)
-    g.node("check_context", check_context)
-    g.part("loop-check", loop_check.build())
-    g.part("route", route.build())
-    g.node("use_model", use_model)
-    g.node("before_model", before_model)
-    g.node("before_tool_selection", before_tool_selection)
-    g.node("call_model", call_model)
-    g.node("check_stream", check_stream)
-    g.node("after_model", after_model)
-    g.node("note_loop", note_loop)
-    g.node("ask_hook", ask_hook)
-    g.node("await_hook", await_person)
 
 
 def enter(given: TurnInput, context: WorkflowContext) -> dict[str, Any]:

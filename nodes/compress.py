@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any, Literal
+from typing import Any
 
 from langgraph.runtime import Runtime
 
@@ -20,7 +20,7 @@ from interlock.nodes.compress_snapshot import (
     xml_of,
 )
 from interlock.nodes.helper_model import Request, Told, ask_text
-from interlock.nodes.hooks import fired, waits
+from interlock.nodes.hooks import FIRING, fired
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps
@@ -40,8 +40,12 @@ _ATTEMPTS = 3
 
 
 @node(
-    reads=("head", "model", "sticky_model", "last_prompt_tokens", "force", "token_limit", "threshold"),
-    writes=("tokens", "token_limit", "label", "compress_status", "base", "tokens_before", "tokens_after"),
+    reads=(
+        *("head", "model", "sticky_model", "last_prompt_tokens", "force", "token_limit", "threshold"),
+        *("compress_failed_at", "hooked"),
+    ),
+    writes=("tokens", "token_limit", "compress_status", "base", "tokens_before", "tokens_after"),
+    labels=("due", "hooked", "below"),
 )
 async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """At the threshold it is long enough. Forced, any conversation is that isn't empty."""
@@ -52,10 +56,14 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     due = state.get("force") or known.reaches(threshold)
     if due and not any(m.role != "system" for m in curated(deps.transcript.read(state["head"]))):
         due = False
+    # Hooks are asked about an attempt at a snapshot; older outputs are shortened without.
+    asked = is_hooked(state.get("hooked", ""), "PreCompress") and is_attempt(
+        {**state, "tokens": known.tokens}
+    )
     return {
         "tokens": known.tokens,
         "token_limit": known.limit,
-        "label": "due" if due else "below",
+        "label": "below" if not due else "hooked" if asked else "due",
         "compress_status": "noop",
         "base": state["head"],
         "tokens_before": known.tokens,
@@ -65,7 +73,8 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
 
 @node(
     reads=("hook_key", "tokens", "force"),
-    writes=("hook_event", "approval", "hook_key", "label", "compress_failed_at"),
+    writes=(*FIRING, "compress_failed_at"),
+    labels=("unknown", "go on", "put off"),
 )
 async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """A hook that says no only puts this one off, like an attempt that failed."""
@@ -80,7 +89,11 @@ async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> Compress
     return put_off if state.get("force") else {**put_off, "compress_failed_at": max(state["tokens"], 1)}
 
 
-@node(reads=("tokens", "force", "compress_failed_at", "head"), writes=("base", "label"))
+@node(
+    reads=("tokens", "force", "compress_failed_at", "head"),
+    writes=("base",),
+    labels=("attempt", "failed before"),
+)
 async def truncate_old_outputs(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The newest 50,000 tokens of output stay whole. After a failed attempt this is all that is done for now."""
     deps = runtime.context
@@ -133,7 +146,7 @@ async def keep_truncated(state: CompressState, runtime: Runtime[Deps]) -> Compre
     }
 
 
-@node(reads=("base", "preserve"), writes=("split", "carried", "label"))
+@node(reads=("base", "preserve"), writes=("split", "carried"), labels=("found", "nothing to drop"))
 async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     cut = find_cut(runtime.context.transcript.read(state["base"]), state.get("preserve", PRESERVE))
     if cut is None:
@@ -141,7 +154,11 @@ async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     return {"split": cut.start, "carried": cut.carried, "label": "found"}
 
 
-@node(reads=("head", "base", "split", "token_limit"), writes=("draft", "checked", "label"))
+@node(
+    reads=("head", "base", "split", "token_limit"),
+    writes=("draft", "checked"),
+    labels=("answered", "failed"),
+)
 async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     task = [Message(role="user", origin="nudge", content=load("compress/summarise").text())]
     told = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
@@ -247,31 +264,6 @@ def _outside(state: CompressState, deps: Deps) -> list[str]:
         lines = [f"- {r.call.name} {json.dumps(r.call.args, ensure_ascii=False)}" for r in waiting]
         parts.append(render("compress/open_requests", requests="\n".join(lines)))
     return parts
-
-
-def after_check_threshold(state: CompressState) -> Literal["due", "hooked", "below"]:
-    """Hooks are asked about an attempt at a snapshot; older outputs are shortened without."""
-    if state["label"] != "due":
-        return "below"
-    return "hooked" if is_hooked(state.get("hooked", ""), "PreCompress") and is_attempt(state) else "due"
-
-
-def after_pre_compress(state: CompressState) -> Literal["go on", "put off", "unknown"]:
-    if waits(state):
-        return "unknown"
-    return "go on" if state["label"] == "go on" else "put off"
-
-
-def after_truncate_old_outputs(state: CompressState) -> Literal["attempt", "failed before"]:
-    return "attempt" if state["label"] == "attempt" else "failed before"
-
-
-def after_split(state: CompressState) -> Literal["found", "nothing to drop"]:
-    return "found" if state["label"] == "found" else "nothing to drop"
-
-
-def after_summarise(state: CompressState) -> Literal["answered", "failed"]:
-    return "answered" if state["label"] == "answered" else "failed"
 
 
 async def ask(

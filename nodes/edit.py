@@ -3,7 +3,6 @@
 import asyncio
 from hashlib import sha256
 from pathlib import PurePath
-from typing import Literal
 
 from langgraph.runtime import Runtime
 
@@ -55,7 +54,8 @@ _MOST = 1_000
 
 @node(
     reads=("message", "index", "attempt", "source", "helper", "helper_role"),
-    writes=("label", "seen", "modified_at", "error", "helper", "helper_role"),
+    writes=("seen", "modified_at", "error", "helper", "helper_role"),
+    labels=("create", "match", "refused"),
 )
 async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A missing file and an empty old string create it; whatever can't be edited is refused."""
@@ -90,7 +90,11 @@ def _refusal(found: Subject, tried: Strings) -> dict[str, str] | None:
     return None
 
 
-@node(reads=("message", "index", "attempt", "source", "helper", "helper_role"), writes=("label", "error"))
+@node(
+    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    writes=("error",),
+    labels=("right count", "wrong count", "none"),
+)
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The first strategy that finds anything decides; too many or too few are an error, never a choice."""
     deps = runtime.context
@@ -105,7 +109,11 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": label, "error": problem(at.code, at.message)}
 
 
-@node(reads=("message", "index", "attempt", "source", "helper", "helper_role"), writes=("label",))
+@node(
+    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    writes=(),
+    labels=("found", "not found", "not for a model"),
+)
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Over-escaped strings and blanks around them; then it is the models' turn, but for structured files."""
     deps = runtime.context
@@ -121,7 +129,8 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(
     reads=("message", "index", "attempt", "source", "helper", "helper_role"),
-    writes=("label", "helper", "helper_role"),
+    writes=("helper", "helper_role"),
+    labels=("found", "not found"),
 )
 async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Its answer must stand in the file exactly, as often as was expected; else it counts for nothing."""
@@ -162,7 +171,8 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
         "seen",
         "error",
     ),
-    writes=("label", "error"),
+    writes=("error",),
+    labels=("changed", "same"),
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """By the hash that the model's text had; without one, by a file time more than 2 s after the last edit."""
@@ -182,7 +192,8 @@ async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> Edi
 
 @node(
     reads=("message", "index", "attempt", "source", "helper", "helper_role", "error"),
-    writes=("label", "helper", "helper_role", "explanation"),
+    writes=("helper", "helper_role", "explanation"),
+    labels=("no changes needed", "changed strings", "no answer"),
 )
 async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Asked once, with the error and the text as it is now."""
@@ -211,7 +222,8 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(
     reads=("message", "index", "attempt", "source", "helper", "helper_role"),
-    writes=("label", "edit_status", "error"),
+    writes=("edit_status", "error"),
+    labels=("present", "absent"),
 )
 async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The new string must stand in the file; a deletion can't be seen there, so it is never confirmed."""
@@ -223,7 +235,11 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
     return {"label": "present", "edit_status": "already_applied", "error": {}}
 
 
-@node(reads=("message", "index", "attempt", "source", "helper", "helper_role"), writes=("label",))
+@node(
+    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    writes=(),
+    labels=("found", "not found"),
+)
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """All strategies once more; when they fail, the first error is what is told."""
     deps = runtime.context
@@ -239,7 +255,8 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
 
 @node(
     reads=("message", "index", "attempt", "source", "helper", "helper_role", "error"),
-    writes=("label", "strategy", "occurrences", "result", "error", "edit_status"),
+    writes=("strategy", "occurrences", "result", "error", "edit_status"),
+    labels=("write", "keep", "refused"),
 )
 async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are kept as they are."""
@@ -350,46 +367,3 @@ def _changed(call: CallView) -> ToolResult:
 async def fail(state: EditState) -> EditState:
     """Nothing was written."""
     return {"edit_status": "failed", "error": state["error"]}
-
-
-def after_read(state: EditState) -> Literal["create", "match", "refused"]:
-    label = state["label"]
-    return "create" if label == "create" else "match" if label == "match" else "refused"
-
-
-def after_match(state: EditState) -> Literal["right count", "wrong count", "none"]:
-    label = state["label"]
-    return "right count" if label == "right count" else "none" if label == "none" else "wrong count"
-
-
-def after_repair(state: EditState) -> Literal["found", "not found", "not for a model"]:
-    label = state["label"]
-    return "found" if label == "found" else "not found" if label == "not found" else "not for a model"
-
-
-def after_correct_target(state: EditState) -> Literal["found", "not found"]:
-    return "found" if state["label"] == "found" else "not found"
-
-
-def after_check_external_change(state: EditState) -> Literal["changed", "same"]:
-    return "same" if state["label"] == "same" else "changed"
-
-
-def after_fix_edit(state: EditState) -> Literal["no changes needed", "changed strings", "no answer"]:
-    label = state["label"]
-    if label == "no changes needed":
-        return "no changes needed"
-    return "changed strings" if label == "changed strings" else "no answer"
-
-
-def after_confirm_present(state: EditState) -> Literal["present", "absent"]:
-    return "present" if state["label"] == "present" else "absent"
-
-
-def after_match_again(state: EditState) -> Literal["found", "not found"]:
-    return "found" if state["label"] == "found" else "not found"
-
-
-def after_apply(state: EditState) -> Literal["write", "keep", "refused"]:
-    label = state["label"]
-    return "write" if label == "write" else "keep" if label == "keep" else "refused"

@@ -3,10 +3,9 @@
 from langgraph.runtime import Runtime
 
 from interlock.nodes.edit_subject import as_tried, problem
-from interlock.nodes.tools_results import answered, note, note_person, put_request, rejected
+from interlock.nodes.tools_results import answered, by_policy, note, note_person, put_request, rejected
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, Verdict
-from interlock.state.decided import Decided
 from interlock.state.deps import Deps
 from interlock.state.edit import EditState
 from interlock.state.node import node
@@ -26,7 +25,7 @@ async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
     key, call = as_tried(deps, state)
     mode = state["approval_mode"]
     verdict = await deps.policy.decide(call, "write", mode, deps.approvals.session_rules())
-    note(runtime, key, _decided(verdict, mode))
+    note(runtime, key, by_policy(verdict, mode))
     if verdict.decision == "deny":
         text = load("run/call_denied").text(tool=call.name, reason=verdict.deny_message or verdict.reason)
         return {"label": "denied", "error": problem("denied", text)}
@@ -69,14 +68,3 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
         changed = any(deps.toolset.now(file.path) != file.on_disk for file in request.files)
         return {"label": "changed since" if changed else "proceed", "error": {}}
     return {"label": "refused", "error": problem("rejected", rejected(answer).content)}
-
-
-def _decided(verdict: Verdict, mode: str) -> Decided:
-    return Decided(
-        by="policy",
-        decision=verdict.decision,
-        rule=verdict.rule,
-        reason=verdict.reason,
-        session=verdict.session,
-        mode=mode,
-    )

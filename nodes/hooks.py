@@ -19,6 +19,9 @@ from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.run import RunChannels
 
+FIRING = ("hook_event", "hook_key", "approval")
+"""What a node writes that fires hooks, and what they are waited for by; its label is then `unknown`."""
+
 _REASON_CHARS = 2000
 """Of a reason in the state, which every checkpoint repeats."""
 
@@ -34,7 +37,7 @@ class Fired(NamedTuple):
 
     @property
     def open(self) -> bool:
-        """The hooks haven't answered: the node runs again, see `waits`."""
+        """The hooks haven't answered: the node runs again."""
         return bool(self.asks.get("hook_event"))
 
 
@@ -122,7 +125,7 @@ async def await_person(state: HookWait) -> HookWait:
     return {"approval": state["approval"]}
 
 
-@node(reads=("approval",), writes=("label",))
+@node(reads=("approval",), labels=("approval", "question", "outcome"))
 async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     """Between the writing of a request and the waiting for its answer. What a hook says here changes nothing."""
     deps = runtime.context
@@ -145,7 +148,7 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     await deps.hooks.fire(
         "Notification", f"{key}:notify", given, subject="ToolPermission", emit=runtime.stream_writer
     )
-    return {"label": "told"}
+    return {"label": request.kind}
 
 
 def by_session_start(state: RunChannels) -> Literal["", "session"]:
@@ -168,7 +171,8 @@ def after_await_session(state: Session) -> Literal["start", "end"]:
     return "start" if state["session_event"] == "SessionStart" else "end"
 
 
-def after_ask(state: HookWait) -> Literal["asked", "notify"]:
+def asked(state: HookWait) -> Literal["asked", "notify"]:
+    """Label of a node that has written a request: hooks hear of it before a person is waited for."""
     return "notify" if is_hooked(state.get("hooked", ""), "Notification") else "asked"
 
 
@@ -183,13 +187,9 @@ async def fired(
     key = state.get("hook_key") or f"{event}:{task_of(runtime, event)}"
     outcome = await runtime.context.hooks.fire(event, key, given, subject=subject, emit=runtime.stream_writer)
     if outcome.unknown:
-        return Fired(outcome, {"hook_event": event, "hook_key": key, "approval": outcome.unknown})
+        waits: HookWait = {"hook_event": event, "hook_key": key, "approval": outcome.unknown}
+        return Fired(outcome, {**waits, "label": "unknown"})
     return Fired(outcome, {"hook_event": "", "hook_key": ""})
-
-
-def waits(state: HookWait) -> bool:
-    """A person must say what became of hooks that were cut off."""
-    return bool(state.get("hook_event"))
 
 
 def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> Ending | None:

@@ -5,7 +5,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
@@ -125,7 +125,8 @@ EVENTS = TypeAdapter(list[LoopEvent])
 
 @node(
     reads=("head", "events", "asks", "turn_no", "judgements", "loop_interval"),
-    writes=("check_due", "off", "judgements", "loop_interval", "loop_next", "loop_found"),
+    writes=("off", "judgements", "loop_interval", "loop_next", "loop_found"),
+    labels=("look due", "over"),
 )
 async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """In a run this is reached when a look is due; alone, whole sessions are gone through."""
@@ -135,15 +136,15 @@ async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     if state.get("events"):
         asks = state["asks"] and not off
         due = asks and replay(read_events(deps, state["events"]), judgements, asks).due
-        return {"check_due": due, "off": off}
+        return {"label": "look due" if due else "over", "off": off}
     interval = state.get("loop_interval") or INTERVAL
     if not judgements and not off:
-        return {"check_due": True, "loop_found": {}}
+        return {"label": "look due", "loop_found": {}}
     loop = False
     if judgements:
         loop, interval = judged(judgements[0], interval)
     return {
-        "check_due": False,
+        "label": "over",
         "judgements": [],
         "loop_interval": interval,
         "loop_next": state["turn_no"] + interval,
@@ -151,16 +152,21 @@ async def scan(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     }
 
 
-@node(reads=("head", "events", "judgements", "unavailable"), writes=("judgements", "double_check"))
+@node(
+    reads=("head", "events", "judgements", "unavailable"),
+    writes=("judgements",),
+    labels=("suspicious", "judged"),
+)
 async def ask_model(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopCheckState:
     """Its suspicion alone is no loop, unless the stronger model is unavailable."""
     confidence = await look("loop_check", state, runtime)
     deps = runtime.context
     stronger = deps.models.resolve(deps.settings.model.roles.get("loop_double_check", "pro"))
     suspects = confidence is not None and confidence >= CONFIDENCE
+    asks = suspects and stronger not in state.get("unavailable", {})
     return {
         "judgements": [*state.get("judgements", []), {"confidence": confidence}],
-        "double_check": suspects and stronger not in state.get("unavailable", {}),
+        "label": "suspicious" if asks else "judged",
     }
 
 
@@ -171,14 +177,6 @@ async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopChe
     before: LoopCheckState = {**state, "judgements": earlier[:-1]}
     confidence = await look("loop_double_check", before, runtime)
     return {"judgements": [*earlier[:-1], {**earlier[-1], "double": confidence}]}
-
-
-def after_scan(state: LoopCheckState) -> Literal["look due", "over"]:
-    return "look due" if state["check_due"] else "over"
-
-
-def after_ask_model(state: LoopCheckState) -> Literal["suspicious", "judged"]:
-    return "suspicious" if state["double_check"] else "judged"
 
 
 def replay(events: Sequence[LoopEvent], judgements: Sequence[Judgement], asks: bool) -> Replay:

@@ -4,13 +4,13 @@ from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import context_message, ending, fired, waits
+from interlock.nodes.hooks import FIRING, context_message, ending, fired
 from interlock.prompts import load, render
+from interlock.state.conversation import fresh_prompt
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import AgentBlocked
-from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
-from interlock.state.loop_check import FIRST_CHECK, INTERVAL
+from interlock.state.hooks import NO_REASON, HookOutcome, is_hooked
 from interlock.state.main import MainState
 from interlock.state.messages import Message
 from interlock.state.node import node
@@ -43,30 +43,13 @@ _NEXT = {
 
 
 @node(
-    reads=("prompt", "head", "unavailable", "approval_mode", "plan_phase"),
+    reads=("prompt", "asked", "hook_stage", "hooked", "head", "unavailable", "approval_mode", "plan_phase"),
     writes=(
-        "prompt",
-        "asked",
-        "hook_stage",
-        "said",
-        "fed_back",
-        "refused",
-        "head",
-        "turn_no",
-        "sticky_model",
-        "turn_status",
-        "error",
-        "stop",
-        "status",
-        "unavailable",
-        "loop_keys",
-        "loop_count",
-        "loop_interval",
-        "loop_next",
-        "loop_found",
-        "next_speaker_check",
-        "plan_phase",
+        *fresh_prompt(),
+        *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
+        *("unavailable", "next_speaker_check", "plan_phase"),
     ),
+    labels=("plain", "hooked", "answered"),
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Start a prompt: limits, sticky model and loop detection begin anew. Without one the conversation just goes on."""
@@ -82,26 +65,27 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     opened: MainState = {
         "prompt": "",
         "head": head,
-        "turn_no": 0,
-        "sticky_model": "",
-        "turn_status": "",
-        "error": {},
+        **fresh_prompt(),
         "stop": "",
         "status": "running",
         "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
-        "loop_keys": [],
-        "loop_count": 0,
-        "loop_interval": INTERVAL,
-        "loop_next": FIRST_CHECK,
-        "loop_found": {},
         "plan_phase": phase,
         "next_speaker_check": not deps.settings.model.skip_next_speaker_check,
     }
     if not state["prompt"]:
-        return opened
+        return {**opened, "label": _first(state)}
     # What hooks go by begins anew with a prompt, not with another try at it.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
-    return {**opened, **anew, "asked": state["prompt"]}
+    opened = {**opened, **anew, "asked": state["prompt"]}
+    return {**opened, "label": _first({**state, **opened})}
+
+
+def _first(state: MainState) -> Literal["plain", "hooked", "answered"]:
+    """A prompt that has passed isn't asked about again; one whose answer was refused has only the answer to pass."""
+    if state.get("hook_stage") == "answered":
+        return "answered"
+    waits = not state.get("hook_stage") and state.get("asked")
+    return "hooked" if waits and is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain"
 
 
 def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
@@ -117,7 +101,8 @@ def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
 
 @node(
     reads=("hook_key", "head", "asked"),
-    writes=("hook_event", "approval", "hook_key", "head", "prompt", "hook_stage", "turn_status", "error"),
+    writes=(*FIRING, "head", "prompt", "hook_stage", "turn_status", "error"),
+    labels=("unknown", "passed", "ended"),
 )
 async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A stopped prompt stays in the conversation, a blocked one leaves it and waits to be tried again."""
@@ -127,12 +112,12 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if fire.open:
         return {**fire.asks}
     if end := ending("BeforeAgent", fire.outcome, "the prompt", runtime):
-        ended: MainState = {**fire.asks, "turn_status": end.status, "error": end.error}
+        ended: MainState = {**fire.asks, "label": "ended", "turn_status": end.status, "error": end.error}
         if end.status == "stopped_by_hook":
             return ended
         without = transcript.ids(state["head"], 2)[0]
         return {**ended, "head": without, "prompt": state["asked"]}
-    passed: MainState = {**fire.asks, "hook_stage": "admitted"}
+    passed: MainState = {**fire.asks, "label": "passed", "hook_stage": "admitted"}
     if context := fire.outcome.context:
         passed["head"] = transcript.append(state["head"], [context_message(context)])
     return passed
@@ -155,13 +140,14 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
 
 @node(
     reads=("hook_key", "head", "asked", "said", "reply", "fed_back"),
-    writes=("hook_event", "approval", "hook_key", "head", "hook_stage", "fed_back", "turn_status", "error"),
+    writes=(*FIRING, "head", "hook_stage", "fed_back", "turn_status", "error"),
+    labels=("unknown", "feedback", "ended"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A block with a reason is the request of another turn. No answer is an error, which hooks aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
-        return {"turn_status": "ok", "hook_event": "", "hook_key": ""}
+        return {"label": "ended", "turn_status": "ok", "hook_event": "", "hook_key": ""}
     said = [m.text for m in transcript.read(state["said"])] if state["said"] else []
     fire = await fired(
         "AfterAgent",
@@ -178,10 +164,12 @@ async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if reason := _feedback(fire.outcome):
         runtime.stream_writer(AgentBlocked(reason=reason))
         head = transcript.append(state["head"], [Message(role="user", origin="hook", content=reason)])
-        return {**fire.asks, "head": head, "hook_stage": "admitted", "fed_back": True, "turn_status": ""}
+        anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": ""}
+        return {**fire.asks, **anew, "label": "feedback", "head": head}
+    ended: MainState = {**fire.asks, "label": "ended"}
     if end := ending("AfterAgent", fire.outcome, "the answer", runtime):
-        return {**fire.asks, "hook_stage": "answered", "turn_status": end.status, "error": end.error}
-    return {**fire.asks, "hook_stage": "admitted", "turn_status": "ok"}
+        return {**ended, "hook_stage": "answered", "turn_status": end.status, "error": end.error}
+    return {**ended, "hook_stage": "admitted", "turn_status": "ok"}
 
 
 def _feedback(outcome: HookOutcome) -> str:
@@ -212,28 +200,29 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
         ) from None
 
 
-def after_open_prompt(state: HookedPrompt) -> Literal["plain", "hooked", "answered"]:
-    """A prompt that has passed isn't asked about again; one whose answer was refused has only the answer to pass."""
-    stage = state.get("hook_stage")
-    if stage == "answered":
-        return "answered"
-    waits = not stage and state.get("asked") and is_hooked(state.get("hooked", ""), "BeforeAgent")
-    return "hooked" if waits else "plain"
-
-
-def after_before_agent(state: HookedPrompt) -> Literal["passed", "ended", "unknown"]:
-    if waits(state):
-        return "unknown"
-    return "ended" if state["turn_status"] else "passed"
+def turn_end(status: str) -> Literal["calls", "ok", "first loop", "ended"]:
+    """What the turn's status leaves to be done."""
+    match status:
+        case "calls" | "ok":
+            return status
+        case "loop_nudge":
+            return "first loop"
+        case "context_overflow" | "session_limit" | "loop_detected" | "invalid_stream":
+            return "ended"
+        case "stopped_by_hook" | "blocked_by_hook" | "error":
+            return "ended"
+        case _:
+            raise RunError(f"A turn ended as {status!r}, which nothing follows.")
 
 
 def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "first loop", "ended"]:
-    status = state["turn_status"]
-    if status == "ok" and state.get("next_speaker_check"):
-        return "no calls"
-    if status == "ok" and is_hooked(state.get("hooked", ""), "AfterAgent"):
-        return "answered"
-    return "calls" if status == "calls" else "first loop" if status == "loop_nudge" else "ended"
+    match turn_end(state["turn_status"]):
+        case "ok" if state.get("next_speaker_check"):
+            return "no calls"
+        case "ok":
+            return "answered" if is_hooked(state.get("hooked", ""), "AfterAgent") else "ended"
+        case other:
+            return other
 
 
 def after_tools(state: MainState) -> Literal["results", "stop"]:
@@ -241,19 +230,13 @@ def after_tools(state: MainState) -> Literal["results", "stop"]:
 
 
 def after_next_speaker(state: MainState) -> Literal["model", "answered", "user or nobody"]:
-    if state["next_speaker"] == "model":
-        return "model"
-    return "answered" if is_hooked(state.get("hooked", ""), "AfterAgent") else "user or nobody"
-
-
-def after_after_agent(state: MainState) -> Literal["feedback", "ended", "unknown"]:
-    if waits(state):
-        return "unknown"
-    return "ended" if state["turn_status"] else "feedback"
-
-
-def after_await_hook(state: MainState) -> Literal["BeforeAgent", "AfterAgent"]:
-    return "BeforeAgent" if state["hook_event"] == "BeforeAgent" else "AfterAgent"
+    match state["next_speaker"]:
+        case "model":
+            return "model"
+        case "user" | "":
+            return "answered" if is_hooked(state.get("hooked", ""), "AfterAgent") else "user or nobody"
+        case other:
+            raise RunError(f"next-speaker named {other!r}; expected 'user', 'model' or nobody.")
 
 
 def refusal(refused: Refused, run: str) -> dict[str, str]:

@@ -1,7 +1,5 @@
 """next_speaker: must the model go on after its last answer, or is it the user's turn."""
 
-from typing import Literal
-
 from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import Question, ask_json
@@ -12,14 +10,15 @@ from interlock.state.next_speaker import NEXT_SPEAKER_TIMEOUT_S, NextSpeakerStat
 from interlock.state.node import node
 
 
-@node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"))
+@node(reads=("head",), writes=("next_speaker", "decided_by", "speaker_reason"), labels=("decided", "open"))
 async def precheck(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpeakerState:
     """The first rule that holds decides (`pipelines.md` §8)."""
     history = runtime.context.transcript.read(state["head"]) if state["head"] else []
     found = _decided([m for m in history if m.role != "system"])
     if found is None:
-        return {"next_speaker": "", "decided_by": "", "speaker_reason": ""}
-    return {"next_speaker": found[0], "decided_by": "precheck", "speaker_reason": found[1]}
+        return {"label": "open", "next_speaker": "", "decided_by": "", "speaker_reason": ""}
+    speaker, reason = found
+    return {"label": "decided", "next_speaker": speaker, "decided_by": "precheck", "speaker_reason": reason}
 
 
 def _decided(history: list[Message]) -> tuple[str, str] | None:
@@ -59,7 +58,3 @@ async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpea
         "decided_by": "model",
         "speaker_reason": verdict.reasoning[:1000],
     }
-
-
-def after_precheck(state: NextSpeakerState) -> Literal["decided", "open"]:
-    return "decided" if state["decided_by"] else "open"

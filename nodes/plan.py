@@ -7,13 +7,14 @@ from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.main import turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, step
+from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.events import HandOver
 from interlock.state.hooks import is_hooked
-from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
@@ -37,34 +38,24 @@ _FENCE = re.compile(r"^\s*(```|~~~)")
 _WORD = re.compile(r"\w+")
 
 
+_FRESH: PlanState = {
+    "approval_mode": "plan",
+    "plan_phase": "requirements",
+    "plan_file": "",
+    "plan_steps": [],
+    "plan_verdict": "",
+    "approved_plan": False,
+    "stop": "",
+    "reminders": 0,
+    "main_run": "",
+    "status": "running",
+}
+
+
 @node(
-    reads=("prompt", "plan_name"),
-    writes=(
-        "asked",
-        "head",
-        "approval_mode",
-        "plan_phase",
-        "plan_file",
-        "plan_steps",
-        "plan_verdict",
-        "approved_plan",
-        "turn_no",
-        "session_turns",
-        "sticky_model",
-        "last_prompt_tokens",
-        "unavailable",
-        "loop_keys",
-        "loop_count",
-        "loop_interval",
-        "loop_next",
-        "loop_found",
-        "turn_status",
-        "error",
-        "stop",
-        "reminders",
-        "main_run",
-        "status",
-    ),
+    reads=("prompt", "plan_name", "hooked"),
+    writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
+    labels=("plain", "hooked"),
 )
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules stand in the system prompt; policy holds them."""
@@ -77,42 +68,28 @@ async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     return {
         "asked": state["prompt"],
         "head": deps.transcript.append("", [Message(role="system", content=system), *rest, prompt]),
-        "approval_mode": "plan",
-        "plan_phase": "requirements",
-        "plan_file": "",
-        "plan_steps": [],
-        "plan_verdict": "",
-        "approved_plan": False,
-        "turn_no": 0,
-        "session_turns": 0,
-        "sticky_model": "",
-        "last_prompt_tokens": 0,
-        "unavailable": {},
-        "loop_keys": [],
-        "loop_count": 0,
-        "loop_interval": INTERVAL,
-        "loop_next": FIRST_CHECK,
-        "loop_found": {},
-        "turn_status": "",
-        "error": {},
-        "stop": "",
-        "reminders": 0,
-        "main_run": "",
-        "status": "running",
+        **fresh_conversation(),
+        **_FRESH,
+        "label": "hooked" if is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain",
     }
 
 
-@node(reads=("head", "plan_name", "reminders"), writes=("head", "reminders", "error"))
+@node(
+    reads=("head", "plan_name", "reminders"),
+    writes=("head", "reminders", "error"),
+    labels=("once more", "give up"),
+)
 async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """A few times; then the run ends without a plan."""
     if state["reminders"] >= REMINDERS:
         message = (
             f"The model stopped without a plan, after {REMINDERS} reminders. Say more of what is wanted."
         )
-        return {"reminders": state["reminders"] + 1, "error": {"type": "no_plan", "message": message}}
+        return {"label": "give up", "error": {"type": "no_plan", "message": message}}
     text = render("plan/remind", file=state["plan_name"] or PLAN_NAME)
     reminder = Message(role="user", origin="nudge", content=text)
     return {
+        "label": "once more",
         "head": runtime.context.transcript.append(state["head"], [reminder]),
         "reminders": state["reminders"] + 1,
     }
@@ -149,15 +126,9 @@ async def finish(state: PlanState) -> PlanState:
     return {"status": "failed", "error": state.get("error") or unknown}
 
 
-def after_open_plan(state: PlanState) -> Literal["plain", "hooked"]:
-    return "hooked" if is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain"
-
-
 def after_turn(state: PlanState) -> Literal["calls", "no calls", "first loop", "ended"]:
-    status = state["turn_status"]
-    if status == "calls":
-        return "calls"
-    return "no calls" if status == "ok" else "first loop" if status == "loop_nudge" else "ended"
+    found = turn_end(state["turn_status"])
+    return "no calls" if found == "ok" else found
 
 
 def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or stopped"]:
@@ -165,10 +136,6 @@ def after_tools(state: PlanState) -> Literal["results", "approved", "rejected or
         return "approved"
     ended = state.get("stop") or state["plan_verdict"] == "reject_silently"
     return "rejected or stopped" if ended else "results"
-
-
-def after_remind(state: PlanState) -> Literal["once more", "give up"]:
-    return "once more" if state["reminders"] <= REMINDERS else "give up"
 
 
 def track(

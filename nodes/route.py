@@ -1,7 +1,6 @@
 """route: which model answers: one strategy after the other, the first verdict wins."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
 
 from langgraph.runtime import Runtime
 
@@ -20,13 +19,21 @@ _LOOKED_AT_numerical = 8
 """Entries that the helper sees, tool traffic included (gemini-cli's)."""
 
 
+_ASKED = ("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms")
+
+_VERDICT = ("chosen_model", "strategy", "route_reason", "route_ms")
+
+_ABSTAINED: RouteState = {"label": "abstained"}
+
+
 @node(
-    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
-    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+    reads=_ASKED,
+    writes=_VERDICT,
+    labels=("chosen", "abstained"),
 )
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """First of all strategies. Who named a model gets that one or an error: another answers under `auto` only."""
-    fresh: RouteState = {"chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
+    fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
     failed = state.get("failed_model")
     if state["model"] != AUTO or not failed:
         return fresh
@@ -41,37 +48,40 @@ async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 
 @node(
-    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
-    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+    reads=_ASKED,
+    writes=_VERDICT,
+    labels=("chosen", "abstained"),
 )
 async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     asked = state["model"]
     if asked == AUTO:
-        return {}
+        return _ABSTAINED
     return chosen(runtime, runtime.context.models.resolve(asked), "override", f"{asked} was asked for")
 
 
 @node(
-    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
-    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+    reads=_ASKED,
+    writes=_VERDICT,
+    labels=("chosen", "abstained"),
 )
 async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if state.get("approval_mode") == "plan":
         return if_usable(runtime, state, "pro", "approval_mode", "the run is in plan mode")
     if state.get("approved_plan"):
         return if_usable(runtime, state, "flash", "approval_mode", "an approved plan is carried out")
-    return {}
+    return _ABSTAINED
 
 
 @node(
-    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
-    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+    reads=_ASKED,
+    writes=_VERDICT,
+    labels=("chosen", "abstained"),
 )
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains where a score decides, where the request is a tool's answer, and when the helper fails."""
     history, request = conversation(runtime, state["head"])
     if by_number(runtime) or request.role == "tool":
-        return {}
+        return _ABSTAINED
     system, task = load("route/classifier").parts(request=request.text)
     clock = runtime.context.clock
     started = clock.monotonic()
@@ -89,7 +99,7 @@ async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     found = await ask_json(question, runtime)
     took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}
     if found is None:
-        return took
+        return {**_ABSTAINED, **took}
     choice = found.answer
     verdict = if_usable(runtime, state, choice.model_choice, "classifier", choice.reasoning[:1000])
     return {**took, **verdict}
@@ -102,13 +112,14 @@ def _recent_classifier(history: list[Message]) -> list[Message]:
 
 
 @node(
-    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
-    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+    reads=_ASKED,
+    writes=_VERDICT,
+    labels=("chosen", "abstained"),
 )
 async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains but for the families that ask for it, and when the helper fails."""
     if not by_number(runtime):
-        return {}
+        return _ABSTAINED
     history, request = conversation(runtime, state["head"])
     system, task = load("route/numerical").parts(request=request.text)
     deps = runtime.context
@@ -127,7 +138,7 @@ async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     found = await ask_json(question, runtime)
     took: RouteState = {"route_ms": state["route_ms"] + round((deps.clock.monotonic() - started) * 1000)}
     if found is None:
-        return took
+        return {**_ABSTAINED, **took}
     score, threshold = found.answer.complexity_score, deps.settings.model.classifier_threshold
     reason = f"{found.answer.complexity_reasoning[:1000]} (complexity {score}, pro from {threshold})"
     verdict = if_usable(runtime, state, "pro" if score >= threshold else "flash", "numerical", reason)
@@ -145,8 +156,9 @@ def _recent_numerical(history: list[Message]) -> list[Message]:
 
 
 @node(
-    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
-    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+    reads=_ASKED,
+    writes=_VERDICT,
+    labels=("chosen", "abstained"),
 )
 async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """What `auto` means without a choice, or the first model of the settings' fallbacks that is available."""
@@ -161,16 +173,12 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     return chosen(runtime, usable[0] if usable else usual, "default", reason)
 
 
-def after_strategy(state: RouteState) -> Literal["chosen", "abstained"]:
-    return "chosen" if state["chosen_model"] else "abstained"
-
-
 def chosen(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is kept with the step."""
     if runtime.execution_info is None:
         raise RunError(f"{strategy} ran outside a graph.")
     runtime.context.steps.reasoned(runtime.execution_info.task_id, f"{model}: {reason}")
-    return {"chosen_model": model, "strategy": strategy, "route_reason": reason}
+    return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 
 def if_usable(
@@ -178,7 +186,7 @@ def if_usable(
 ) -> RouteState:
     """The model that `alias` means, unless it is unavailable: then this strategy abstains."""
     model = runtime.context.models.resolve(alias)
-    return {} if model in unavailable(runtime, state) else chosen(runtime, model, strategy, reason)
+    return _ABSTAINED if model in unavailable(runtime, state) else chosen(runtime, model, strategy, reason)
 
 
 def unavailable(runtime: Runtime[Deps], state: RouteState) -> dict[str, str]:

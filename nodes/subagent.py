@@ -8,12 +8,13 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
+from interlock.nodes.main import turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallKey, CallView, ToolResult
+from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentEnd, AgentStart
-from interlock.state.loop_check import FIRST_CHECK, INTERVAL
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import node
 from interlock.state.refused import refusals_in
@@ -30,38 +31,22 @@ from interlock.tools.update_scratchpad import UpdateScratchpadArgs
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")
 
 
+_FRESH: SubagentState = {
+    "max_session_turns": -1,
+    "approved_plan": False,
+    "scratchpad": {"checklist": [], "questions": [], "findings": [], "ignored_paths": []},
+    "sent_back": False,
+    "recovering": False,
+    "reason": "",
+    "answer": "",
+    "stop": "",
+    "status": "running",
+}
+
+
 @node(
     reads=("message", "index", "attempt", "agent"),
-    writes=(
-        "call",
-        "agent",
-        "head",
-        "model",
-        "max_turns",
-        "max_session_turns",
-        "turn_no",
-        "session_turns",
-        "sticky_model",
-        "last_prompt_tokens",
-        "compress_failed_at",
-        "todos",
-        "approved_plan",
-        "unavailable",
-        "loop_keys",
-        "loop_count",
-        "loop_interval",
-        "loop_next",
-        "loop_found",
-        "scratchpad",
-        "sent_back",
-        "recovering",
-        "reason",
-        "answer",
-        "error",
-        "stop",
-        "turn_status",
-        "status",
-    ),
+    writes=(*fresh_conversation(), *_FRESH, "call", "agent", "head", "model", "max_turns"),
 )
 async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """The definition is recorded as it is now; an open run doesn't notice when its file changes."""
@@ -75,40 +60,14 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     task = " ".join(opening[-1].text.split())[:200]
     runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
     return {
-        **_fresh(definition),
+        **fresh_conversation(),
+        **_FRESH,
+        "max_turns": definition.max_turns,
         "call": str(key),
         "agent": agent,
         "head": own.transcript.append("", opening),
         "model": _model(own, definition),
         "sticky_model": _model(own, definition),
-    }
-
-
-def _fresh(definition: AgentDefinition) -> SubagentState:
-    return {
-        "max_turns": definition.max_turns,
-        "max_session_turns": -1,
-        "turn_no": 0,
-        "session_turns": 0,
-        "last_prompt_tokens": 0,
-        "compress_failed_at": 0,
-        "todos": "",
-        "approved_plan": False,
-        "unavailable": {},
-        "loop_keys": [],
-        "loop_count": 0,
-        "loop_interval": INTERVAL,
-        "loop_next": FIRST_CHECK,
-        "loop_found": {},
-        "scratchpad": {"checklist": [], "questions": [], "findings": [], "ignored_paths": []},
-        "sent_back": False,
-        "recovering": False,
-        "reason": "",
-        "answer": "",
-        "error": {},
-        "stop": "",
-        "turn_status": "",
-        "status": "running",
     }
 
 
@@ -167,23 +126,28 @@ def _model(deps: Deps, definition: AgentDefinition) -> str:
     return deps.models.of_role(definition.role)
 
 
-@node(reads=("agent", "turn_no", "recovering"), writes=("label", "reason", "time_left_s"))
+@node(
+    reads=("agent", "turn_no", "recovering"),
+    writes=("reason", "time_left_s"),
+    labels=("turn", "time or turns are up"),
+)
 async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Time is what its nodes worked; while a person decides, nothing does."""
     if state["recovering"]:
-        return {"label": "recover"}
+        return {"label": "time or turns are up"}
     definition = runtime.context.agents.card(state["agent"]).definition
     left = left_s(runtime, state["agent"])
     if left <= 0:
-        return {"label": "recover", "reason": "timeout"}
+        return {"label": "time or turns are up", "reason": "timeout"}
     if state["turn_no"] >= definition.max_turns:
-        return {"label": "recover", "reason": "max_turns"}
+        return {"label": "time or turns are up", "reason": "max_turns"}
     return {"label": "turn", "time_left_s": left}
 
 
 @node(
     reads=("head", "reply", "stop", "stopped_by", "scratchpad", "sent_back", "recovering"),
-    writes=("label", "reason", "answer", "error"),
+    writes=("reason", "answer", "error"),
+    labels=("complete", "open questions", "go on", "aborted"),
 )
 async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """A valid `complete_task` ends it; open questions send it back, once, and never in the last turn."""
@@ -230,7 +194,8 @@ async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSt
 
 @node(
     reads=("agent", "head", "turn_no", "recovering", "reason", "error"),
-    writes=("label", "head", "reason", "recovering", "max_turns", "time_left_s", "error"),
+    writes=("head", "reason", "recovering", "max_turns", "time_left_s", "error"),
+    labels=("last chance", "give up"),
 )
 async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Exactly one: the second time it is given up."""
@@ -322,31 +287,15 @@ def _lists(pad: Scratchpad) -> list[tuple[str, list[str]]]:
     return [("Findings", pad["findings"]), ("Open questions", pad["questions"])]
 
 
-def after_check_end(state: SubagentState) -> Literal["turn", "time or turns are up"]:
-    return "turn" if state["label"] == "turn" else "time or turns are up"
-
-
 def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:
     """A turn that ran out of time is no failure: what was found is still wanted."""
-    if state["turn_status"] == "calls":
-        return "calls"
-    if state["turn_status"] == "loop_nudge":
-        return "first loop"
-    timed_out = (state.get("error") or {}).get("type") == "timeout"
-    return "no call" if state["turn_status"] == "ok" or timed_out else "failed"
-
-
-def after_check_result(state: SubagentState) -> Literal["complete", "open questions", "go on", "aborted"]:
-    label = state["label"]
-    if label == "complete":
-        return "complete"
-    if label == "open questions":
-        return "open questions"
-    return "aborted" if label == "aborted" else "go on"
-
-
-def after_recover(state: SubagentState) -> Literal["last chance", "give up"]:
-    return "last chance" if state["label"] == "last chance" else "give up"
+    match turn_end(state["turn_status"]):
+        case "ok":
+            return "no call"
+        case "ended":
+            return "no call" if (state.get("error") or {}).get("type") == "timeout" else "failed"
+        case other:
+            return other
 
 
 def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:

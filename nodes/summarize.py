@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from langgraph.runtime import Runtime
 
@@ -88,7 +87,8 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
 
 @node(
     reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
-    writes=("label", "saved_to", "shortened", "summarize_status"),
+    writes=("saved_to", "shortened", "summarize_status"),
+    labels=("long", "short"),
 )
 async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
@@ -103,7 +103,8 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
 
 @node(
     reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
-    writes=("saved_to", "label"),
+    writes=("saved_to",),
+    labels=("summarize", "truncate"),
 )
 async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """A tool that was cut short by its own limit kept all of it already."""
@@ -170,7 +171,8 @@ def _line(message: Message) -> str:
         "summary",
         "saved_to",
     ),
-    writes=("label", "shortened", "summarize_status"),
+    writes=("shortened", "summarize_status"),
+    labels=("good", "failed"),
 )
 async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     transcript = runtime.context.transcript
@@ -199,18 +201,6 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
     text = truncated(source.tool, source.text, limit, state["saved_to"])
     record = deps.transcript.append("", [Message(role="tool", name=source.tool, content=text)])
     return {"shortened": record, "summarize_status": "truncated"}
-
-
-def after_measure(state: SummarizeState) -> Literal["long", "short"]:
-    return "long" if state["label"] == "long" else "short"
-
-
-def after_save(state: SummarizeState) -> Literal["summarize", "truncate"]:
-    return "summarize" if state["label"] == "summarize" else "truncate"
-
-
-def after_check_summary(state: SummarizeState) -> Literal["good", "failed"]:
-    return "good" if state["label"] == "good" else "failed"
 
 
 def rule_of(settings: Settings, tool: str) -> OutputRule:

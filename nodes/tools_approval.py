@@ -3,11 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import after_ask
+from interlock.nodes.hooks import asked
 from interlock.nodes.tools_results import (
     answered,
     note_person,
@@ -49,10 +48,13 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
         "asks",
         "by_hook",
         "hook_reason",
+        "verdict",
+        "hooked",
         "edit_status",
         "status",
     ),
-    writes=("asks", "approval", "status", "label"),
+    writes=("asks", "approval", "status"),
+    labels=("asked", "notify", "impossible"),
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Its reason names the rule, the heuristic or the hook that asks."""
@@ -60,7 +62,10 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     risk = info_of(deps, call).risk
-    verdict = await deps.policy.decide(call, risk, state["approval_mode"], deps.approvals.session_rules())
+    if "verdict" in state:
+        verdict = Verdict.model_validate(state["verdict"])
+    else:  # the call was checked by a version that didn't keep it
+        verdict = await deps.policy.decide(call, risk, state["approval_mode"], deps.approvals.session_rules())
     earlier = earlier_calls(deps, key.message, key.index)
     preview = await deps.toolset.preview(call, earlier)
     if preview.problem is not None:
@@ -84,7 +89,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     put_request(runtime, request)
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
     status = step(ToolCallChart, state["status"], event)
-    return {"label": "asked", "asks": asks, "approval": request.key, "status": status}
+    return {"label": asked(state), "asks": asks, "approval": request.key, "status": status}
 
 
 def _impossible(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
@@ -110,8 +115,9 @@ def _note(state: DecideState) -> str | None:
 
 
 @node(
-    reads=("message", "index", "attempt", "approval_mode", "approval", "status"),
-    writes=("attempt", "by_person", "by_hook", "hook_reason", "status", "label"),
+    reads=("message", "index", "attempt", "approval_mode", "approval", "rules", "status"),
+    writes=("attempt", "by_person", "by_hook", "hook_reason", "status"),
+    labels=("proceed", "modify", "changed since", "reject", "cancel"),
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision binds what was shown: when a file changed since, the request is made anew."""
@@ -130,7 +136,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         )
         return {"label": "cancel", "status": step(ToolCallChart, state["status"], "cancel")}
     if _changed(deps, request):
-        return {"label": "stale"}
+        return {"label": "changed since"}
     if answer.choice == "modify":
         amended = CallView(id=call.id, name=call.name, args=answer.args or {})
         deps.journal.amend(key.model_copy(update={"attempt": amends}), amended)
@@ -138,7 +144,7 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
         return {**theirs, "label": "modify", "attempt": amends, "status": status}
     if await _is_denied(deps, state, call):
-        return {"label": "stale"}
+        return {"label": "changed since"}
     await _remember(runtime, state, call, answer)
     return {"label": "proceed"}
 
@@ -153,6 +159,8 @@ async def _is_denied(deps: Deps, state: DecideState, call: CallView) -> bool:
     info = deps.toolset.info(call.name)
     if info is None:
         return False  # said when the call's turn comes
+    if state.get("rules") == deps.policy.fingerprint():
+        return False
     return (await deps.policy.decide(call, info.risk, state["approval_mode"], ())).decision == "deny"
 
 
@@ -173,23 +181,6 @@ async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, 
             await to_its_end(asyncio.to_thread(deps.policy.save, info.risk, rule, note))
         except RunError as error:  # what was decided holds; only later runs will ask again
             runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
-
-
-def after_request(state: DecideState) -> Literal["asked", "notify", "impossible"]:
-    if state["label"] == "impossible":
-        return "impossible"
-    return after_ask(state)
-
-
-def after_apply_decision(
-    state: DecideState,
-) -> Literal["proceed", "modify", "changed since", "reject or cancel"]:
-    label = state["label"]
-    if label == "proceed":
-        return "proceed"
-    if label == "modify":
-        return "modify"
-    return "changed since" if label == "stale" else "reject or cancel"
 
 
 def info_of(deps: Deps, call: CallView) -> ToolInfo:

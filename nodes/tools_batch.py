@@ -1,26 +1,15 @@
 """tools_batch: one batch of calls: parsed, decided, grouped, collected into the conversation."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import cast
 
 from langgraph.runtime import Runtime
 
 from interlock.nodes.plan import reviewing, track
-from interlock.nodes.tools_results import (
-    approval_of,
-    as_sent,
-    attempt_of,
-    instead_of,
-    is_cancel,
-    is_changed,
-    is_ready,
-    is_stop,
-    recorded_of,
-    verdict,
-)
+from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallView, ToolResult, cancelled
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
@@ -28,7 +17,7 @@ from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
 from interlock.state.refused import EFFECTS, Refusals, Refused, refusals_in
-from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
+from interlock.state.tools import DecideSend, ExecuteSend, ToolsState, outcomes_of
 from interlock.state.toolset import ToolInfo
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
@@ -63,15 +52,16 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run side by side; a call that writes, executes or asks runs alone, in order."""
-    decided, finished = state["decided"], state.get("finished") or {}
-    open_calls = [i for i in range(state["count"]) if is_ready(decided[str(i)]) and str(i) not in finished]
-    if any(map(is_cancel, decided.values())):
-        undone = _cancel(runtime.context, state, open_calls)
+    outcomes = outcomes_of(state)
+    open_calls = {i: outcomes[i]["attempt"] for i in range(state["count"]) if outcomes[i]["word"] == "ready"}
+    if any(outcome["word"] == "cancel" for outcome in outcomes.values()):
+        undone = _cancel(runtime.context, state["message"], open_calls)
         return {"group": [], "kinds": {}, "decided": undone, "stop": "cancelled by the user"}
     group: list[int] = []
     kinds: dict[str, str] = {}
-    for index in open_calls:
-        info, waits = _info(runtime.context, state["message"], index, decided[str(index)])
+    for index, attempt in open_calls.items():
+        key = CallKey(message=state["message"], index=index, attempt=attempt)
+        info, waits = _info(runtime.context, key)
         if (info.alone or waits) and group:
             break
         group.append(index)
@@ -84,24 +74,23 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     return {"group": group, "kinds": kinds, "plan_phase": phase.get("plan_phase", "")}
 
 
-def _info(deps: Deps, message: str, index: int, ready: str) -> tuple[ToolInfo, bool]:
+def _info(deps: Deps, key: CallKey) -> tuple[ToolInfo, bool]:
     """The tool, and whether the call asked to wait for those before it."""
-    call = deps.journal.call(CallKey(message=message, index=index, attempt=attempt_of(ready)))
+    call = deps.journal.call(key)
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(f"Tool {call.name!r} is gone since its call was decided. Resume when it is back.")
     return info, call.args.get("wait_for_previous") is True
 
 
-def _cancel(deps: Deps, state: ToolsState, indices: list[int]) -> dict[str, str]:
+def _cancel(deps: Deps, message: str, attempts: Mapping[int, int]) -> dict[str, CallOutcome]:
     """Answer what was to run: a person cancelled the batch."""
-    gone: dict[str, str] = {}
-    for index in indices:
-        attempt = attempt_of(state["decided"][str(index)])
-        key = CallKey(message=state["message"], index=index, attempt=attempt)
+    gone: dict[str, CallOutcome] = {}
+    for index, attempt in attempts.items():
+        key = CallKey(message=message, index=index, attempt=attempt)
         text = load("run/call_cancelled").text(reason="the user cancelled the batch it belongs to")
         deps.journal.finish(key, deps.journal.call(key), cancelled(text))
-        gone[str(index)] = verdict("cancel", attempt)
+        gone[str(index)] = {"word": "cancel", "attempt": attempt}
     return gone
 
 
@@ -138,55 +127,53 @@ def _cancel(deps: Deps, state: ToolsState, indices: list[int]) -> dict[str, str]
         "todos",
         "noted_epoch",
     ),
+    labels=("groups left", "done"),
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`engine.md` 9), so that the chain never holds half a batch."""
     deps = runtime.context
-    verdicts = {**state["decided"], **(state.get("finished") or {})}
-    if any(map(is_ready, verdicts.values())):
-        return {}
-    calls = deps.transcript.message(state["message"]).tool_calls
+    outcomes = outcomes_of(state)
+    if any(outcome["word"] == "ready" for outcome in outcomes.values()):
+        return {"label": "groups left"}
     answers: list[Message] = []
     done: list[tuple[CallView, ToolResult]] = []
-    told: list[tuple[CallView, ToolResult]] = []
-    for index, call in enumerate(calls):
-        verdict = verdicts[str(index)]
-        view, result = recorded_of(deps.journal, state["message"], index, verdict)
-        sent = as_sent(deps.transcript, verdict, result)
-        done.append((view, result))
-        told.append((view, sent))
-        answers.append(
-            Message(
-                role="tool", tool_call_id=call.id, name=call.name, content=sent.content, status=sent.status
-            )
-        )
+    shown: list[tuple[CallView, ToolResult]] = []
+    for index in range(state["count"]):
+        call, result = recorded_of(deps.journal, state["message"], index, outcomes[index])
+        sent = as_sent(deps.transcript, outcomes[index].get("record", ""), result)
+        done.append((call, result))
+        shown.append((call, sent))
+        answer = Message(role="tool", tool_call_id=call.id, name=call.name, content=sent.content)
+        answers.append(answer.model_copy(update={"status": sent.status}))
     head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.ids(head, len(answers))):
-        attempt = attempt_of(verdicts[str(index)])
-        if instead_of(verdicts[str(index)]):
-            continue  # the journal alone holds all of it
-        deps.journal.settle(CallKey(message=state["message"], index=index, attempt=attempt), record)
-    moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
+        if not outcomes[index].get("record"):  # else the journal alone holds all of it
+            key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
+            deps.journal.settle(key, record)
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
-    head = deps.transcript.append(head, note)
-    stop = _stop(deps, state, [verdicts[str(i)] for i in range(len(calls))], done)
-    refused = refusals_after(refusals_in(state), told, lambda name: _risk(deps, name))
-    return {"head": head, **stop, "refused": refused, "noted_epoch": epoch, **moved, **_todos(deps, done)}
+    collected: ToolsState = {
+        "label": "done",
+        "head": deps.transcript.append(head, note),
+        "noted_epoch": epoch,
+        "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
+    }
+    moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
+    return {**collected, **_stop(deps, state, outcomes, done), **moved, **_todos(deps, done)}
 
 
 def _stop(
-    deps: Deps, state: ToolsState, verdicts: Sequence[str], done: Sequence[tuple[CallView, ToolResult]]
+    deps: Deps,
+    state: ToolsState,
+    outcomes: Mapping[int, CallOutcome],
+    done: Sequence[tuple[CallView, ToolResult]],
 ) -> ToolsState:
     """Why the run ends here, and who wants it: a person, then the first hook that said so, before or after its call."""
     if state.get("stop"):
         return {"stop": state["stop"], "stopped_by": "person", "ended": "stopped"}
-    for said, (_, result) in zip(verdicts, done, strict=True):
-        if is_stop(said):
-            return {
-                "stop": deps.transcript.read(instead_of(said))[0].text,
-                "stopped_by": "hook",
-                "ended": "stopped",
-            }
+    for index, (_, result) in enumerate(done):
+        if outcomes[index]["word"] == "stop":
+            reason = deps.transcript.read(outcomes[index].get("record", ""))[0].text
+            return {"stop": reason, "stopped_by": "hook", "ended": "stopped"}
         if result.stop:
             by_hook = (result.error or {}).get("type") == "stopped_by_hook"
             return {"stop": result.stop, "stopped_by": "hook" if by_hook else "person", "ended": "stopped"}
@@ -223,26 +210,19 @@ def each_call(state: ToolsState) -> Sequence[DecideSend]:
 
 
 def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
-    sends: list[ExecuteSend] = []
-    for index in state["group"]:
-        verdict = state["decided"][str(index)]
-        sends.append(
-            {
-                "message": state["message"],
-                "index": index,
-                "attempt": attempt_of(verdict),
-                "approval": approval_of(verdict),
-                "by_hook": is_changed(verdict),
-                "kind": state["kinds"][str(index)],
-                "approval_mode": state["approval_mode"],
-            }
-        )
-    return sends
-
-
-def after_collect(state: ToolsState) -> Literal["groups left", "done"]:
-    """The head moves when the answers are in."""
-    return "groups left" if state["head"] == state["message"] else "done"
+    outcomes = outcomes_of(state)
+    return [
+        {
+            "message": state["message"],
+            "index": index,
+            "attempt": outcomes[index]["attempt"],
+            "approval": outcomes[index].get("approval", ""),
+            "by_hook": outcomes[index].get("by_hook", False),
+            "kind": state["kinds"][str(index)],
+            "approval_mode": state["approval_mode"],
+        }
+        for index in state["group"]
+    ]
 
 
 def refusals_after(

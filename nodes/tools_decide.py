@@ -1,27 +1,24 @@
 """tools_decide: one call from its name to `ready`, or to an answer without execution."""
 
-from typing import Literal
-
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.edit_subject import strings
-from interlock.nodes.hooks import fired, waits
+from interlock.nodes.hooks import FIRING, fired
 from interlock.nodes.tools_approval import earlier_calls, info_of, is_foreseen
 from interlock.nodes.tools_results import (
+    by_policy,
     names,
     note,
     note_change,
     note_hooks,
     one_reason,
     result_event,
-    told,
-    verdict,
+    sent_instead,
 )
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallView, ToolResult, Verdict, failure
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, failure
 from interlock.state.charts import ToolCallChart, step
-from interlock.state.decided import Decided
 from interlock.state.deps import Deps
 from interlock.state.edit import EDIT_TOOL
 from interlock.state.hooks import HookOutcome, is_hooked
@@ -41,8 +38,8 @@ from interlock.state.tools import DecideState
         "hook_reason",
         "approval",
         "status",
-        "label",
     ),
+    labels=("known", "unknown"),
     pure=True,
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -81,7 +78,12 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     return 2
 
 
-@node(reads=("message", "index", "attempt", "status"), writes=("status", "label"), pure=True)
+@node(
+    reads=("message", "index", "attempt", "status"),
+    writes=("status",),
+    labels=("valid", "invalid"),
+    pure=True,
+)
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Bad arguments are an error that names the field."""
     deps = runtime.context
@@ -102,10 +104,13 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
         "approval_mode",
         "by_person",
         "hook_reason",
+        "hook_attempt",
+        "hooked",
         "edit_status",
         "status",
     ),
-    writes=("must_ask", "status", "label"),
+    writes=("must_ask", "verdict", "rules", "status"),
+    labels=("allow", "ask", "hooks", "deny", "no match"),
     pure=True,
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
@@ -117,7 +122,7 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     verdict = await deps.policy.decide(
         call, info.risk, state["approval_mode"], deps.approvals.session_rules()
     )
-    note(runtime, key, _decided(verdict, state["approval_mode"]))
+    note(runtime, key, by_policy(verdict, state["approval_mode"]))
     if verdict.decision == "deny":
         why = verdict.deny_message or verdict.reason
         text = load("run/call_denied").text(tool=call.name, reason=why)
@@ -127,7 +132,16 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
     if info.name == EDIT_TOOL and not state["by_person"] and await _misses(deps, state, call):
         return {"label": "no match", "must_ask": must_ask}
-    return {"label": "pass", "must_ask": must_ask}
+    # Hooks are asked about every attempt once, and never about what they made themselves.
+    hooks = is_hooked(state.get("hooked", ""), "BeforeTool") and state["hook_attempt"] != state["attempt"]
+    if not hooks and not must_ask:
+        return {"label": "allow", "must_ask": False}
+    return {
+        "label": "hooks" if hooks else "ask",
+        "must_ask": must_ask,
+        "verdict": verdict.model_dump(mode="json", exclude_defaults=True),
+        "rules": deps.policy.fingerprint(),
+    }
 
 
 async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
@@ -136,18 +150,6 @@ async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
     if state.get("edit_status") or not is_foreseen(deps, earlier):
         return False
     return (await deps.toolset.preview(call, earlier)).code == "no_occurrence"
-
-
-def _decided(verdict: Verdict, mode: str) -> Decided:
-    return Decided(
-        by="policy",
-        decision=verdict.decision,
-        rule=verdict.rule,
-        reason=verdict.reason,
-        parts=verdict.parts,
-        session=verdict.session,
-        mode=mode,
-    )
 
 
 @node(
@@ -162,7 +164,8 @@ def _decided(verdict: Verdict, mode: str) -> Decided:
         "error",
         "status",
     ),
-    writes=("attempt", "status", "label"),
+    writes=("attempt", "status"),
+    labels=("corrected", "answered"),
 )
 async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Corrected strings are a further attempt, which is checked and approved like any other; else the call is over."""
@@ -203,9 +206,7 @@ def _through(status: str, *events: str) -> str:
 @node(
     reads=("hook_key", "message", "index", "attempt", "by_person", "must_ask", "status"),
     writes=(
-        "hook_event",
-        "approval",
-        "hook_key",
+        *FIRING,
         "attempt",
         "by_person",
         "by_hook",
@@ -213,36 +214,38 @@ def _through(status: str, *events: str) -> str:
         "hook_attempt",
         "hook_reason",
         "status",
-        "label",
     ),
+    labels=("unknown", "allow", "ask", "changed", "blocked or stopped"),
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A hook may block, stop, have a person asked, or change the arguments. Its allow lifts nobody's ask."""
     deps = runtime.context
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
-    given: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
-    told = await fired("BeforeTool", given, state, runtime, call.name)
-    if told.open:
-        return {**told.asks}
-    outcome = told.outcome
+    payload: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
+    fire = await fired("BeforeTool", payload, state, runtime, call.name)
+    if fire.open:
+        return {**fire.asks}
+    outcome = fire.outcome
     if outcome.stop is not None or outcome.decision == "block":
         _refuse(deps, key, call, outcome)
         note_hooks(runtime, key, "BeforeTool", outcome)
-        return {**told.asks, "label": "blocked", "status": step(ToolCallChart, state["status"], "fail")}
+        failed = step(ToolCallChart, state["status"], "fail")
+        return {**fire.asks, "label": "blocked or stopped", "status": failed}
     amended = _amended(deps, key, call, outcome)
     note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # A person who wrote the arguments was asked; one whose arguments a hook changed was not.
     by_person = state["by_person"] and amended is None
     asks = outcome.decision == "ask" and not by_person
+    must_ask = state["must_ask"] or asks
     found: DecideState = {
-        **told.asks,
-        "label": "changed" if amended else "seen",
+        **fire.asks,
+        "label": "changed" if amended else "ask" if must_ask else "allow",
         "approval": "",
         "attempt": (amended or key).attempt,
         "hook_attempt": (amended or key).attempt,
         "hook_reason": f"{names(outcome)} asks: {one_reason(outcome)}" if asks else "",
-        "must_ask": state["must_ask"] or asks,
+        "must_ask": must_ask,
         "by_person": by_person,
     }
     return {**found, "by_hook": True} if amended else found
@@ -270,50 +273,21 @@ def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> 
 
 @node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), pure=True)
 async def ready(state: DecideState) -> DecideState:
-    word = verdict("changed" if state.get("by_hook") else "ready", state["attempt"], state["approval"])
-    return {
-        "status": step(ToolCallChart, state["status"], "schedule"),
-        "decided": {str(state["index"]): word},
+    outcome: CallOutcome = {
+        "word": "ready",
+        "attempt": state["attempt"],
+        "approval": state["approval"],
+        "by_hook": state.get("by_hook", False),
     }
+    status = step(ToolCallChart, state["status"], "schedule")
+    return {"status": status, "decided": {str(state["index"]): outcome}}
 
 
 @node(reads=("message", "index", "attempt", "by_hook", "label"), writes=("decided",))
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends every call of the batch that hasn't run."""
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    instead = told(runtime.context, key, by_hook=state.get("by_hook", False))
-    word = verdict("cancel" if state["label"] == "cancel" else "answered", state["attempt"], instead)
-    runtime.stream_writer(result_event(runtime.context, key, word))
-    return {"decided": {str(state["index"]): word}}
-
-
-def after_resolve(state: DecideState) -> Literal["known", "unknown"]:
-    return "known" if state["label"] == "known" else "unknown"
-
-
-def after_validate(state: DecideState) -> Literal["valid", "invalid"]:
-    return "valid" if state["label"] == "valid" else "invalid"
-
-
-def after_check_policy(state: DecideState) -> Literal["allow", "ask", "hooks", "deny", "no match"]:
-    """Hooks are asked about every attempt once, and never about what they made themselves."""
-    label = state["label"]
-    if label in ("no match", "deny"):
-        return "no match" if label == "no match" else "deny"
-    if is_hooked(state.get("hooked", ""), "BeforeTool") and state["hook_attempt"] != state["attempt"]:
-        return "hooks"
-    return "ask" if state["must_ask"] else "allow"
-
-
-def after_before_tool(
-    state: DecideState,
-) -> Literal["allow", "ask", "changed", "blocked or stopped", "unknown"]:
-    if waits(state):
-        return "unknown"
-    if state["label"] == "blocked":
-        return "blocked or stopped"
-    return "changed" if state["label"] == "changed" else "ask" if state["must_ask"] else "allow"
-
-
-def after_take_edit(state: DecideState) -> Literal["corrected", "answered"]:
-    return "corrected" if state["label"] == "corrected" else "answered"
+    record = sent_instead(runtime.context, key, by_hook=state.get("by_hook", False))
+    runtime.stream_writer(result_event(runtime.context, key, record))
+    word = "cancel" if state["label"] == "cancel" else "answered"
+    return {"decided": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}

@@ -8,7 +8,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import fired, is_result_for_hooks, marked, waits
+from interlock.nodes.hooks import FIRING, fired, is_result_for_hooks, marked
 from interlock.nodes.subagent import left_s
 from interlock.nodes.summarize import is_long, rule_of
 from interlock.nodes.tools_results import (
@@ -17,8 +17,7 @@ from interlock.nodes.tools_results import (
     one_reason,
     recorded,
     result_event,
-    told,
-    verdict,
+    sent_instead,
 )
 from interlock.prompts import load
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure
@@ -37,7 +36,11 @@ _LEAST_S = 0.1
 """Seconds that a call of a sub-agent gets whose time is up: enough to read a file."""
 
 
-@node(reads=("message", "index", "attempt", "approval", "agent", "status"), writes=("status", "label"))
+@node(
+    reads=("message", "index", "attempt", "approval", "agent", "hooked", "status"),
+    writes=("status",),
+    labels=("done", "long output", "hooks", "unknown outcome"),
+)
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """On re-entry after a crash the journal decides: done, do it, or ask a person (`engine.md` 13)."""
     deps = runtime.context
@@ -50,7 +53,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     if row is not None and row.state == "done" and row.result is not None:
         return _ended(state, row.result, is_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
-        return {"label": "unknown"}
+        return {"label": "unknown outcome"}
     result = _refused(deps, state, call) if row is None or row.state == "scheduled" else None
     if result is None:
         started = time.monotonic()
@@ -61,7 +64,9 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         )
         result = await _execute(deps, info, run, row)
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
-            return {"label": "unknown"}  # silence is no result: the intent stays open, and a person is asked
+            return {
+                "label": "unknown outcome"
+            }  # silence is no result: the intent stays open, and a person is asked
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
@@ -134,12 +139,15 @@ def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | No
 def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
     executing = step(ToolCallChart, state.get("status", "scheduled"), "execute")
-    return {"label": "long" if long else "done", "status": step(ToolCallChart, executing, event)}
+    ended: ExecuteState = {"status": step(ToolCallChart, executing, event)}
+    hooks = is_result_for_hooks({**state, **ended})
+    return {**ended, "label": "hooks" if hooks else "long output" if long else "done"}
 
 
 @node(
     reads=("hook_key", "message", "index", "attempt", "kind"),
-    writes=("hook_event", "approval", "hook_key", "shortened", "hook_notes", "hook_stop", "label"),
+    writes=(*FIRING, "shortened", "hook_notes", "hook_stop"),
+    labels=("unknown", "done", "long output"),
 )
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """They see the result as the tool gave it. The journal keeps that; what the model is sent instead is a record."""
@@ -157,7 +165,7 @@ async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     if outcome.decision == "block" and not stop:
         return {**told, "shortened": _in_place(deps, call, outcome)}
     long = state["kind"] == "tool" and is_too_long(deps, call, result)
-    return {**told, "label": "long"} if long else told
+    return {**told, "label": "long output"} if long else told
 
 
 def _given(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
@@ -193,7 +201,7 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch learns which attempt holds it."""
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     stop = state.get("hook_stop", "")
-    instead = told(
+    record = sent_instead(
         runtime.context,
         key,
         state.get("shortened", ""),
@@ -201,31 +209,17 @@ async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         notes=state.get("hook_notes", ""),
         stop=stop,
     )
-    word = verdict("stop" if stop else "done", state["attempt"], instead)
-    runtime.stream_writer(result_event(runtime.context, key, word))
-    return {"finished": {str(state["index"]): word}}
+    runtime.stream_writer(result_event(runtime.context, key, record))
+    word = "stop" if stop else "done"
+    return {"finished": {str(key.index): {"word": word, "attempt": key.attempt, "record": record}}}
 
 
 def by_kind(state: ExecuteState) -> Literal["tool", "question", "agent", "review"]:
-    kind = state["kind"]
-    if kind == "question":
-        return "question"
-    return "agent" if kind == "agent" else "review" if kind == "review" else "tool"
-
-
-def after_run_tool(state: ExecuteState) -> Literal["done", "long output", "hooks", "unknown outcome"]:
-    label = state["label"]
-    if label == "unknown":
-        return "unknown outcome"
-    if is_result_for_hooks(state):
-        return "hooks"
-    return "long output" if label == "long" else "done"
-
-
-def after_after_tool(state: ExecuteState) -> Literal["done", "long output", "unknown"]:
-    if waits(state):
-        return "unknown"
-    return "long output" if state["label"] == "long" else "done"
+    match kind := state["kind"]:
+        case "tool" | "question" | "agent" | "review":
+            return kind
+        case _:
+            raise RunError(f"A call is to be executed as {kind!r}; expected tool, question, agent or review.")
 
 
 def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import after_ask, is_result_for_hooks
+from interlock.nodes.hooks import asked, is_result_for_hooks
 from interlock.nodes.plan import parse_steps
 from interlock.nodes.tools_results import (
     answered,
@@ -33,7 +33,7 @@ from interlock.state.node import node
 from interlock.state.tools import ExecuteState
 
 
-@node(reads=("message", "index", "attempt"), writes=("approval",))
+@node(reads=("message", "index", "attempt", "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Needs no permission: to ask is harmless, and the answer is the person's own."""
     deps = runtime.context
@@ -52,10 +52,12 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
         questions=questions,
     )
     put_request(runtime, request)
-    return {"approval": request.key}
+    return {"label": asked(state), "approval": request.key}
 
 
-@node(reads=("message", "index", "attempt", "approval", "status"), writes=("status",))
+@node(
+    reads=("message", "index", "attempt", "approval", "hooked"), writes=("status",), labels=("done", "hooks")
+)
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer is the call's result, word for word."""
     deps = runtime.context
@@ -66,12 +68,23 @@ async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     executing = step(ToolCallChart, "scheduled", "execute")
     if answer.choice == "reject":
         deps.journal.finish(key, call, rejected(answer))
-        return {"status": step(ToolCallChart, executing, "fail")}
-    deps.journal.finish(key, call, ToolResult(status="success", content=answer.text or ""))
-    return {"status": step(ToolCallChart, executing, "succeed")}
+        status = step(ToolCallChart, executing, "fail")
+    else:
+        deps.journal.finish(key, call, ToolResult(status="success", content=answer.text or ""))
+        status = step(ToolCallChart, executing, "succeed")
+    return {"label": _hooks_or_done({**state, "status": status}), "status": status}
 
 
-@node(reads=("message", "index", "attempt", "asks"), writes=("approval", "asks", "label"))
+def _hooks_or_done(state: ExecuteState) -> Literal["done", "hooks"]:
+    """A question that nobody answers has no result either."""
+    return "hooks" if is_result_for_hooks(state) and state.get("status") != "error" else "done"
+
+
+@node(
+    reads=("message", "index", "attempt", "asks", "hooked"),
+    writes=("approval", "asks"),
+    labels=("asked", "notify", "no plan"),
+)
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Whatever rules say: no policy, no mode and no flag approves a plan. Without a plan the model is told so."""
     deps = runtime.context
@@ -87,7 +100,7 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     asks = (state.get("asks") or 0) + 1
     request = _request(f"{key}:review:{asks}", call, path, text, deps.toolset.now(str(path)), asks > 1)
     put_request(runtime, request)
-    return {"label": "asked", "approval": request.key, "asks": asks}
+    return {"label": asked(state), "approval": request.key, "asks": asks}
 
 
 def _read(path: Path | None) -> str:
@@ -113,7 +126,11 @@ def _request(
     )
 
 
-@node(reads=("message", "index", "attempt", "approval"), writes=("status", "label"))
+@node(
+    reads=("message", "index", "attempt", "approval", "hooked"),
+    writes=("status",),
+    labels=("decided", "hooks", "changed since"),
+)
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """What was read is what is approved: a file that changed meanwhile is shown again."""
     deps = runtime.context
@@ -125,10 +142,9 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     if answer.choice in ("reject", "cancel"):
         result = _refused(answer)
         deps.journal.finish(key, call, result)
-        return {
-            "label": "decided",
-            "status": step(ToolCallChart, executing, "cancel" if answer.choice == "cancel" else "succeed"),
-        }
+        return _reviewed(
+            state, step(ToolCallChart, executing, "cancel" if answer.choice == "cancel" else "succeed")
+        )
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
@@ -140,7 +156,12 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         text = request.preview
     record = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
     deps.journal.finish(key, call, _approved(request, answer, text, record))
-    return {"label": "decided", "status": step(ToolCallChart, executing, "succeed")}
+    return _reviewed(state, step(ToolCallChart, executing, "succeed"))
+
+
+def _reviewed(state: ExecuteState, status: str) -> ExecuteState:
+    hooks = is_result_for_hooks({**state, "status": status})
+    return {"label": "hooks" if hooks else "decided", "status": status}
 
 
 def _refused(answer: Answer) -> ToolResult:
@@ -168,7 +189,7 @@ def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) 
     return ToolResult(status="success", content=render("plan/approved", file=path, plan=text), meta=meta)
 
 
-@node(reads=("message", "index", "attempt"), writes=("approval",))
+@node(reads=("message", "index", "attempt", "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
     deps = runtime.context
@@ -188,12 +209,13 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         questions=({"question": reason, "options": ["redo", "skip"]},),
     )
     put_request(runtime, request)
-    return {"approval": request.key}
+    return {"label": asked(state), "approval": request.key}
 
 
 @node(
     reads=("message", "index", "attempt", "approval", "status"),
-    writes=("attempt", "approval", "status", "label"),
+    writes=("attempt", "approval", "status"),
+    labels=("redo", "skip"),
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo is a new attempt with the same arguments; skip closes this one."""
@@ -212,26 +234,5 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
     return {"label": "skip", "status": step(ToolCallChart, executing, "fail")}
 
 
-def after_ask_review(state: ExecuteState) -> Literal["asked", "notify", "no plan"]:
-    return after_ask(state) if state["label"] == "asked" else "no plan"
-
-
-def after_take_review(state: ExecuteState) -> Literal["decided", "hooks", "changed since"]:
-    if state["label"] == "changed since":
-        return "changed since"
-    return "hooks" if is_result_for_hooks(state) else "decided"
-
-
-def after_result(state: ExecuteState) -> Literal["done", "hooks"]:
-    """A question that nobody answers has no result either."""
-    return "hooks" if is_result_for_hooks(state) and state.get("status") != "error" else "done"
-
-
-def by_request(state: ExecuteState) -> Literal["outcome", "question", "review"]:
-    """What a request is about stands in its key."""
-    kind = state["approval"].rsplit(":", 2)[1]
-    return "question" if kind == "question" else "review" if kind == "review" else "outcome"
-
-
-def after_apply_outcome(state: ExecuteState) -> Literal["redo", "skip"]:
-    return "redo" if state["label"] == "redo" else "skip"
+def after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:
+    return "hooks" if is_result_for_hooks(state) else "done"

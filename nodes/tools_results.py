@@ -1,10 +1,19 @@
-"""tools_results: what deciding and executing a call share: verdicts, results, requests to people."""
+"""tools_results: what deciding and executing a call share: results, requests to people."""
 
 from langgraph.runtime import Runtime
 
 from interlock.prompts import load
-from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView, ToolResult, failure
-from interlock.state.decided import Decided, DecidedBy
+from interlock.state.calls import (
+    Answer,
+    ApprovalRequest,
+    CallKey,
+    CallOutcome,
+    CallView,
+    ToolResult,
+    Verdict,
+    failure,
+)
+from interlock.state.decided import DecidedBy, DecisionRecord
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ApprovalRequired, ToolResultEvent
@@ -16,42 +25,6 @@ _REASON = 2000
 """Characters of a hook's reason that go into state and requests; the record of decisions holds all of it."""
 
 
-def verdict(word: str, attempt: int, more: str = "") -> str:
-    return f"{word} {attempt} {more}".rstrip()
-
-
-def attempt_of(text: str) -> int:
-    return int(text.split(" ")[1])
-
-
-def approval_of(text: str) -> str:
-    """Key of the request that was approved; empty: nobody was asked."""
-    return text.partition(" ")[2].partition(" ")[2]
-
-
-def instead_of(text: str) -> str:
-    """Chain record of what the model is sent in place of the result; empty: the result itself."""
-    return "" if is_ready(text) else text.partition(" ")[2].partition(" ")[2]
-
-
-def is_ready(text: str) -> bool:
-    return text.startswith("ready ") or is_changed(text)
-
-
-def is_changed(text: str) -> bool:
-    """Ready, with arguments that a hook made."""
-    return text.startswith("changed ")
-
-
-def is_stop(text: str) -> bool:
-    """Done, and a hook wants the run to end."""
-    return text.startswith("stop ")
-
-
-def is_cancel(text: str) -> bool:
-    return text.startswith("cancel ")
-
-
 def recorded(journal: Journal, key: CallKey) -> ToolResult:
     """The journal's result of an attempt that is over."""
     row = journal.find(key, journal.call(key))
@@ -60,15 +33,16 @@ def recorded(journal: Journal, key: CallKey) -> ToolResult:
     return row.result
 
 
-def recorded_of(journal: Journal, message: str, index: int, verdict: str) -> tuple[CallView, ToolResult]:
-    """The call and the result that a batch's verdict stands for."""
-    key = CallKey(message=message, index=index, attempt=attempt_of(verdict))
+def recorded_of(
+    journal: Journal, message: str, index: int, outcome: CallOutcome
+) -> tuple[CallView, ToolResult]:
+    """The call of a batch that has come to this, and its result."""
+    key = CallKey(message=message, index=index, attempt=outcome["attempt"])
     return journal.call(key), recorded(journal, key)
 
 
-def as_sent(transcript: Transcript, verdict: str, result: ToolResult) -> ToolResult:
-    """The result as the model reads it: shortened, or with what hooks said of it."""
-    record = instead_of(verdict)
+def as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResult:
+    """The result as the model reads it: itself, or the record in its place (shortened, or with what hooks said)."""
     if not record:
         return result
     message = transcript.message(record)
@@ -78,10 +52,10 @@ def as_sent(transcript: Transcript, verdict: str, result: ToolResult) -> ToolRes
     return result.model_copy(update={"status": message.status, "content": message.text, "error": error})
 
 
-def result_event(deps: Deps, key: CallKey, verdict: str) -> ToolResultEvent:
+def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     """What people are told of a call: all of a long output, but a blocked one as the model has it."""
     call, raw = deps.journal.call(key), recorded(deps.journal, key)
-    sent = as_sent(deps.transcript, verdict, raw)
+    sent = as_sent(deps.transcript, record, raw)
     result = raw if sent.status == raw.status else sent
     duration, code = result.meta.get("duration_ms"), result.meta.get("exit_code")
     return ToolResultEvent(
@@ -131,24 +105,36 @@ def rejected(answer: Answer) -> ToolResult:
     return failure("rejected", text, by=answer.by, why=answer.feedback or "")
 
 
-def note(runtime: Runtime[Deps], key: CallKey, what: Decided) -> None:
+def note(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:
     if runtime.execution_info is None:
         raise RunError("A call was decided outside a graph.")
     runtime.context.steps.decided(runtime.execution_info.task_id, key, what)
+
+
+def by_policy(verdict: Verdict, mode: str) -> DecisionRecord:
+    return DecisionRecord(
+        by="policy",
+        decision=verdict.decision,
+        rule=verdict.rule,
+        reason=verdict.reason,
+        parts=verdict.parts,
+        session=verdict.session,
+        mode=mode,
+    )
 
 
 def note_change(
     runtime: Runtime[Deps], key: CallKey, by: DecidedBy, becomes: int, who: str, reason: str = ""
 ) -> None:
     """Somebody gave the call other arguments: those of the attempt `becomes`."""
-    what = Decided(by=by, decision="changed", who=who, reason=reason, becomes=becomes)
+    what = DecisionRecord(by=by, decision="changed", who=who, reason=reason, becomes=becomes)
     note(runtime, key, what)
 
 
 def note_person(runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, becomes: int = 0) -> None:
     """What a person answered to the request with this key."""
     said = answer.text or answer.feedback or ""
-    what = Decided(
+    what = DecisionRecord(
         by="person",
         decision=answer.choice,
         who=answer.by,
@@ -179,7 +165,7 @@ def note_hooks(
     """The entry for the call's record, where a hook has run."""
     if not outcome.verdicts:
         return
-    what = Decided(
+    what = DecisionRecord(
         by="hook",
         decision="stop" if outcome.stop is not None else outcome.decision,
         who=names(outcome),
@@ -191,7 +177,7 @@ def note_hooks(
     note(runtime, key, what)
 
 
-def told(
+def sent_instead(
     deps: Deps, key: CallKey, instead: str = "", *, by_hook: bool = False, notes: str = "", stop: str = ""
 ) -> str:
     """Chain record with the result, or what stands `instead` of it, and what is to be said besides; empty: the result.

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 from langgraph.runtime import ExecutionInfo, Runtime
 
-from interlock.nodes.hooks import ending, fired
+from interlock.nodes.hooks import FIRING, ending, fired
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered, told
 from interlock.nodes.turn_messages import replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
@@ -205,33 +205,39 @@ def _task(info: ExecutionInfo | None) -> str:
         "loop_found",
     ),
     writes=("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
+    labels=("again", "unavailable", "loop", "whole", "end"),
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """An answer enters the conversation only if it is whole; here, or where hooks see it first, after them."""
     if error := state.get("error"):
         if state.get("failed_model") and not state["rerouted"]:
-            return {"turn_status": "", "rerouted": True}
+            return {"label": "unavailable", "turn_status": "", "rerouted": True}
         overflow = error["type"] == "context_overflow"
-        return {"turn_status": "context_overflow" if overflow else "error"}
+        return {"label": "end", "turn_status": "context_overflow" if overflow else "error"}
     if state.get("loop_found"):
-        return {"turn_status": ""}
+        return {"label": "loop", "turn_status": ""}
     transcript = runtime.context.transcript
     message = transcript.message(state["candidate"])
     reason = state.get("finish_reason", "")
     if reason in _BLOCKED and not is_visible(message.text) and not message.tool_calls:
         text = f"The provider blocked the answer ({reason}: {state['stream_problem'] or 'no reason given'})."
-        return {"turn_status": "error", "error": {"type": "blocked", "message": text}}
+        return _ended("error", "blocked", text)
     answers_tool = transcript.message(state["head"]).role == "tool"
     problem = state["stream_problem"] or _problem(message, reason, answers_tool)
     if not problem:
         if is_hooked(state.get("hooked", ""), "AfterModel"):
-            return {"turn_status": "calls" if message.tool_calls else "ok"}
-        return {**accepted(state, transcript, state["candidate"])}
+            return {"label": "whole", "turn_status": "calls" if message.tool_calls else "ok"}
+        return {**accepted(state, transcript, state["candidate"]), "label": "end"}
     runtime.stream_writer(InvalidStream(reason=problem))
     if state["attempt"] < STREAM_ATTEMPTS:
-        return {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
+        again: TurnState = {"attempt": state["attempt"] + 1, "stream_problem": problem, "turn_status": ""}
+        return {**again, "label": "again"}
     text = f"{STREAM_ATTEMPTS} answers in a row were invalid; the last: {problem}. Try again with: interlock resume RUN"
-    return {"turn_status": "invalid_stream", "error": {"type": "invalid_stream", "message": text}}
+    return _ended("invalid_stream", "invalid_stream", text)
+
+
+def _ended(status: str, kind: str, message: str) -> TurnState:
+    return {"label": "end", "turn_status": status, "error": {"type": kind, "message": message}}
 
 
 def _problem(message: Message, reason: str, answers_tool: bool) -> str:
@@ -261,7 +267,8 @@ def _problem(message: Message, reason: str, answers_tool: bool) -> str:
         "candidate",
         "finish_reason",
     ),
-    writes=("hook_event", "approval", "hook_key", "head", "reply", "said", "turn_status", "error"),
+    writes=(*FIRING, "head", "reply", "said", "turn_status", "error"),
+    labels=("unknown", "end"),
 )
 async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A refused answer never enters the conversation, nor do its calls; with another text they stay."""
@@ -275,14 +282,14 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if fire.open:
         return {**fire.asks}
     if end := ending("AfterModel", fire.outcome, "the answer", runtime):
-        return {**fire.asks, "turn_status": end.status, "error": end.error}
+        return {**fire.asks, "label": "end", "turn_status": end.status, "error": end.error}
     record = state["candidate"]
     text = replacement("AfterModel", fire.outcome, runtime)
     if text and text != answer.text:
         answer = _with_text(answer, text)
         record = deps.transcript.append(state["head"], [answer])
     _tell(answer, runtime)
-    return {**fire.asks, **accepted(state, deps.transcript, record)}
+    return {**fire.asks, **accepted(state, deps.transcript, record), "label": "end"}
 
 
 def _with_text(answer: Message, text: str) -> Message:

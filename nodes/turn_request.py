@@ -7,7 +7,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from interlock.nodes.compress_snapshot import size
-from interlock.nodes.hooks import ending, fired, waits, warn
+from interlock.nodes.hooks import FIRING, ending, fired, warn
 from interlock.nodes.turn_messages import (
     BadChangeError,
     Request,
@@ -49,7 +49,6 @@ _UNCHANGED: TurnState = {
         "max_session_turns",
     ),
     writes=(
-        "long",
         "turn_no",
         "session_turns",
         "turn_status",
@@ -61,12 +60,12 @@ _UNCHANGED: TurnState = {
         "rerouted",
         "loop_found",
     ),
+    labels=("short", "long", "limit"),
     pure=True,
 )
 async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Both limits count model turns; the session's is -1 when there is none."""
     fresh: TurnState = {
-        "long": False,
         "attempt": 1,
         "candidate": "",
         "stream_problem": "",
@@ -86,7 +85,7 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     long = size(runtime.context, state).reaches(runtime.context.settings.model.compression_threshold)
     return {
         **fresh,
-        "long": long,
+        "label": "long" if long else "short",
         "turn_no": state["turn_no"] + 1,
         "session_turns": state["session_turns"] + 1,
     }
@@ -94,11 +93,15 @@ async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 def _refuse(fresh: TurnState, kind: str, what: str) -> TurnState:
     message = f"{what}. Go on with: interlock resume RUN --max-turns N"
-    return {**fresh, "turn_status": "session_limit", "error": {"type": kind, "message": message}}
+    error = {"type": kind, "message": message}
+    return {**fresh, "label": "limit", "turn_status": "session_limit", "error": error}
 
 
 @node(
-    reads=("head", "model", "sticky_model", "last_prompt_tokens"), writes=("turn_status", "error"), pure=True
+    reads=("head", "model", "sticky_model", "last_prompt_tokens", "turn_no", "loop_next", "hooked"),
+    writes=("turn_status", "error"),
+    labels=("overflow", "look due", "sticky", "hooked", "unrouted"),
+    pure=True,
 )
 async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Compare what is new since the last request with what that left free."""
@@ -109,13 +112,15 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     estimated = sum(map(estimate_message, _unsent(history) if known else history))
     remaining = deps.models.limit(model) - known
     if estimated <= remaining:
-        return {}
+        look_due = state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK)
+        return {"label": "look due" if look_due else _routed(state)}
     runtime.stream_writer(ContextOverflow(estimated=estimated, remaining=remaining))
     message = (
         f"The request has about {estimated} tokens, {model!r} has room for {remaining}. "
         "Ask for less at a time, or choose a model with a larger window (-m)."
     )
-    return {"turn_status": "context_overflow", "error": {"type": "context_overflow", "message": message}}
+    error = {"type": "context_overflow", "message": message}
+    return {"label": "overflow", "turn_status": "context_overflow", "error": error}
 
 
 def _unsent(history: list[Message]) -> list[Message]:
@@ -125,21 +130,24 @@ def _unsent(history: list[Message]) -> list[Message]:
 
 
 @node(
-    reads=("chosen_model", "strategy", "route_reason", "failed_model", "unavailable"),
+    reads=("chosen_model", "strategy", "route_reason", "failed_model", "unavailable", "hooked"),
     writes=("sticky_model", "failed_model", "attempt", "stream_problem", "turn_status", "error"),
+    labels=("usable", "hooked", "none left"),
 )
 async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """After a failure only a model that is available counts: else the failure stands."""
     model = state["chosen_model"]
     if state["failed_model"] and model in state["unavailable"]:
-        return {"turn_status": "error"}
+        return {"label": "none left", "turn_status": "error"}
     if runtime.execution_info is None:
         raise RunError("use_model ran outside a graph.")
     strategy, reason = state["strategy"], state["route_reason"]
     runtime.context.steps.reasoned(runtime.execution_info.task_id, f"{model}, by {strategy}: {reason}")
     runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
     runtime.stream_writer(ModelInfo(model=model))
-    return {"sticky_model": model, "failed_model": "", "attempt": 1, "stream_problem": "", "error": {}}
+    label = "hooked" if _asks_before(state) else "usable"
+    fresh: TurnState = {"failed_model": "", "attempt": 1, "stream_problem": "", "error": {}}
+    return {**fresh, "label": label, "sticky_model": model}
 
 
 @node(
@@ -159,9 +167,7 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         "request_model",
         "request_temperature",
         "request_tools",
-        "hook_event",
-        "approval",
-        "hook_key",
+        *FIRING,
         "head",
         "reply",
         "said",
@@ -169,9 +175,13 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         "finish_reason",
         "error",
     ),
+    labels=("unknown", "ask", "choose tools", "ended"),
 )
 async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
-    """Changes hold for this request alone: the conversation and the prompt's model stay as they are."""
+    """Changes hold for this request alone: the conversation and the prompt's model stay as they are.
+
+    `ended` also by an answer that a hook gave in the model's place.
+    """
     deps = runtime.context
     request = request_of({"head": state["head"], "sticky_model": state["sticky_model"]}, deps)
     fire = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
@@ -180,10 +190,12 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     if fire.outcome.stop is None and (text := replacement("BeforeModel", fire.outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
         reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
-        return {**fire.asks, **accepted(state, deps.transcript, reply), "finish_reason": "stop"}
+        answered: TurnState = {**accepted(state, deps.transcript, reply), "finish_reason": "stop"}
+        return {**fire.asks, **answered, "label": "ended"}
     if end := ending("BeforeModel", fire.outcome, "the request", runtime):
-        return {**fire.asks, "turn_status": end.status, "error": end.error}
-    return {**fire.asks, **_UNCHANGED, **_changes(fire.outcome, state["head"], request, runtime)}
+        return {**fire.asks, "label": "ended", "turn_status": end.status, "error": end.error}
+    asks: TurnState = {**fire.asks, **_UNCHANGED, **_changes(fire.outcome, state["head"], request, runtime)}
+    return {**asks, "label": "choose tools" if _is_hooked(state, "BeforeToolSelection") else "ask"}
 
 
 def _changes(outcome: HookOutcome, head: str, request: Request, runtime: Runtime[Deps]) -> TurnState:
@@ -224,7 +236,8 @@ def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> st
         "request_tools",
         "hook_key",
     ),
-    writes=("hook_event", "approval", "hook_key", "request_tools", "turn_status", "error"),
+    writes=(*FIRING, "request_tools", "turn_status", "error"),
+    labels=("unknown", "ask", "ended"),
 )
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """What isn't offered isn't forbidden: that is policy's to say."""
@@ -234,8 +247,9 @@ async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> Tur
     if fire.open:
         return {**fire.asks}
     if end := ending("BeforeToolSelection", fire.outcome, "the request", runtime):
-        return {**fire.asks, "turn_status": end.status, "error": end.error}
-    return {**fire.asks, "request_tools": _chosen(fire.outcome, [t.name for t in request.tools], runtime)}
+        return {**fire.asks, "label": "ended", "turn_status": end.status, "error": end.error}
+    tools = _chosen(fire.outcome, [t.name for t in request.tools], runtime)
+    return {**fire.asks, "label": "ask", "request_tools": tools}
 
 
 def _chosen(outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]) -> list[str] | None:
@@ -253,65 +267,8 @@ def _chosen(outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]) ->
     return [name for name in offered if name in named]
 
 
-def after_check_limits(state: TurnState) -> Literal["short", "long", "limit"]:
-    if state["turn_status"]:
-        return "limit"
-    return "long" if state["long"] else "short"
-
-
-def after_check_context(
-    state: TurnState,
-) -> Literal["overflow", "look due", "sticky", "hooked", "unrouted"]:
-    if state["turn_status"]:
-        return "overflow"
-    if state["turn_no"] >= (state.get("loop_next") or FIRST_CHECK):
-        return "look due"
-    return _routed(state)
-
-
 def after_loop_check(state: TurnState) -> Literal["loop", "sticky", "hooked", "unrouted"]:
     return "loop" if state["loop_found"] else _routed(state)
-
-
-def after_use_model(state: TurnState) -> Literal["usable", "hooked", "none left"]:
-    if state["turn_status"]:
-        return "none left"
-    return "hooked" if _asks_before(state) else "usable"
-
-
-def after_before_model(state: TurnState) -> Literal["ask", "choose tools", "ended", "unknown"]:
-    """`ended` also by an answer that a hook gave in the model's place."""
-    if waits(state):
-        return "unknown"
-    if state["turn_status"]:
-        return "ended"
-    return "choose tools" if _is_hooked(state, "BeforeToolSelection") else "ask"
-
-
-def after_before_tool_selection(state: TurnState) -> Literal["ask", "ended", "unknown"]:
-    if waits(state):
-        return "unknown"
-    return "ended" if state["turn_status"] else "ask"
-
-
-def after_check_stream(state: TurnState) -> Literal["again", "unavailable", "loop", "whole", "end"]:
-    if state["turn_status"]:
-        whole = state["turn_status"] in ("ok", "calls")
-        return "whole" if whole and _is_hooked(state, "AfterModel") else "end"
-    if state.get("failed_model"):
-        return "unavailable"
-    return "loop" if state.get("loop_found") else "again"
-
-
-def after_after_model(state: TurnState) -> Literal["end", "unknown"]:
-    return "unknown" if waits(state) else "end"
-
-
-def after_await_hook(state: TurnState) -> Literal["BeforeModel", "BeforeToolSelection", "AfterModel"]:
-    event = state["hook_event"]
-    if event == "BeforeModel":
-        return "BeforeModel"
-    return "BeforeToolSelection" if event == "BeforeToolSelection" else "AfterModel"
 
 
 def _routed(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:

@@ -1,9 +1,10 @@
 """calls: a tool call's key, verdict, approval request, answer and result."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal, TypeVar, cast
 
 from pydantic import Field, JsonValue
+from typing_extensions import TypedDict
 
 from interlock.state.messages import Frozen, ToolStatus
 
@@ -193,6 +194,35 @@ def cancelled(message: str) -> ToolResult:
     return ToolResult(status="cancelled", content=message, error={"type": "cancelled", "message": message})
 
 
-def merge_verdicts(old: Mapping[str, str] | None, new: Mapping[str, str] | None) -> dict[str, str]:
-    """Reducer: call index → verdict; `None` empties it (the join's reset)."""
+class CallOutcome(TypedDict, total=False):
+    """What deciding a call came to, and later what executing it did."""
+
+    word: Literal["ready", "answered", "cancel", "done", "stop"]
+    """After decide: it may run, it is answered without, or a person cancelled its whole batch. After execute: it is
+    done, or done and a hook ends the run."""
+    attempt: int
+    approval: str
+    """Of one that is ready: key of the request that was approved; empty: nobody was asked."""
+    by_hook: bool
+    """Of one that is ready: a hook made its arguments."""
+    record: str
+    """Of one that is over: chain record of what the model is sent in place of the result; empty: the result."""
+
+
+def outcome_of(stored: CallOutcome | str) -> CallOutcome:
+    """Runs of 0.1 hold `WORD ATTEMPT APPROVAL-OR-RECORD`, and `changed` for one that is ready by a hook."""
+    if not isinstance(stored, str):
+        return stored
+    word, attempt, more = f"{stored}  ".split(" ")[:3]
+    if word in ("ready", "changed"):
+        by_hook = word == "changed"
+        return {"word": "ready", "attempt": int(attempt), "approval": more, "by_hook": by_hook}
+    return {"word": cast(Any, word), "attempt": int(attempt), "record": more}
+
+
+T = TypeVar("T")
+
+
+def merge_by_key(old: Mapping[str, T] | None, new: Mapping[str, T] | None) -> dict[str, T]:
+    """Reducer: call index → what is known of it; `None` empties it (the join's reset)."""
     return {} if new is None else {**(old or {}), **new}

@@ -10,7 +10,7 @@ DecidedBy = Literal["policy", "hook", "person", "helper", "program"]
 """`helper`: a model corrected the arguments; `program`: Interlock placed them (a plan's file)."""
 
 
-class Decided(Frozen):
+class DecisionRecord(Frozen):
     """One decision on one attempt at a call."""
 
     by: DecidedBy

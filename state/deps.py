@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
-from interlock.state.decided import Decided
+from interlock.state.decided import DecisionRecord
 from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, Journal
 from interlock.state.messages import Message
@@ -115,7 +115,7 @@ class Steps(Protocol):
         """Why the node decided as it did, for people."""
         ...
 
-    def decided(self, task: str, key: CallKey, what: Decided) -> None:
+    def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
         """What the node decided of a call, or somebody through it; once a task."""
         ...
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
 
 FIXER_TIMEOUT_S = 40.0
 """Seconds that a helper model has for one answer (gemini-cli: 40)."""
@@ -64,7 +64,7 @@ class EditOutput(WorkflowOutput):
     error: EditError | None = None
 
 
-class EditState(RunChannels, total=False):
+class EditState(Labelled, total=False):
     """What an edit knows besides the chain. The texts stay in the file and in the chain."""
 
     message: str
@@ -83,8 +83,6 @@ class EditState(RunChannels, total=False):
     helper: str
     """Chain record of the helper model's answer whose strings are tried; empty: the call's own."""
     helper_role: str
-    label: str
-    """What the last node found; its router reads it."""
     strategy: str
     occurrences: int
     result: str

@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from interlock.state.events import Emit
 from interlock.state.messages import Frozen
-from interlock.state.run import RunChannels
+from interlock.state.run import Labelled
 
 HookEvent = Literal[
     "BeforeAgent",
@@ -67,7 +67,7 @@ class HookOutcome(Frozen):
     """
 
 
-class HookWait(RunChannels, total=False):
+class HookWait(Labelled, total=False):
     """What a graph that fires hooks, or asks a person, knows of the request that it waits for."""
 
     hook_event: str
@@ -76,8 +76,6 @@ class HookWait(RunChannels, total=False):
     """Key of that firing."""
     approval: str
     """Key of the request that a person is asked, or was asked last; empty: nobody was."""
-    label: str
-    """What the last node decided, where its edge goes by that."""
 
 
 class HookedPrompt(HookWait, total=False):
@@ -88,10 +86,6 @@ class HookedPrompt(HookWait, total=False):
     hook_stage: str
     """Empty: hooks before the agent haven't let the prompt pass; `admitted`: they have, or there were none to ask;
     `answered`: those after it ended the prompt when it was answered."""
-    turn_status: str
-    """How the last turn ended (`TurnOutput.status`)."""
-    error: dict[str, str]
-    """`{type, message}`; empty: none."""
 
 
 class Unsettled(Frozen):

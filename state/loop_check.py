@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 REPEATS, LONGEST_CYCLE = 5, 5
 """Level 1: a cycle of 1 to 5 calls, made 5 times in a row."""
@@ -102,7 +102,7 @@ class LoopWatch(TypedDict, total=False):
     """`{kind, detail}` of the loop that ended the last turn; empty: none."""
 
 
-class LoopCheckState(RunChannels, LoopWatch, total=False):
+class LoopCheckState(Labelled, LoopWatch, total=False):
     """What a check knows besides the chain."""
 
     head: str
@@ -114,10 +114,6 @@ class LoopCheckState(RunChannels, LoopWatch, total=False):
     """Events alone: loop detection is turned off."""
     turn_no: int
     unavailable: dict[str, str]
-    check_due: bool
-    """A model must look."""
-    double_check: bool
-    """The stronger model must look, too."""
     judgements: list[Judgement]
     """Of this check's due models, in order; empty again when they were taken in."""
 

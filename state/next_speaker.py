@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 NEXT_SPEAKER_TIMEOUT_S = 20.0
 """Seconds that the helper may take; then the run waits for the user."""
@@ -24,7 +24,7 @@ class NextSpeakerOutput(WorkflowOutput):
     decided_by: Literal["precheck", "model", "none"]
 
 
-class NextSpeakerState(RunChannels, total=False):
+class NextSpeakerState(Labelled, total=False):
     """What the question knows besides the chain."""
 
     head: str

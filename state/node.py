@@ -22,7 +22,11 @@ class NodeSpec:
 
 
 def node(
-    *, reads: tuple[str, ...] = (), writes: tuple[str, ...], labels: tuple[str, ...] = (), pure: bool = False
+    *,
+    reads: tuple[str, ...] = (),
+    writes: tuple[str, ...] = (),
+    labels: tuple[str, ...] = (),
+    pure: bool = False,
 ) -> Callable[[_F], _F]:
     """Declare a node. Keys that it reads are what it is given; an update with any other key than `writes` is an error.
 

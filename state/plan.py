@@ -6,8 +6,8 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
-from interlock.state.loop_check import LoopWatch
 from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
 
 PLAN_NAME = "plan.md"
@@ -72,25 +72,12 @@ class PlanOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class PlanState(HookedPrompt, LoopWatch, PlanMode, total=False):
+class PlanState(HookedPrompt, Conversation, PlanMode, BatchEnd, total=False):
     """What a `plan` run knows besides its chain."""
 
     prompt: str
-    head: str
     plan_name: str
     """The name that was asked for; empty: the model's choice."""
-    unavailable: dict[str, str]
-    model: str
-    max_turns: int
-    max_session_turns: int
-    turn_no: int
-    session_turns: int
-    sticky_model: str
-    last_prompt_tokens: int
-    reply: str
-    finish_reason: str
-    stop: str
-    stopped_by: str
     reminders: int
     main_run: str
     status: str

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
 
-from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 AUTO = "auto"
 """The name that asks for routing."""
@@ -33,7 +33,7 @@ class RouteOutput(WorkflowOutput):
     latency_ms: int
 
 
-class RouteState(RunChannels, total=False):
+class RouteState(Labelled, total=False):
     """What the choice of a model knows besides the chain."""
 
     head: str

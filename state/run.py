@@ -51,6 +51,13 @@ class RunChannels(TypedDict, total=False):
     """The events that have hooks (`Hooks.configured`)."""
 
 
+class Labelled(RunChannels, total=False):
+    """The base of every pipeline's state."""
+
+    label: str
+    """What the last node decided, where its edge goes by that."""
+
+
 class HistoryMessage(BaseModel):
     """A message at the door: `{role, content, tool_calls?, tool_call_id?}`."""
 

@@ -5,10 +5,9 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.loop_check import LoopWatch
+from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
-from interlock.state.refused import Refusals
-from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
 """Of an agent that doesn't say (gemini-cli's defaults)."""
@@ -91,7 +90,7 @@ class Scratchpad(TypedDict, total=False):
     ignored_paths: list[str]
 
 
-class SubagentState(RunChannels, LoopWatch, total=False):
+class SubagentState(Labelled, Conversation, BatchEnd, total=False):
     """What a sub-agent knows besides its chain."""
 
     message: str
@@ -101,31 +100,9 @@ class SubagentState(RunChannels, LoopWatch, total=False):
     call: str
     """Key of the parent's call, which the result answers."""
     approval_mode: str
-    head: str
-    model: str
-    max_turns: int
-    """Of the turn part; the agent's own limit, and one more for the last chance."""
-    max_session_turns: int
-    turn_no: int
-    session_turns: int
-    sticky_model: str
-    last_prompt_tokens: int
-    compress_failed_at: int
-    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
-    todos: str
-    """Chain record (detached) of the agent's own newest list of steps; empty: none."""
     approved_plan: bool
-    unavailable: dict[str, str]
     time_left_s: float
     """What the next turn may take."""
-    turn_status: str
-    reply: str
-    finish_reason: str
-    stop: str
-    stopped_by: str
-    refused: Refusals
-    """As in `state/tools.py`; the parent hears of it with the result."""
-    error: dict[str, str]
     scratchpad: Scratchpad
     sent_back: bool
     recovering: bool
@@ -134,7 +111,6 @@ class SubagentState(RunChannels, LoopWatch, total=False):
     """Why it must end (`EndReason`); empty: it goes on."""
     answer: str
     """Record of the reply whose `complete_task` counts."""
-    label: str
     status: str
 
 

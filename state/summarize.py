@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 MAX_OUTPUT_TOKENS = 2000
 """Estimated tokens up to which an output stays as it is (gemini-cli: the same number, of characters)."""
@@ -35,7 +35,7 @@ class SummarizeOutput(WorkflowOutput):
     saved_to: str | None = None
 
 
-class SummarizeState(RunChannels, total=False):
+class SummarizeState(Labelled, total=False):
     """One output on its way. Texts are chain records, journal rows and files; state holds their names."""
 
     message: str
@@ -49,8 +49,6 @@ class SummarizeState(RunChannels, total=False):
     """The conversation that such a text belongs to; empty: none."""
     max_output_tokens: int
     """0: by the tool's settings."""
-    label: str
-    """What the last node found; its router reads it."""
     saved_to: str
     """File with every character of the output; empty: none was needed."""
     summary: str

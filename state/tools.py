@@ -2,14 +2,14 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.calls import merge_verdicts
+from interlock.state.calls import CallOutcome, merge_by_key, outcome_of
+from interlock.state.conversation import BatchEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode
-from interlock.state.refused import Refusals
-from interlock.state.run import HistoryMessage, RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 
 class ToolsInput(WorkflowInput):
@@ -27,15 +27,11 @@ class ToolsOutput(WorkflowOutput):
     stop: str | None = None
 
 
-Verdicts = Annotated[dict[str, str], merge_verdicts]
-"""Call index → verdict. After decide: `ready ATTEMPT APPROVAL` (`changed`, when a hook made the arguments), `answered`
-or `cancel`; after execute: `done`, or `stop`, when a hook ends the run.
-
-All but `ready` and `changed` carry the record of what the model is sent in place of the result, if there is one.
-"""
+Outcomes = Annotated[dict[str, CallOutcome], merge_by_key]
+"""Call index → what deciding it came to, or executing it. Read them by `outcomes_of`."""
 
 
-class ToolsState(RunChannels, PlanMode, total=False):
+class ToolsState(Labelled, PlanMode, BatchEnd, total=False):
     """What a batch knows besides the chain and the journal."""
 
     head: str
@@ -48,20 +44,20 @@ class ToolsState(RunChannels, PlanMode, total=False):
     """Indices of the calls that run now, side by side."""
     kinds: dict[str, str]
     """Index of each call of the group → how it is executed: tool, question, agent or review."""
-    decided: Verdicts
-    finished: Verdicts
+    decided: Outcomes
+    finished: Outcomes
     todos: str
     """Chain record (detached) of the newest list of steps; empty: none."""
-    stop: str
-    """Why the run must end after this batch; empty: it goes on."""
-    stopped_by: str
-    """`person` or `hook`, when it must."""
     ended: str
     """`stopped`, when it must; else empty."""
-    refused: Refusals
-    """What somebody refused since the prompt."""
     noted_epoch: int
     """Drive in which the model was last told which background processes had ended."""
+
+
+def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
+    """Each call of the batch, as far as it has come."""
+    stored = {**state["decided"], **(state.get("finished") or {})}
+    return {int(index): outcome_of(outcome) for index, outcome in stored.items()}
 
 
 class DecideState(HookWait, total=False):
@@ -81,6 +77,10 @@ class DecideState(HookWait, total=False):
     """A hook made these arguments: the model is told."""
     must_ask: bool
     """A rule or a hook wants a person to be asked."""
+    verdict: dict[str, JsonValue]
+    """What policy said of these arguments (`Verdict`), where a person may yet be asked."""
+    rules: str
+    """Fingerprint of the rules by which it did."""
     hook_attempt: int
     """Attempt whose arguments the hooks have seen, or made; 0: none."""
     hook_reason: str
@@ -92,13 +92,13 @@ class DecideState(HookWait, total=False):
     """Set by `edit`: what became of a call whose old string isn't in its file; empty: it wasn't needed."""
     explanation: str
     error: dict[str, str]
-    decided: Verdicts
+    decided: Outcomes
 
 
 class DecideOut(TypedDict, total=False):
     """What a decided call tells its batch: reducer channels only."""
 
-    decided: Verdicts
+    decided: Outcomes
 
 
 class ExecuteState(HookWait, total=False):
@@ -120,13 +120,13 @@ class ExecuteState(HookWait, total=False):
     """Chain record (detached) of what hooks add to the result; empty: nothing."""
     hook_stop: str
     """Why a hook wants the run to end; empty: it goes on."""
-    finished: Verdicts
+    finished: Outcomes
 
 
 class ExecuteOut(TypedDict, total=False):
     """What an executed call tells its batch: reducer channels only."""
 
-    finished: Verdicts
+    finished: Outcomes
 
 
 class DecideSend(TypedDict, total=False):

@@ -108,7 +108,11 @@ class Policy(Protocol):
     """Decides what may run."""
 
     async def decide(self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]) -> Verdict:
-        """What the rules say, and then safety checkers, which may be processes. Twice for a call is harmless."""
+        """What the rules say, and then safety checkers, which may be processes."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Of the rules in force: with the same a call is decided alike."""
         ...
 
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:

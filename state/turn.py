@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
+from interlock.state.conversation import Conversation
 from interlock.state.hooks import HookWait
 from interlock.state.loop_check import LoopWatch
 from interlock.state.plan import PlanStep
@@ -55,39 +56,18 @@ class TurnOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class TurnState(HookWait, LoopWatch, total=False):
+class TurnState(HookWait, Conversation, total=False):
     """What one turn knows besides the chain."""
 
-    head: str
-    model: str
     approval_mode: str
     approved_plan: bool
-    unavailable: dict[str, str]
-    """Model → for how long nobody may choose it: `run` or `prompt`."""
-    max_turns: int
-    max_session_turns: int
-    turn_no: int
-    session_turns: int
-    sticky_model: str
-    last_prompt_tokens: int
-    """As the provider counted them; 0: not known, or no longer true."""
-    compress_failed_at: int
-    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
-    todos: str
-    """Chain record (detached) of the newest list of steps; empty: none."""
     plan_steps: list[PlanStep]
-    long: bool
-    """The conversation reaches the share of the window from which it is compressed."""
     attempt: int
     """Tries at this answer so far; counts invalid streams, not connection errors."""
     candidate: str
     """Chain record of an answer that `check_stream` has not accepted yet."""
     stream_problem: str
     """Why the last try was invalid; empty: it was fine."""
-    turn_status: str
-    reply: str
-    finish_reason: str
-    error: dict[str, str]
     failed_model: str
     """The model that has just become unavailable; empty: none."""
     rerouted: bool

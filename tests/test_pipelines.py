@@ -21,8 +21,8 @@ from interlock.engine.store.database import Store
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
-from interlock.state.calls import merge_verdicts
-from interlock.state.deps import Deps
+from interlock.state.calls import merge_by_key
+from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError
 from interlock.state.node import node
 
@@ -84,7 +84,7 @@ def test_an_unknown_name_gets_the_nearest() -> None:
 
 # What the builder refuses
 
-Seen = Annotated[dict[str, str], merge_verdicts]
+Seen = Annotated[dict[str, str], merge_by_key]
 
 
 class State(TypedDict, total=False):
@@ -218,7 +218,7 @@ async def take(state: Item, runtime: Runtime[Deps]) -> State:
     return {"seen": {str(state["count"]): "yes"}}
 
 
-def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog())) -> Any:  # noqa: B008
+def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog(), cancel=Token())) -> Any:  # noqa: B008
     return asyncio.run(made.compile().ainvoke({"text": "", "count": 0}, context=context))
 
 
@@ -382,7 +382,7 @@ def walked(
         events = app.astream(
             given,
             {"configurable": {"thread_id": "t"}},
-            context=cast(Any, SimpleNamespace(steps=StepLog())),
+            context=cast(Any, SimpleNamespace(steps=StepLog(), cancel=Token())),
             stream_mode="custom",
             control=control,
         )

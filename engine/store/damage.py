@@ -90,7 +90,7 @@ def _readers() -> dict[str, dict[str, _Check]]:
     from interlock.engine.read.runs import place_of
     from interlock.services.hooks.reply import Reply
     from interlock.state.calls import Answer, ApprovalRequest, Planned, SessionRule, ToolResult
-    from interlock.state.decided import Decided
+    from interlock.state.decided import DecisionRecord
 
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     result, reply = ToolResult.model_validate_json, Reply.model_validate_json
@@ -105,7 +105,7 @@ def _readers() -> dict[str, dict[str, _Check]]:
             "result": result,
             "result_file": result,
         },
-        "decisions": {"body": Decided.model_validate_json},
+        "decisions": {"body": DecisionRecord.model_validate_json},
         "hook_calls": {"reply": reply, "reply_file": reply},
         "approvals": {
             "id": place_of,

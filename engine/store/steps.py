@@ -11,7 +11,7 @@ from typing import NamedTuple
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
-from interlock.state.decided import Decided
+from interlock.state.decided import DecisionRecord
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; their first eight digits tell the tasks of a run's step apart."""
@@ -65,7 +65,7 @@ class StepLog:
         if note := self._notes.get(task):
             note.reason = reason
 
-    def decided(self, task: str, key: CallKey, what: Decided) -> None:
+    def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
         self._decisions.note(task, key, what)
 
     def spent_s(self, namespace: str) -> float:
@@ -130,7 +130,7 @@ def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
 
 class _Note(NamedTuple):
     key: CallKey
-    what: Decided
+    what: DecisionRecord
     at: float
 
 
@@ -141,7 +141,7 @@ class DecisionLog:
         self._notes: dict[str, list[_Note]] = {}
         self._redact = redact
 
-    def note(self, task: str, key: CallKey, what: Decided) -> None:
+    def note(self, task: str, key: CallKey, what: DecisionRecord) -> None:
         self._notes.setdefault(task, []).append(_Note(key, what, time.time()))
 
     def save(self, conn: sqlite3.Connection, run: str, task: str) -> None:

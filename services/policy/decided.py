@@ -11,7 +11,7 @@ from interlock.state.calls import CallView, Risk, ShellPart, Verdict
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
+class PolicyDecision:
     """A decision on a call; `line` and `parts` are for shell."""
 
     call: CallView

@@ -4,7 +4,7 @@ from typing import Literal
 
 from interlock.services.policy import sentences
 from interlock.services.policy.arguments import meets
-from interlock.services.policy.decided import Decided
+from interlock.services.policy.decided import PolicyDecision
 from interlock.services.policy.lifting import unnarrowed
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.outcome import PartOutcome
@@ -56,7 +56,9 @@ class Explanation(Frozen):
     """Highest rank first."""
 
 
-def explanation(decided: Decided, choices: tuple[Choice, ...], always: SessionRule | None) -> Explanation:
+def explanation(
+    decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
+) -> Explanation:
     line, asked = decided.line, decided.outcome.decision == "ask"
     refused = decided.outcome.decision == "deny"
     return Explanation(
@@ -91,7 +93,7 @@ def _redirect(redirect: Redirect) -> str:
     return f"{redirect.kind} {redirect.target.text}" if redirect.target else redirect.kind
 
 
-def _considered(rule: Rule, decided: Decided) -> Considered:
+def _considered(rule: Rule, decided: PolicyDecision) -> Considered:
     if decided.line is None:
         met = Match.YES if meets(rule, decided.call.args, decided.about) else Match.NO
     else:
@@ -102,7 +104,7 @@ def _considered(rule: Rule, decided: Decided) -> Considered:
     )
 
 
-def _met(rule: Rule, part: PartOutcome, decided: Decided) -> Match:
+def _met(rule: Rule, part: PartOutcome, decided: PolicyDecision) -> Match:
     if rule.decision == "allow":
         met = part.plain if rule.reading else allows(rule, part.command, decided.call.args)
         return Match.YES if met else Match.NO

@@ -1,6 +1,6 @@
 """lifting: why no always-choice of a session takes the place of an ask, for the person who is asked again."""
 
-from interlock.services.policy.decided import Decided
+from interlock.services.policy.decided import PolicyDecision
 from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.sentences import rule_name
 from interlock.services.policy.session import liftable
@@ -11,7 +11,7 @@ _DANGER = "A dangerous form is asked about each time: it {}."
 _HIDDEN = "What it runs is only known when it runs{}, so it is asked about each time."
 
 
-def unliftable(decided: Decided) -> str | None:
+def unliftable(decided: PolicyDecision) -> str | None:
     """One sentence; null where an always-choice can spare the next question, or nobody is asked."""
     asking = [p.outcome for p in decided.parts if p.outcome.decision == "ask"]
     outcomes = [decided.outcome, *asking]
@@ -20,12 +20,12 @@ def unliftable(decided: Decided) -> str | None:
     return next((why for o in outcomes if o.decision == "ask" and (why := _why(o)) is not None), None)
 
 
-def unnarrowed(decided: Decided) -> str:
+def unnarrowed(decided: PolicyDecision) -> str:
     """The same, for a call that no always-choice fits."""
     return unliftable(decided) or _unseen(decided) or _NARROW
 
 
-def _unseen(decided: Decided) -> str | None:
+def _unseen(decided: PolicyDecision) -> str | None:
     """What no rule was asked to forgive, because none allowed the rest."""
     if decided.line is not None and decided.line.opaque is not None:
         return _HIDDEN.format(f" ({decided.line.opaque})")

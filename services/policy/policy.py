@@ -3,14 +3,15 @@
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import fields, replace
+from hashlib import sha256
 from pathlib import Path
 
 from pydantic import JsonValue
 
 from interlock.services.policy.arguments import meets, names_it, protection, with_plan_file
 from interlock.services.policy.checkers import SafetyCheckers, Said, lowered
-from interlock.services.policy.decided import Decided, unless_widened
+from interlock.services.policy.decided import PolicyDecision, unless_widened
 from interlock.services.policy.explain import Explanation, explanation
 from interlock.services.policy.fields import MODE_NAMES, SHELL_TOOLS
 from interlock.services.policy.folders import escape, folders_of, protected_target
@@ -18,6 +19,7 @@ from interlock.services.policy.from_settings import settings_rules
 from interlock.services.policy.load import Problem, shipped_rules
 from interlock.services.policy.names import about_nothing, canonical, names_of, rule_args
 from interlock.services.policy.outcome import Outcome
+from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import SHIPPED, Rule, Scope, server_of
 from interlock.services.policy.rulebook import RuleBook, first
@@ -121,6 +123,14 @@ class RulePolicy:
         rules = (self.narrow(call, risk, c, mode) for c in _ALWAYS if c in choices)
         return explanation(decided, choices, next(rules, None))
 
+    def fingerprint(self) -> str:
+        """Of all rules, and of whose calls they are about: with the same a call is decided alike."""
+        rules = (*self._book.rules, *self.safety.book.rules)
+        plain = [[_plain(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
+        began = self.started.fingerprint() if self.started else ""
+        whole = repr((plain, self._scope.interactive, sorted(self._scope.servers), began))
+        return sha256(whole.encode()).hexdigest()[:16]
+
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
         """An always-choice is offered where it would be narrow, and would spare the next question."""
         if verdict.decision != "ask" or verdict.by_checker:
@@ -185,7 +195,7 @@ class RulePolicy:
         mode: str,
         session: Sequence[SessionRule],
         hints: Mapping[str, JsonValue],
-    ) -> Decided:
+    ) -> PolicyDecision:
         mode = MODE_NAMES.get(mode, mode)
         hints = with_plan_file(hints, call, risk, mode, self._workspace)
         rules = self._book.about(call, risk, mode, hints)
@@ -204,11 +214,11 @@ class RulePolicy:
             lifted = self._covering(call, risk, mode, session)
             if lifted and (lifted.path or not protected):
                 outcome = Outcome("allow", "session", session=lifted)
-        return Decided(call, risk, mode, rules, outcome, about=about)
+        return PolicyDecision(call, risk, mode, rules, outcome, about=about)
 
     def _decide_line(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule], rules: Sequence[Rule]
-    ) -> Decided:
+    ) -> PolicyDecision:
         line = _line(call)
         own = [r for r in session if canonical(r.tool) == canonical(call.name)]
         folders = folders_of(call, line, self._workspace)
@@ -218,7 +228,7 @@ class RulePolicy:
         outcome, parts = decide_line(
             LineCheck(call, line, rules, mode, own, folders, reading, away, protected)
         )
-        return Decided(call, risk, mode, rules, outcome, line, parts)
+        return PolicyDecision(call, risk, mode, rules, outcome, line, parts)
 
     def _covering(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]
@@ -235,3 +245,10 @@ class RulePolicy:
 def _line(call: CallView) -> ShellLine:
     command = call.args.get("command")
     return parse(command if isinstance(command, str) else "")
+
+
+def _plain(value: object) -> object:
+    """As text that is the same in every process."""
+    if isinstance(value, Pattern):
+        return value.text
+    return sorted(value) if isinstance(value, frozenset) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]

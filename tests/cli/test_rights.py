@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 from commands import Run
 
+from interlock.services.policy.policy import RulePolicy
 from interlock.services.trust import remember
+from interlock.state.calls import CallView, Verdict
 
 RULE = '[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = 900\n'
 
@@ -74,6 +76,32 @@ def test_what_is_forbidden_since_is_forbidden_at_once(run: Run, tmp_path: Path, 
     (policies / "narrow.toml").write_text(RULE.format(tool="list_directory", decision="deny"))
     done = run("resume", "latest", "--approve", "all", "-o", "json")
     assert "rules have changed" in json.dumps(done.json) and done.code != 75
+
+
+@pytest.mark.parametrize("flags", [[], ["--new-rules"]])
+def test_a_rule_that_came_between_question_and_answer_forbids_the_call(
+    run: Run, tmp_path: Path, home: Path, flags: list[str]
+) -> None:
+    assert run(*script(tmp_path, write("one.txt"), {"text": "Well."}), "-p", "do it").code == 75
+    policies = home / ".interlock/policies"
+    policies.mkdir(parents=True)
+    (policies / "narrow.toml").write_text(RULE.format(tool="write_file", decision="deny"))
+    done = run("resume", "latest", "--approve", "all", *flags, "-o", "json")
+    assert done.code != 75 and not Path("one.txt").exists()
+
+
+def test_policy_is_asked_once_a_call(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    decide = RulePolicy.decide
+
+    async def counted(self: RulePolicy, call: CallView, *about: Any) -> Verdict:
+        asked.append(call.name)
+        return await decide(self, call, *about)
+
+    monkeypatch.setattr(RulePolicy, "decide", counted)
+    assert run(*script(tmp_path, write("one.txt"), {"text": "Well."}), "-p", "do it").code == 75
+    assert run("resume", "latest", "--approve", "all").code == 0
+    assert asked == ["write_file"] and Path("one.txt").exists()
 
 
 def test_flags_of_a_resume_are_a_persons_word(run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from interlock.engine.diagrams.mermaid import mermaid
 from interlock.engine.diagrams.model import Diagram
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
-from interlock.state.calls import merge_verdicts
+from interlock.state.calls import merge_by_key
 from interlock.state.charts import CHARTS, leaf_of, name_of
 from interlock.state.errors import UserError
 
@@ -25,7 +25,7 @@ class Item(TypedDict):
 
 
 class ItemOut(TypedDict, total=False):
-    seen: Annotated[dict[str, str], merge_verdicts]
+    seen: Annotated[dict[str, str], merge_by_key]
 
 
 class ItemState(Item, ItemOut):
@@ -34,7 +34,7 @@ class ItemState(Item, ItemOut):
 
 class State(TypedDict, total=False):
     label: str
-    seen: Annotated[dict[str, str], merge_verdicts]
+    seen: Annotated[dict[str, str], merge_by_key]
 
 
 async def step(state: State) -> State:

@@ -19,10 +19,10 @@ from interlock.engine.diagrams.path import RunPath, run_path
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
-from interlock.state.calls import merge_verdicts
+from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps
 
-Seen = Annotated[dict[str, str], merge_verdicts]
+Seen = Annotated[dict[str, str], merge_by_key]
 
 
 class Item(TypedDict):

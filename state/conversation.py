@@ -1,0 +1,77 @@
+"""conversation: what the graphs around turns and calls share of their state, and how it begins."""
+
+from typing_extensions import TypedDict
+
+from interlock.state.loop_check import FIRST_CHECK, INTERVAL, LoopWatch
+from interlock.state.refused import Refusals
+
+
+class Conversation(LoopWatch, total=False):
+    """What a turn shares with the graph that it is a part of."""
+
+    head: str
+    """Newest record of the conversation."""
+    model: str
+    """As asked for: alias or id."""
+    unavailable: dict[str, str]
+    """Model → for how long nobody may choose it: `run` or `prompt`."""
+    max_turns: int
+    """Of one prompt; for a sub-agent its own limit, and one more for the last chance."""
+    max_session_turns: int
+    turn_no: int
+    """Model turns of this prompt so far."""
+    session_turns: int
+    """Model turns of the run so far."""
+    sticky_model: str
+    """The model that this prompt is answered by; empty until the first turn chose it."""
+    last_prompt_tokens: int
+    """As the provider counted them; 0: not known, or no longer true."""
+    compress_failed_at: int
+    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
+    todos: str
+    """Chain record (detached) of the newest list of steps; empty: none."""
+    turn_status: str
+    """How the last turn ended (`TurnOutput.status`)."""
+    reply: str
+    """Chain record of the last turn's answer."""
+    finish_reason: str
+    error: dict[str, str]
+    """`{type, message}`; empty: none."""
+
+
+def fresh_prompt() -> Conversation:
+    """What begins anew with each prompt: limits, the model's choice, loop detection."""
+    return {
+        "turn_no": 0,
+        "sticky_model": "",
+        "turn_status": "",
+        "error": {},
+        "loop_keys": [],
+        "loop_count": 0,
+        "loop_interval": INTERVAL,
+        "loop_next": FIRST_CHECK,
+        "loop_found": {},
+    }
+
+
+def fresh_conversation() -> Conversation:
+    """What begins anew with a conversation."""
+    return {
+        **fresh_prompt(),
+        "session_turns": 0,
+        "last_prompt_tokens": 0,
+        "compress_failed_at": 0,
+        "todos": "",
+        "unavailable": {},
+    }
+
+
+class BatchEnd(TypedDict, total=False):
+    """What a batch of calls tells of its end, and of what was refused in it."""
+
+    stop: str
+    """Why the run must end after this batch; empty: it goes on."""
+    stopped_by: str
+    """`person` or `hook`, when it must."""
+    refused: Refusals
+    """What somebody refused since the prompt."""
