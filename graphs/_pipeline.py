@@ -38,8 +38,6 @@ class Graph:
     output: type | None = None
     """What a parent gets back; for a graph reached by `Send` reducer channels only."""
     parts: dict[str, "Graph"] = field(default_factory=dict[str, "Graph"])
-    renamed: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Channels that stored runs may hold under an old name: old → new (`engine.md` 22)."""
 
     def __post_init__(self) -> None:
         # Any: the overloads of `add_node` aren't fully typed.

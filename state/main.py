@@ -32,9 +32,6 @@ class MainInput(WorkflowInput):
     history: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage], description="an earlier conversation"
     )
-    ide: dict[str, Any] | None = Field(
-        None, description="editor context (active file, open files, selection)"
-    )
 
 
 class MainOutput(WorkflowOutput):

@@ -34,7 +34,6 @@ class WorkflowInput(BaseModel):
     workspace: str | None = Field(None, description="directory to work in; default: the working directory")
     model: str | None = Field(None, description="alias, Gemini id, provider:model or script:FILE")
     approval_mode: ApprovalMode | None = Field(None, description="default | auto_edit | plan | yolo")
-    mode: str | None = Field(None, description="mode of the task loop")
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
 
 

@@ -24,7 +24,6 @@ TurnStatus = Literal[
     "stopped_by_hook",
     "blocked_by_hook",
     "error",
-    "cancelled",
 ]
 
 
@@ -33,14 +32,12 @@ class TurnInput(WorkflowInput):
 
     request: str | list[dict[str, JsonValue]] = Field(description="the user's message, text or parts ★")
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
-    prompt_id: str | None = None
     turn_no: int = Field(1, ge=1, description="number of this turn within its prompt")
     session_turns: int = Field(0, ge=0, description="model turns of the session before this one")
     sticky_model: str | None = Field(None, description="the model that this prompt already uses")
     last_prompt_tokens: int = Field(
         0, ge=0, description="tokens of the last request, as the provider counted them"
     )
-    ide: dict[str, Any] | None = None
 
 
 class TurnOutput(WorkflowOutput):

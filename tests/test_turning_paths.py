@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from agent_runs.stage import of_hooks
@@ -14,6 +14,9 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 from interlock.engine.read.runs import step_rows, steps
+from interlock.nodes.main import turn_end
+from interlock.state.errors import RunError
+from interlock.state.turn import TurnStatus
 
 Replies = list[dict[str, Any]]
 DONE = {"text": "All of it is done."}
@@ -376,3 +379,10 @@ def test_a_helper_that_fails_is_told_and_changes_nothing(tmp_path: Path) -> None
     assert played.outcome.status == "done"
     (failed,) = played.told("helper_failed")
     assert (failed.role, "no replies" in failed.reason) == ("next_speaker", True)
+
+
+def test_something_follows_every_status_of_a_turn_and_an_unknown_one_is_an_error() -> None:
+    followed = {status: turn_end(status) for status in get_args(TurnStatus)}
+    assert {status for status, end in followed.items() if end != "ended"} == {"calls", "ok", "loop_nudge"}
+    with pytest.raises(RunError, match="'well', which nothing follows"):
+        turn_end("well")

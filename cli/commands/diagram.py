@@ -1,4 +1,4 @@
-"""diagram: a workflow's graph, or the path that a run took through it."""
+"""diagram: a workflow's graph, the path that a run took through it, or a statechart."""
 
 import os
 import sys
@@ -14,14 +14,18 @@ def parser() -> Parser:
     made = Parser(
         "diagram",
         "[WORKFLOW] [FLAGS]",
-        "Draw a workflow's graph, as it is compiled; with --run what a run took is marked and counted.",
+        "Draw a workflow's graph, as it is compiled; with --run what a run took is marked and counted. "
+        "Or draw the statechart that runs (run), calls (tool-call) or approval modes (approval-mode) obey.",
         [
             ("interlock diagram main", "Mermaid on stdout"),
             ("interlock diagram main --depth 2 -o main.svg", "graphs inside it drawn open, too"),
             ("interlock diagram --run latest -o run.svg", "the way that the latest run took"),
+            ("interlock diagram approval-mode", "what leads from mode to mode, and through plan mode"),
         ],
     )
-    made.add_argument("workflow", nargs="?", metavar="WORKFLOW", help="default: the run's")
+    made.add_argument(
+        "workflow", nargs="?", metavar="WORKFLOW", help="or run, tool-call, approval-mode; default: the run's"
+    )
     formats = one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"})
     made.add_argument("--format", type=formats, metavar="FORMAT", help="mermaid (default), dot, svg, png")
     made.add_argument(

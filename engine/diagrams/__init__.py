@@ -1,13 +1,14 @@
 """diagrams: pictures of pipelines, taken from the compiled graphs, and of the way a run took through them."""
 
 from interlock.engine.diagrams.dot import dot, png, svg
-from interlock.engine.diagrams.extract import extract
+from interlock.engine.diagrams.extract import extract, extract_chart
 from interlock.engine.diagrams.files import check, write
 from interlock.engine.diagrams.mermaid import mermaid
 from interlock.engine.diagrams.path import RunPath, run_path
 from interlock.engine.diagrams.wiring import places, wires
 from interlock.graphs import pipeline
 from interlock.graphs._pipeline import Compiled
+from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 
 __all__ = ["RunPath", "check", "declared_edges", "render", "run_path", "taken_edges", "write"]
@@ -18,7 +19,9 @@ FORMATS = ("mermaid", "dot", "svg", "png")
 def render(
     workflow: str, format: str = "mermaid", depth: int = 1, path: RunPath | None = None
 ) -> str | bytes:
-    """A diagram of a workflow, `depth` levels of graphs drawn open. Text for mermaid and dot, else bytes.
+    """A diagram of a workflow, `depth` levels of graphs drawn open, or of a statechart.
+
+    Text for mermaid and dot, else bytes.
 
     With `path`, what the run took is coloured and counted, and the rest is grey.
     """
@@ -26,7 +29,11 @@ def render(
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
     if depth < 1:
         raise UserError(f"Diagram depth {depth} draws nothing; expected 1 or more: --depth 1")
-    diagram = extract(_graph(workflow, path), depth, path)
+    if (chart := CHARTS.get(workflow)) and depth > 1:
+        raise UserError(
+            f"The statechart {workflow!r} has no graphs inside it to draw open. Leave --depth out."
+        )
+    diagram = extract_chart(workflow, chart) if chart else extract(_graph(workflow, path), depth, path)
     if format == "mermaid":
         return mermaid(diagram)
     source = dot(diagram)

@@ -20,6 +20,7 @@ from langgraph.types import Interrupt
 
 from interlock.engine.store.steps import StepLog
 from interlock.services.sqlite import Buffered, later, transaction
+from interlock.state.charts import RunChart, step
 from interlock.state.errors import ENDED_WELL
 
 _SPECIAL = {"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"}
@@ -258,9 +259,8 @@ def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
     if due:
         return "open", ""
     outcome = str(values.get(key) or "done")
-    if outcome in ENDED_WELL:
-        return "done", "done"
-    return ("cancelled" if outcome == "cancelled" else "failed"), outcome
+    event = "finish" if outcome in ENDED_WELL else "cancel" if outcome == "cancelled" else "fail"
+    return step(RunChart, "running", event), "done" if event == "finish" else outcome
 
 
 def raise_id_clock(conn: sqlite3.Connection, thread: str) -> None:

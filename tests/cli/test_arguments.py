@@ -207,7 +207,7 @@ def test_durations(text: str, seconds: float) -> None:
 def test_a_workflows_own_scalars_are_flags() -> None:
     made = run.parser()
     own = run._add_own_flags(made, pipeline("turn"))
-    assert own == ["prompt_id", "turn_no", "session_turns", "sticky_model", "last_prompt_tokens"]
+    assert own == ["turn_no", "session_turns", "sticky_model", "last_prompt_tokens"]
     args = made.parse(["turn", "hello", "--turn-no", "3", "--sticky-model", "flash"])
     assert (args.turn_no, args.sticky_model, args.session_turns) == (3, "flash", None)
 

@@ -195,6 +195,12 @@ def test_diagrams_are_written_and_checked(run: Run) -> None:
     assert "orphan" in run("diagrams", "--check", "drawn").err
 
 
+@pytest.mark.parametrize(("name", "move"), [("run", "park"), ("tool-call", "ask"), ("approval-mode", "read")])
+def test_statecharts_are_drawn_too(run: Run, name: str, move: str) -> None:
+    assert f'|"{move}"|' in run("diagram", name).out
+    assert "no graphs inside it" in run("diagram", name, "--depth", "2").err
+
+
 def test_no_key_is_exit_41_with_the_ways_to_go_on(run: Run) -> None:
     done = run("-p", "hello", "-o", "json")
     assert done.code == 41

@@ -13,6 +13,7 @@ from interlock.engine.diagrams.extract import extract, extract_chart
 from interlock.engine.diagrams.files import own_depth
 from interlock.engine.diagrams.mermaid import mermaid
 from interlock.engine.diagrams.model import Diagram
+from interlock.engine.read.runs import STATUSES
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_by_key
@@ -188,6 +189,10 @@ def test_render_refuses_what_it_cannot_draw() -> None:
         diagrams.render("turn", depth=0)
     with pytest.raises(UserError, match=r"No workflow 'trun'. Did you mean 'turn'"):
         diagrams.render("trun")
+
+
+def test_what_a_run_is_listed_as_is_a_state_of_its_chart() -> None:
+    assert {"created", *STATUSES} == {state.id for state in CHARTS["run"].states}
 
 
 @pytest.mark.parametrize("name", CHARTS)

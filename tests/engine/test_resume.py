@@ -19,6 +19,7 @@ from interlock.engine.check.rebuild import differences
 from interlock.engine.read.runs import find_run
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.database import Store
+from interlock.state.calls import outcome_of
 from interlock.state.errors import UserError
 
 STORES = Path(__file__).parent.parent / "stores"
@@ -238,3 +239,21 @@ def test_runs_of_an_earlier_version_are_gone_on_with(
     prompts = [m["content"] for m in done.output["history"] if m["role"] == "user"]
     assert prompts == ["Do it.", "And again.", "Once more."]
     assert differences(tmp_path / "home") == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "outcome"),
+    [
+        ("ready 1", {"word": "ready", "attempt": 1, "approval": "", "by_hook": False}),
+        (
+            "ready 2 r.0.2:approval:1",
+            {"word": "ready", "attempt": 2, "approval": "r.0.2:approval:1", "by_hook": False},
+        ),
+        ("changed 2", {"word": "ready", "attempt": 2, "approval": "", "by_hook": True}),
+        ("answered 1", {"word": "answered", "attempt": 1, "record": ""}),
+        ("stop 1 abc", {"word": "stop", "attempt": 1, "record": "abc"}),
+        ({"word": "done", "attempt": 3}, {"word": "done", "attempt": 3}),
+    ],
+)
+def test_what_an_earlier_version_wrote_of_a_call_in_one_string_is_read(stored: Any, outcome: Any) -> None:
+    assert outcome_of(stored) == outcome
