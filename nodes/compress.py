@@ -19,7 +19,7 @@ from interlock.nodes.compress_snapshot import (
     tokens_of,
     xml_of,
 )
-from interlock.nodes.helper_model import Request, Told, ask_text
+from interlock.nodes.helper_model import Request, TextAnswer, ask_text
 from interlock.nodes.hooks import FIRING, fired
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
@@ -161,8 +161,8 @@ async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
 )
 async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     task = [Message(role="user", origin="nudge", content=load("compress/summarise").text())]
-    told = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
-    return {"draft": told.record, "checked": "", "label": told.how}
+    answer = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
+    return {"draft": answer.record, "checked": "", "label": answer.how}
 
 
 @node(reads=("head", "base", "split", "token_limit", "draft"), writes=("checked",))
@@ -174,8 +174,8 @@ async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
         Message(role="assistant", content=text),
         Message(role="user", origin="nudge", content=load("compress/verify").text(problem=_problem(text))),
     ]
-    told = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
-    return {"checked": told.record}
+    answer = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
+    return {"checked": answer.record}
 
 
 def _problem(text: str) -> str:
@@ -243,10 +243,10 @@ def _conversation(state: CompressState, deps: Deps, snapshot: str) -> list[Messa
     messages = deps.transcript.read(state["base"])
     rest = kept(messages, Cut(state["split"], state["carried"]))
     parts = [load("compress/snapshot").text(snapshot=snapshot), *_outside(state, deps)]
-    told = [Message(role="user", origin="snapshot", content="\n\n".join(parts))]
+    snapshot_messages = [Message(role="user", origin="snapshot", content="\n\n".join(parts))]
     if not rest or rest[0].role == "user":
-        told.append(Message(role="assistant", content=load("compress/acknowledged").text()))
-    return [*messages[: opening_length(messages)], *told, *rest]
+        snapshot_messages.append(Message(role="assistant", content=load("compress/acknowledged").text()))
+    return [*messages[: opening_length(messages)], *snapshot_messages, *rest]
 
 
 def _outside(state: CompressState, deps: Deps) -> list[str]:
@@ -268,7 +268,7 @@ def _outside(state: CompressState, deps: Deps) -> list[str]:
 
 async def ask(
     head: str, base: str, split: int, limit: int, task: list[Message], runtime: Runtime[Deps]
-) -> Told:
+) -> TextAnswer:
     """The part that goes is sent as it was, if it fits the window, else with its older outputs shortened."""
     transcript = runtime.context.transcript
     messages = transcript.read(head)

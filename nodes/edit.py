@@ -214,10 +214,15 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if asked is None:
         return {"label": "no answer"}
     record, answer = asked
-    said = answer.explanation[:_MOST]
+    explanation = answer.explanation[:_MOST]
     if answer.noChangesRequired:
-        return {"label": "no changes needed", "explanation": said}
-    return {"label": "changed strings", "helper": record, "helper_role": "edit_fixer", "explanation": said}
+        return {"label": "no changes needed", "explanation": explanation}
+    return {
+        "label": "changed strings",
+        "helper": record,
+        "helper_role": "edit_fixer",
+        "explanation": explanation,
+    }
 
 
 @node(

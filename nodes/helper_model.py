@@ -32,7 +32,7 @@ class Request:
     attempts: int
 
 
-class Told(NamedTuple):
+class TextAnswer(NamedTuple):
     """`record` holds the answer when there is one."""
 
     how: Literal["answered", "failed"]
@@ -93,7 +93,7 @@ def unusable(reply: Reply) -> str:
     return "the answer is cut off" if reply.finish_reason in (None, "length") else ""
 
 
-async def ask_text(request: Request, runtime: Runtime[Deps]) -> Told:
+async def ask_text(request: Request, runtime: Runtime[Deps]) -> TextAnswer:
     """A whole answer that isn't blank, or none. A broken script raises."""
     call = ModelCall(
         task=task_of(runtime, request.role),
@@ -112,9 +112,9 @@ async def ask_text(request: Request, runtime: Runtime[Deps]) -> Told:
     else:
         problem = unusable(reply)
         if not problem:
-            return Told("answered", reply.record)
+            return TextAnswer("answered", reply.record)
     runtime.stream_writer(HelperFailed(role=request.role, reason=problem))
-    return Told("failed")
+    return TextAnswer("failed")
 
 
 async def ask_json(question: Question[T], runtime: Runtime[Deps]) -> Answered[T] | None:

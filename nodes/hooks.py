@@ -87,10 +87,10 @@ async def session_start_in_talk(
     """What hooks tell the model enters the conversation; one that ends with calls takes nothing but their answers."""
     transcript = runtime.context.transcript
     asks, context = await started(state, runtime)
-    told: SessionWithConversation = {**asks}
+    update: SessionWithConversation = {**asks}
     if context and not (state["head"] and transcript.message(state["head"]).tool_calls):
-        told["head"] = transcript.append(state["head"], [context_message(context)])
-    return told
+        update["head"] = transcript.append(state["head"], [context_message(context)])
+    return update
 
 
 @node(reads=("session", "session_key"), writes=("session_event", "session_key", "session_request"))
@@ -134,7 +134,7 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     if request is None:
         raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
     name = deps.approvals.ask(request)
-    given: dict[str, JsonValue] = {
+    payload: dict[str, JsonValue] = {
         "notification_type": "ToolPermission",
         "message": f"{request.call.name} waits for a person: {request.reason}",
         "details": {
@@ -146,7 +146,7 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
         },
     }
     await deps.hooks.fire(
-        "Notification", f"{key}:notify", given, subject="ToolPermission", emit=runtime.stream_writer
+        "Notification", f"{key}:notify", payload, subject="ToolPermission", emit=runtime.stream_writer
     )
     return {"label": request.kind}
 
@@ -178,14 +178,16 @@ def asked(state: HookWait) -> Literal["asked", "notify"]:
 
 async def fired(
     event: HookEvent,
-    given: Mapping[str, JsonValue],
+    payload: Mapping[str, JsonValue],
     state: HookWait,
     runtime: Runtime[Deps],
     subject: str = "",
 ) -> Fired:
     """Fire an event; its key is that of the graph's task, and of the first try after a person was asked."""
     key = state.get("hook_key") or f"{event}:{task_of(runtime, event)}"
-    outcome = await runtime.context.hooks.fire(event, key, given, subject=subject, emit=runtime.stream_writer)
+    outcome = await runtime.context.hooks.fire(
+        event, key, payload, subject=subject, emit=runtime.stream_writer
+    )
     if outcome.unknown:
         waits: HookWait = {"hook_event": event, "hook_key": key, "approval": outcome.unknown}
         return Fired(outcome, {**waits, "label": "unknown"})
@@ -245,10 +247,10 @@ def is_result_for_hooks(state: CallResult) -> bool:
 
 
 async def fired_around(
-    event: HookEvent, given: Mapping[str, JsonValue], subject: str, state: Session, runtime: Runtime[Deps]
+    event: HookEvent, payload: Mapping[str, JsonValue], subject: str, state: Session, runtime: Runtime[Deps]
 ) -> tuple[Fired, Session]:
     """The firing, and what the node writes of it; with `unknown` it writes nothing else."""
-    fire = await fired(event, given, {"hook_key": state.get("session_key", "")}, runtime, subject)
+    fire = await fired(event, payload, {"hook_key": state.get("session_key", "")}, runtime, subject)
     asks: Session = {
         "session_event": fire.asks.get("hook_event", ""),
         "session_key": fire.asks.get("hook_key", ""),

@@ -11,7 +11,7 @@ from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
 from interlock.nodes.helper_model import Question, ask_json
-from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered, shortened, told
+from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered, shortened
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.loop_check import (
@@ -97,7 +97,7 @@ class Replay:
         self._keys = remembered(self._keys, call_key(event.name, event.args))
         self._names = [*self._names, event.name][-LONGEST_CYCLE:]
         if length := cycle(self._keys):
-            self._note("tool_call", told(self._names, length, event.args))
+            self._note("tool_call", described(self._names, length, event.args))
 
     def _verdict(self, event: ModelVerdictEvent) -> None:
         if not self.check_due:
@@ -181,14 +181,14 @@ async def double_check(state: LoopCheckState, runtime: Runtime[Deps]) -> LoopChe
 
 def replay(events: Sequence[LoopEvent], judgements: Sequence[Judgement], asks: bool) -> Replay:
     """All events; with `asks` only up to the first turn that a model must judge and hasn't yet (`due`)."""
-    state, given = Replay(), list(judgements)
+    state, left = Replay(), list(judgements)
     for event in events:
         state.take(event)
         if asks and event.type == "turn" and state.check_due:
-            if not given:
+            if not left:
                 state.due = True
                 return state
-            state.judge(given.pop(0))
+            state.judge(left.pop(0))
     return state
 
 

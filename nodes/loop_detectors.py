@@ -209,8 +209,8 @@ def line_kind(line: str, whole: bool) -> Line:
 
 def call_key(name: str, args: Mapping[str, Any]) -> str:
     """A hash of the name and of the arguments in the order given; short, because 25 of them are in every checkpoint."""
-    given = json.dumps(args, ensure_ascii=True, separators=(",", ":"))
-    return hashlib.sha256(f"{name}:{given}".encode()).hexdigest()[:12]
+    arguments = json.dumps(args, ensure_ascii=True, separators=(",", ":"))
+    return hashlib.sha256(f"{name}:{arguments}".encode()).hexdigest()[:12]
 
 
 def remembered(keys: Sequence[str], key: str) -> list[str]:
@@ -227,13 +227,13 @@ def cycle(keys: Sequence[str]) -> int:
     return 0
 
 
-def told(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
+def described(names: Sequence[str], length: int, args: Mapping[str, Any]) -> str:
     """The cycle in words; `names` are those of the calls so far, `args` are those of the last one."""
     names = names[-length:]
-    given = shortened(json.dumps(args, ensure_ascii=False))
+    arguments = shortened(json.dumps(args, ensure_ascii=False))
     if length == 1:
-        return f"the call {names[0]} {given} was made {REPEATS} times in a row"
-    last = f"the last was {names[-1]} {given}"
+        return f"the call {names[0]} {arguments} was made {REPEATS} times in a row"
+    last = f"the last was {names[-1]} {arguments}"
     return f"the same {length} calls were made {REPEATS} times in a row: {', '.join(names)}; {last}"
 
 

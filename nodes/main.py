@@ -107,8 +107,8 @@ def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
 async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A stopped prompt stays in the conversation, a blocked one leaves it and waits to be tried again."""
     transcript = runtime.context.transcript
-    given = {"prompt": transcript.message(state["asked"]).text}
-    fire = await fired("BeforeAgent", given, state, runtime)
+    payload = {"prompt": transcript.message(state["asked"]).text}
+    fire = await fired("BeforeAgent", payload, state, runtime)
     if fire.open:
         return {**fire.asks}
     if end := ending("BeforeAgent", fire.outcome, "the prompt", runtime):

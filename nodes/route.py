@@ -107,8 +107,8 @@ async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 def _recent_classifier(history: list[Message]) -> list[Message]:
     """Without messages that are only calls, and without answers; what was said beside calls stays."""
-    said = [m for m in curated(history)[-_LOOKED_AT_classifier:] if m.role != "tool" and m.text]
-    return [Message(role=m.role, content=m.content, origin=m.origin) for m in said[-_SHOWN:]]
+    spoken = [m for m in curated(history)[-_LOOKED_AT_classifier:] if m.role != "tool" and m.text]
+    return [Message(role=m.role, content=m.content, origin=m.origin) for m in spoken[-_SHOWN:]]
 
 
 @node(

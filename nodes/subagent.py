@@ -228,13 +228,13 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     error = state.get("error") or {}
     by_hook = error.get("type") == "stopped_by_hook"
     reason = "aborted" if by_hook else state["reason"] or "error"
-    told = why(reason, definition, error.get("message", ""))
+    message = why(reason, definition, error.get("message", ""))
     result = _result(deps.transcript, state)
     seconds = round(spent_s(runtime), 3)
     meta: dict[str, JsonValue] = {
         "agent": deps.info.agent,
         "reason": reason,
-        "why": told,
+        "why": message,
         "turns": state["turn_no"],
         "duration_ms": round(seconds * 1000),
         "result": result,
@@ -243,16 +243,16 @@ async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     if refused := refusals_in(state):
         meta["refused"] = cast(JsonValue, refused)
     key = CallKey.parse(state["call"])
-    text = render("subagent/finished", agent=repr(definition.name), reason=told, result=result)
-    kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": told}
+    text = render("subagent/finished", agent=repr(definition.name), reason=message, result=result)
+    kind = None if reason == "goal" else {"type": f"agent_{reason}", "message": message}
     if by_hook:  # it stops the whole run, not only its agent
-        kind = {"type": "stopped_by_hook", "message": told}
+        kind = {"type": "stopped_by_hook", "message": message}
     outcome = ToolResult(
         status="error" if kind else "success",
         content=text,
         error=kind,
         meta=meta,
-        stop=told if by_hook else None,
+        stop=message if by_hook else None,
     )
     deps.journal.finish(key, deps.journal.call(key), outcome)
     runtime.stream_writer(AgentEnd(reason=reason, turns=state["turn_no"], duration_s=seconds))
@@ -277,10 +277,10 @@ def _partial(transcript: Transcript, state: SubagentState) -> str:
     parts = [
         f"{title}:\n" + "\n".join(f"- {line}" for line in lines) for title, lines in _lists(pad) if lines
     ]
-    said = [
+    texts = [
         m.text.strip() for m in transcript.read(state["head"]) if m.role == "assistant" and m.text.strip()
     ]
-    return "\n\n".join([*parts, *said[-1:]]) or "Nothing was found."
+    return "\n\n".join([*parts, *texts[-1:]]) or "Nothing was found."
 
 
 def _lists(pad: Scratchpad) -> list[tuple[str, list[str]]]:

@@ -130,8 +130,8 @@ async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeS
         timeout_s=_TIMEOUT_S,
         attempts=_ATTEMPTS,
     )
-    told = await ask_text(request, runtime)
-    return {"summary": told.record}
+    answer = await ask_text(request, runtime)
+    return {"summary": answer.record}
 
 
 def _task(source: Source, deps: Deps) -> str:
@@ -149,9 +149,9 @@ def _task(source: Source, deps: Deps) -> str:
 def _conversation(head: str, deps: Deps) -> str:
     """The person's last request and the newest messages, as text: their calls aren't answered yet."""
     history = deps.transcript.read(head) if head else []
-    said = [m for m in history if m.role != "system" and m.origin != "context"]
-    asked = [m for m in said[:-_MESSAGES] if m.role == "user"][-1:]
-    return "\n".join(_line(m) for m in [*asked, *said[-_MESSAGES:]])
+    messages = [m for m in history if m.role != "system" and m.origin != "context"]
+    asked = [m for m in messages[:-_MESSAGES] if m.role == "user"][-1:]
+    return "\n".join(_line(m) for m in [*asked, *messages[-_MESSAGES:]])
 
 
 def _line(message: Message) -> str:

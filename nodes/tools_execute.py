@@ -154,21 +154,21 @@ async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     deps = runtime.context
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call, result = deps.journal.call(key), recorded(deps.journal, key)
-    answer = await fired("AfterTool", _given(call, result), state, runtime, call.name)
-    if answer.open:
-        return {**answer.asks}
-    outcome = answer.outcome
+    fire = await fired("AfterTool", _payload(call, result), state, runtime, call.name)
+    if fire.open:
+        return {**fire.asks}
+    outcome = fire.outcome
     note_hooks(runtime, key, "AfterTool", outcome)
     stop = one_reason(outcome) if outcome.stop == "" else outcome.stop or ""
-    told: ExecuteState = {**answer.asks, "label": "done", "hook_stop": stop}
-    told["hook_notes"] = _notes(deps, call, outcome, stop)
+    update: ExecuteState = {**fire.asks, "label": "done", "hook_stop": stop}
+    update["hook_notes"] = _notes(deps, call, outcome, stop)
     if outcome.decision == "block" and not stop:
-        return {**told, "shortened": _in_place(deps, call, outcome)}
+        return {**update, "shortened": _in_place(deps, call, outcome)}
     long = state["kind"] == "tool" and is_too_long(deps, call, result)
-    return {**told, "label": "long output"} if long else told
+    return {**update, "label": "long output"} if long else update
 
 
-def _given(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
+def _payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
     response: dict[str, JsonValue] = {
         "llmContent": result.content,
         "returnDisplay": result.meta.get("summary"),

@@ -94,8 +94,8 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     path = deps.plans.find(name)
     text = await asyncio.to_thread(_read, path)
     if path is None or not text.strip():
-        told = render("plan/missing", file=repr(name), folder=str(deps.plans.folder))
-        deps.journal.finish(key, call, ToolResult(status="success", content=told))
+        text = render("plan/missing", file=repr(name), folder=str(deps.plans.folder))
+        deps.journal.finish(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
     request = _request(f"{key}:review:{asks}", call, path, text, deps.toolset.now(str(path)), asks > 1)

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 from langgraph.runtime import ExecutionInfo, Runtime
 
 from interlock.nodes.hooks import FIRING, ending, fired
-from interlock.nodes.loop_detectors import Chants, call_key, cycle, remembered, told
+from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered
 from interlock.nodes.turn_messages import replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
@@ -71,7 +71,7 @@ class LoopWatch:
             names.append(call.name)
             self.keys = remembered(self.keys, call_key(call.name, call.args))
             if not loop and (length := cycle(self.keys)):
-                loop = {"kind": "tool_call", "detail": told(names, length, call.args)}
+                loop = {"kind": "tool_call", "detail": described(names, length, call.args)}
         return loop
 
 
@@ -113,10 +113,10 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         message = f"The answer took longer than the {state['time_left_s']:.1f} s that were left."
         return {"candidate": "", "error": {"type": "timeout", "message": message}, "failed_model": ""}
     except ModelError as error:
-        told = failure(
+        failed = failure(
             error, state.get("request_model") or state["sticky_model"], state.get("unavailable", {})
         )
-        return {"candidate": "", **told._asdict()}  # pyright: ignore[reportReturnType]
+        return {"candidate": "", **failed._asdict()}  # pyright: ignore[reportReturnType]
     runtime.stream_writer(
         Finished(
             reason=reply.finish_reason or "none",
@@ -274,11 +274,11 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A refused answer never enters the conversation, nor do its calls; with another text they stay."""
     deps = runtime.context
     answer = deps.transcript.message(state["candidate"])
-    given = {
+    payload = {
         "llm_request": shown_request(request_of(state, deps)),
         "llm_response": shown_answer(answer, state.get("finish_reason", "")),
     }
-    fire = await fired("AfterModel", given, state, runtime)
+    fire = await fired("AfterModel", payload, state, runtime)
     if fire.open:
         return {**fire.asks}
     if end := ending("AfterModel", fire.outcome, "the answer", runtime):
@@ -338,12 +338,12 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
 def failure(error: ModelError, model: str, unavailable: Mapping[str, str]) -> Failure:
     """A quota used up or an unknown model lasts for the run, a server that is overloaded for the prompt."""
     kind = "context_overflow" if error.overflow else error.kind
-    told = {"type": kind, "message": str(error)}
+    reason = {"type": kind, "message": str(error)}
     if error.terminal:
-        return Failure(told, {**unavailable, model: "run"}, model)
+        return Failure(reason, {**unavailable, model: "run"}, model)
     if error.retryable and error.status is not None:
-        return Failure(told, {**unavailable, model: "prompt"}, model)
-    return Failure(told, dict(unavailable), "")
+        return Failure(reason, {**unavailable, model: "prompt"}, model)
+    return Failure(reason, dict(unavailable), "")
 
 
 def _spoken(history: Sequence[Message]) -> list[str]:

@@ -242,8 +242,8 @@ def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> st
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """What isn't offered isn't forbidden: that is policy's to say."""
     request = request_of(state, runtime.context)
-    given = {"llm_request": shown_request(request)}
-    fire = await fired("BeforeToolSelection", given, state, runtime)
+    payload = {"llm_request": shown_request(request)}
+    fire = await fired("BeforeToolSelection", payload, state, runtime)
     if fire.open:
         return {**fire.asks}
     if end := ending("BeforeToolSelection", fire.outcome, "the request", runtime):
