@@ -168,7 +168,15 @@ def after_session_end(state: Session) -> Literal["", "unknown"]:
 
 
 def after_await_session(state: Session) -> Literal["start", "end"]:
-    return "start" if state["session_event"] == "SessionStart" else "end"
+    match state["session_event"]:
+        case "SessionStart":
+            return "start"
+        case "SessionEnd":
+            return "end"
+        case other:
+            raise RunError(
+                f"A person was asked about hooks of {other!r}; expected SessionStart or SessionEnd."
+            )
 
 
 def asked(state: HookWait) -> Literal["asked", "notify"]:
