@@ -64,7 +64,7 @@ def _machine() -> Iterator[Finding]:
     import shutil
     from importlib.metadata import version
 
-    from interlock.services.process.supervisor import escape_note
+    from interlock.services.process.supervisor import bound_note, escape_note
     from interlock.tools.search.ripgrep import find_ripgrep
 
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
@@ -82,9 +82,7 @@ def _machine() -> Iterator[Finding]:
     )
     yield Finding("ok", "dot", dot) if dot else Finding("note", "dot", "none: diagrams as PNG need Graphviz")
     note = escape_note()
-    yield (
-        Finding("note", "processes", note) if note else Finding("ok", "processes", "none outlives its run")
-    )
+    yield Finding("note" if note else "ok", "processes", f"{note or 'none outlives its run'}; {bound_note()}")
     yield _sandbox()
 
 

@@ -8,12 +8,17 @@ command's group, SIGKILL to all after GRACE seconds), end-of-file means SIGKILL 
 outlives the command; after `background` its descendants live on until the lifeline ends. `-sandboxed`: ARGV is
 bubblewrap, and the command runs below it.
 
+A fork bomb doesn't outrun it: for a user the kernel ends the multiplying not far above PROCESSES; root's processes
+it doesn't count, so there the supervisor comes before all that the command started, whatever their number. And whole
+process groups are killed at once: no member can fork meanwhile.
+
 There are two, so that a SIGKILL of either leaves nothing behind: the guard inherits what the worker had.
 """
 
 import ctypes
 import os
 import re
+import resource
 import select
 import signal
 import sys
@@ -24,11 +29,14 @@ from pathlib import Path
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _RESCAN_S = 0.005
 _GIVE_UP_S = 5.0  # what survives SIGKILL for longer (a hung disk, another user's process) is left to init
-_PARENT = re.compile(rb"\d+ \(.*\) \S (\d+) ", re.DOTALL)
+_PARENT = re.compile(rb"\d+ \(.*\) \S (\d+) (\d+) ", re.DOTALL)
+"""The parent and the group."""
 _GONE = (ProcessLookupError, PermissionError)
 _LOOK_S = 0.1
 """How often what a command's processes use is looked at: the looking costs a few files each."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_ROOM, _THREADS = 2, 2000
+"""The kernel counts all threads of the user: its limit is so many times PROCESSES, and as many more."""
 
 
 def escape_note() -> str | None:
@@ -46,18 +54,67 @@ def _become_subreaper() -> bool:
     return _linux() and ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0
 
 
-def _descendants(of: int) -> list[int]:
+def bound_note() -> str:
+    """How a command's limit on processes is held here. For `doctor`."""
+    if not _linux():
+        return "commands have no limit on processes and memory"
+    if os.geteuid():
+        return "a command's number is limited by us, and by the kernel not far above"
+    held = "a command's number is limited by us alone: the kernel doesn't count root's"
+    return held if _can_come_first() else f"{held}, and a fork bomb may be faster"
+
+
+def _can_come_first() -> bool:
+    before = os.sched_getscheduler(0), os.sched_getparam(0)
+    held = _come_first()
+    if held:
+        os.sched_setscheduler(0, *before)
+    return held
+
+
+def _come_first() -> bool:
+    """Before every process that isn't real-time. What is started from here later would be, too."""
+    with suppress(OSError):  # not root, or not allowed to it
+        if _linux():
+            os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
+            return True
+    return False
+
+
+def _bind(processes: int) -> None:
+    """Have the kernel refuse what multiplies faster than it is looked at."""
+    if not processes or not _linux():
+        return
+    most = _threads_of_user() + processes * _ROOM + _THREADS
+    limits = resource.getrlimit(resource.RLIMIT_NPROC)
+    soft, hard = (most if had == resource.RLIM_INFINITY else min(had, most) for had in limits)
+    resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+
+
+def _threads_of_user() -> int:
+    found = 0
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if process.name.isdigit() and process.stat().st_uid == os.getuid():
+                found += (process / "task").stat().st_nlink - 2
+    return found
+
+
+def _descendants(of: int) -> dict[int, int]:
+    """Each with its process group, parents first."""
     children: dict[int, list[int]] = {}
+    groups: dict[int, int] = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
             with suppress(OSError):  # it ended meanwhile
                 match = _PARENT.match((process / "stat").read_bytes())
                 if match:
                     children.setdefault(int(match[1]), []).append(int(process.name))
+                    groups[int(process.name)] = int(match[2])
     found = list(children.get(of, ()))
     for pid in found:
         found += children.get(pid, ())
-    return found
+    return {pid: groups[pid] for pid in found}
 
 
 def _children(pid: int) -> list[int]:
@@ -140,7 +197,9 @@ class Reaper:
             self.signal_group(signal.SIGKILL)
 
     def _kill_seen(self) -> None:
-        for pid in _descendants(os.getpid()) if self._contained else [-self._pid]:
+        seen = _descendants(os.getpid()) if self._contained else {}
+        groups = {self._pid, *seen.values()} - {os.getpgrp()}
+        for pid in (*(-group for group in groups), *seen):
             with suppress(*_GONE):
                 os.kill(pid, signal.SIGKILL)
 
@@ -151,8 +210,8 @@ class Reaper:
 
     def _group(self) -> int:
         """The command's; in a sandbox also that of the sandbox's first process, which passes polite signals over."""
-        below = _descendants(self._pid) if self._sandboxed else []
-        return os.getpgid(below[0]) if below else self._pid
+        below = _descendants(self._pid) if self._sandboxed else {}
+        return next(iter(below.values()), self._pid)
 
 
 class Worker:
@@ -176,11 +235,13 @@ class Worker:
     def work(self, command: list[str]) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
             return  # the run was killed, or thought better of it, while this process was starting
+        _bind(self._most[0])
         try:
             pid = _spawn(command)
         except OSError as error:
             self._tell(f"error {error.strerror}: {command[0]!r}")
             return
+        _come_first()
         self._tell(f"pid {pid}")
         _let_go_of_streams()
         self._wait(Reaper(pid, self._contained, self._sandboxed))
@@ -242,6 +303,7 @@ def main(argv: list[str]) -> None:
         _become_subreaper()
         Worker(int(lifeline), int(status), mode, float(grace_s), most, contained).work(command)
         return
+    _come_first()
     _let_go_of_streams()
     os.waitpid(worker, 0)
     Reaper(worker, contained).kill_all()

@@ -2,9 +2,11 @@
 
 import os
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,8 @@ import pytest
 from patience import until
 from sandboxes import needs_sandbox
 
-from interlock.services.process.supervisor import escape_note
+from interlock.services.process import supervisor
+from interlock.services.process.supervisor import bound_note, escape_note
 
 DRIVER = Path(__file__).with_name("kill_driver.py")
 LINUX = sys.platform.startswith("linux")
@@ -167,3 +170,75 @@ def test_linux_has_nothing_to_note_about_escapes() -> None:
 def test_other_systems_say_what_can_escape(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert "process group" in (escape_note() or "")
+
+
+BOMBS = {
+    "one group": ":(){ :|:& };:; sleep 60",
+    "each its own session": "printf '%s\n' 'setsid bash $0 & setsid bash $0 & wait' > b; setsid bash b; sleep 60",
+}
+WATCHED = """
+import os, subprocess, sys
+(life, hold), (told, tell) = os.pipe(), os.pipe()
+most, command = ("60", "0"), ("bash", "-c", sys.argv[2])
+program = [sys.executable, "-I", "-S", sys.argv[1], str(life), str(tell), "once", "2", *most, *command]
+quiet = subprocess.DEVNULL
+process = subprocess.Popen(program, pass_fds=(life, tell), start_new_session=True, stdout=quiet, stderr=quiet)
+os.close(tell)
+print(open(told).read(), process.wait(), [p for p in os.listdir("/proc") if p.isdigit() and p != str(os.getpid())])
+"""
+"""Nothing of ours needs to be readable: another user runs it, with the machine's own Python."""
+
+
+@pytest.fixture
+def bounded() -> Iterator[Path]:
+    """A control group of at most 3000 processes: what gets past the supervisor stops there."""
+    top = next(
+        (p for p in (Path("/sys/fs/cgroup/pids"), Path("/sys/fs/cgroup")) if os.access(p, os.W_OK)), None
+    )
+    group = (top or Path("/none")) / f"interlock-{secrets.token_hex(6)}"
+    try:
+        group.mkdir()
+        (group / "pids.max").write_text("3000")
+    except OSError:
+        pytest.skip("needs a control group that limits processes (root, pids.max) as its outer safety")
+    yield group
+    assert until(lambda: not (group / "cgroup.procs").read_text(), 20) is not None
+    group.rmdir()
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+@pytest.mark.parametrize("user", ["root", "nobody"])
+def test_a_fork_bomb_ends_with_a_clear_result(bounded: Path, user: str, bomb: str) -> None:
+    """In a pid namespace, whose end would end them all."""
+    python = "/usr/bin/python3"
+    apart = ["sh", "-c", f'echo $$ > {bounded}/cgroup.procs; exec "$@"', "sh"]
+    apart += ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
+    apart += ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"] if user == "nobody" else []
+    if subprocess.run([*apart, python, "-c", ""], capture_output=True, check=False).returncode:
+        pytest.skip("no pid namespace can be made here (root, unshare, setpriv and /usr/bin/python3)")
+    folder = Path(tempfile.mkdtemp())  # pytest's own is closed to others
+    try:
+        folder.chmod(0o777)
+        program = shutil.copy(supervisor.__file__, folder)
+        done = subprocess.run(
+            [*apart, python, "-I", "-c", WATCHED, program, BOMBS[bomb]],
+            cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    finally:
+        shutil.rmtree(folder)
+    _, limit, ended, rest = done.stdout.splitlines()
+    assert (limit, ended, rest) == ("limit more than 60 processes", "signal 9", " 0 []"), done.stderr
+    assert "max 0" in (bounded / "pids.events").read_text(), "it got as far as the machine's limit"
+
+
+def refused(*_: object) -> None:
+    raise PermissionError
+
+
+def test_doctor_says_how_a_commands_processes_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "by the kernel" in bound_note()
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert "by us alone" in bound_note()
+    monkeypatch.setattr(os, "sched_setscheduler", refused)
+    assert "may be faster" in bound_note()
