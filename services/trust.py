@@ -18,7 +18,7 @@ from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.files.filesystem import locked, make_directories, replace_file
 from interlock.services.files.protected import PROTECTED
 from interlock.services.hooks.configured import Hook
-from interlock.services.policy.places import Places, ignored_files
+from interlock.services.policy.load import Places, ignored_files
 from interlock.state.errors import ConfigError
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"

@@ -140,7 +140,7 @@ def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> It
     from interlock.services.agents import load_agents
     from interlock.services.files.workspace import open_workspace
     from interlock.services.policy import workspace_policy
-    from interlock.services.policy.places import Places, rule_files
+    from interlock.services.policy.load import Places, rule_files
 
     files = rule_files(Places(root, home, trusted))
     try:

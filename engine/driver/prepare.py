@@ -16,8 +16,7 @@ from interlock.services.hooks.configured import Hook, HookBook, event_named, loa
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
 from interlock.services.policy import Scope
-from interlock.services.policy.load import read_files
-from interlock.services.policy.places import ADMIN_FOLDERS, Places, rule_files, user_folder
+from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import secret_variables

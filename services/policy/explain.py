@@ -3,12 +3,11 @@
 from typing import Literal
 
 from interlock.services.policy import sentences
-from interlock.services.policy.arguments import meets
 from interlock.services.policy.decided import PolicyDecision
-from interlock.services.policy.lifting import unnarrowed
-from interlock.services.policy.matching import Match, allows, restricts
+from interlock.services.policy.matching import Match, allows, meets, restricts
 from interlock.services.policy.outcome import PartOutcome
 from interlock.services.policy.rule import Rule
+from interlock.services.policy.shell_decision import unnarrowed
 from interlock.services.shell.model import Redirect
 from interlock.state.calls import Choice, Decision, Risk, SessionRule, ShellPart, Verdict
 from interlock.state.messages import Frozen

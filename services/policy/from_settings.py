@@ -4,10 +4,10 @@ MCP servers: `mcp.excluded`, `mcp.allowed`, and `mcpServers` that are trusted.""
 import re
 from collections.abc import Iterable, Iterator
 
-from interlock.services.policy.fields import SHELL_TOOLS, usable_tool_name, words
 from interlock.services.policy.load import Problem, stand_in
 from interlock.services.policy.names import canonical
 from interlock.services.policy.rule import USER, Rule
+from interlock.services.policy.rulebook import SHELL_TOOLS, usable_tool_name, words
 from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.settings import Settings
 

@@ -9,30 +9,30 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from interlock.services.policy.arguments import meets, names_it, protection, with_plan_file
+from interlock.services.policy.always import (
+    LOOSER,
+    covers,
+    liftable,
+    save,
+    server_rule,
+    shell_rule,
+    tables_of,
+    target,
+    target_rule,
+)
 from interlock.services.policy.checkers import SafetyCheckers, Said, lowered
 from interlock.services.policy.decided import PolicyDecision, unless_widened
 from interlock.services.policy.explain import Explanation, explanation
-from interlock.services.policy.fields import MODE_NAMES, SHELL_TOOLS
 from interlock.services.policy.folders import escape, folders_of, protected_target
 from interlock.services.policy.from_settings import settings_rules
 from interlock.services.policy.load import Problem, shipped_rules
+from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
 from interlock.services.policy.names import about_nothing, canonical, names_of, rule_args
 from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import SHIPPED, Rule, Scope, server_of
-from interlock.services.policy.rulebook import RuleBook, first
-from interlock.services.policy.saved import save, tables_of
-from interlock.services.policy.session import (
-    LOOSER,
-    covers,
-    liftable,
-    server_rule,
-    shell_rule,
-    target,
-    target_rule,
-)
+from interlock.services.policy.rulebook import MODE_NAMES, SHELL_TOOLS, RuleBook, first
 from interlock.services.policy.shell_decision import LineCheck, decide_line
 from interlock.services.shell import ShellLine, parse
 from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict

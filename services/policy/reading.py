@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.services.files.protected import is_private
-from interlock.services.policy.folders import Folders
-from interlock.services.policy.repository import runs_nothing
+from interlock.services.policy.folders import Folders, runs_nothing
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, names
 from interlock.state.tooling import PathRefused, Workspace
 

@@ -6,15 +6,62 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from interlock.services.policy.always import covering, liftable
+from interlock.services.policy.decided import PolicyDecision
 from interlock.services.policy.folders import Folders
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.outcome import Outcome, PartOutcome
 from interlock.services.policy.prefixes import works_alike_everywhere
 from interlock.services.policy.reading import Reading
 from interlock.services.policy.rule import Rule
-from interlock.services.policy.session import covering
+from interlock.services.policy.sentences import rule_name
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, SessionRule
+
+_NARROW = "It can't be narrowed to leading words of a command, one file, one host or one MCP tool or server."
+
+_DANGER = "A dangerous form is asked about each time: it {}."
+_HIDDEN = "What it runs is only known when it runs{}, so it is asked about each time."
+
+
+def unliftable(decided: PolicyDecision) -> str | None:
+    """One sentence; null where an always-choice can spare the next question, or nobody is asked."""
+    asking = [p.outcome for p in decided.parts if p.outcome.decision == "ask"]
+    outcomes = [decided.outcome, *asking]
+    if decided.outcome.decision == "deny":
+        return "No session rule lifts a deny."
+    return next((why for o in outcomes if o.decision == "ask" and (why := _why(o)) is not None), None)
+
+
+def unnarrowed(decided: PolicyDecision) -> str:
+    """The same, for a call that no always-choice fits."""
+    return unliftable(decided) or _unseen_lifting(decided) or _NARROW
+
+
+def _unseen_lifting(decided: PolicyDecision) -> str | None:
+    """What no rule was asked to forgive, because none allowed the rest."""
+    if decided.line is not None and decided.line.opaque is not None:
+        return _HIDDEN.format(f" ({decided.line.opaque})")
+    dangers = (p.command.danger for p in decided.parts if p.command.danger)
+    return next((_DANGER.format(d) for d in dangers), None)
+
+
+def _why(outcome: Outcome) -> str | None:
+    rule = outcome.rule
+    if outcome.cause == "danger":
+        return _DANGER.format(outcome.detail)
+    if outcome.cause in ("opaque", "hidden"):
+        return _HIDDEN.format(f" ({outcome.detail})" if outcome.detail else "")
+    if outcome.cause == "elsewhere":
+        return f"It {outcome.detail}; rules count for the workspace's own folder, so it is asked about each time."
+    if outcome.cause in ("redirection", "protected") and outcome.detail:
+        return f"It {outcome.detail}, which is asked about each time."
+    if rule is not None and rule.broken is not None:
+        return f"{rule_name(rule)} can't be used ({rule.broken}); until it is right, it asks each time."
+    if rule is not None and not liftable(rule):
+        return f"{rule_name(rule)} stands above what a session's rule may allow."
+    return None
+
 
 _ORDER = {"allow": 0, "ask": 1, "deny": 2}
 _QUOTES = re.compile(r"[\"'`\\,]+")

@@ -7,7 +7,7 @@ import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import load_rules, workspace_policy
-from interlock.services.policy.places import ADMIN_FOLDERS, Places, ignored_files, rule_files
+from interlock.services.policy.load import ADMIN_FOLDERS, Places, ignored_files, rule_files
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
