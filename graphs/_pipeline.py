@@ -11,7 +11,7 @@ from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
 
-from interlock.graphs._chain import Chain, went_on
+from interlock.graphs._chain import Chain, Part, takes_up, went_on
 from interlock.graphs._checks import check_keys, check_shape, check_shared, hints_of, keys_of
 from interlock.graphs._wrap import by_label, checked_node, checked_router, checked_sender, with_run_channels
 from interlock.state.deps import Deps
@@ -68,8 +68,9 @@ class Graph:
         self._inputs[name] = reads
         labels = self._labels.get(name, ())
         wrapped = checked_node(self.name, name, function, reads, writes, labels)
+        if spec and (spec.pure or spec.recorded):
+            self._chain.add(name, wrapped, with_run_channels(reads), writes, pure=spec.pure)
         if spec and spec.pure:
-            self._chain.add(name, wrapped, with_run_channels(reads), writes)
             # What it runs on to reads other keys.
             self._graph.add_node(
                 name, self._chain.starting_at(name), input_schema=with_run_channels(self.state)
@@ -139,11 +140,17 @@ class Graph:
     @cached_property
     def compiled(self) -> Compiled:
         """As a part of other graphs: the same wherever it stands."""
-        return self.compile()
+        compiled = self.compile()
+        takes_up(compiled)
+        return compiled
 
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
         """Check and compile; parts keep LangGraph's default persistence (`engine.md`)."""
-        return self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
+        compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
+        for name, part in self.parts.items():
+            given = with_run_channels(part.input or part.state)
+            compiled.nodes[name].bound = Part(part._chain, part.compiled, given)
+        return compiled
 
     def _note(self, source: str, target: str) -> None:
         for name in (source, target):

@@ -40,6 +40,7 @@ _LEAST_S = 0.1
     reads=("message", "index", "attempt", "approval", "agent", "hooked", "status"),
     writes=("status",),
     labels=("done", "long output", "hooks", "unknown outcome"),
+    recorded=True,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """On re-entry after a crash the journal decides: done, do it, or ask a person (`engine.md` 13)."""
@@ -196,6 +197,7 @@ def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
 @node(
     reads=("message", "index", "attempt", "by_hook", "shortened", "hook_notes", "hook_stop"),
     writes=("finished",),
+    pure=True,
 )
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch learns which attempt holds it."""

@@ -101,6 +101,7 @@ class LoopWatch:
         "loop_keys",
         "loop_found",
     ),
+    recorded=True,
 )
 async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """The answer is recorded as a candidate; `check_stream` decides whether it enters the conversation."""
@@ -206,6 +207,7 @@ def _task(info: ExecutionInfo | None) -> str:
     ),
     writes=("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
     labels=("again", "unavailable", "loop", "whole", "end"),
+    pure=True,
 )
 async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """An answer enters the conversation only if it is whole; here, or where hooks see it first, after them."""

@@ -19,6 +19,9 @@ class NodeSpec:
     pure: bool = False
     """It has no effect outside its update and asks no service that has one: it may share a superstep with its
     neighbours, and run twice after a kill."""
+    recorded: bool = False
+    """What it does outside its update is recorded, and found again when it runs again: it may share a superstep with
+    pure nodes around it."""
 
 
 def node(
@@ -27,6 +30,7 @@ def node(
     writes: tuple[str, ...] = (),
     labels: tuple[str, ...] = (),
     pure: bool = False,
+    recorded: bool = False,
 ) -> Callable[[_F], _F]:
     """Declare a node. Keys that it reads are what it is given; an update with any other key than `writes` is an error.
 
@@ -35,7 +39,7 @@ def node(
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
-        setattr(function, _ATTRIBUTE, NodeSpec(reads, written, labels, pure))
+        setattr(function, _ATTRIBUTE, NodeSpec(reads, written, labels, pure, recorded))
         return function
 
     return mark
@@ -43,3 +47,8 @@ def node(
 
 def spec_of(function: Callable[..., Any]) -> NodeSpec | None:
     return getattr(function, _ATTRIBUTE, None)
+
+
+def inside(task: str) -> str:
+    """Id of what a graph that is a node does in that node's own task, or superstep."""
+    return f"{task}.0"

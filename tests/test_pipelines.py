@@ -13,11 +13,13 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphDrained
 from langgraph.graph import END, START
 from langgraph.runtime import RunControl, Runtime
+from langgraph.types import Command, interrupt
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
 from interlock.engine.store.database import Store
+from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
@@ -384,9 +386,10 @@ def walked(
             {"configurable": {"thread_id": "t"}},
             context=cast(Any, SimpleNamespace(steps=StepLog(), cancel=Token())),
             stream_mode="custom",
+            subgraphs=True,
             control=control,
         )
-        async for event in events:
+        async for _, event in events:
             seen.append(f"{event.type} {event.node}")
 
     with suppress(GraphDrained):
@@ -414,6 +417,93 @@ def test_a_request_to_stop_is_heard_between_the_nodes_of_a_chain() -> None:
     assert walked(made, saver) == ["c"]
 
 
+class Inner(TypedDict, total=False):
+    at: str
+    found: Annotated[dict[str, str], operator.or_]
+
+
+Calls = list[str]
+
+
+def nested(calls: Calls, ways: str, control: RunControl | None = None) -> Graph:
+    """A graph that is a node: pay (recorded) → note (pure) → END, or → wait, which isn't pure."""
+
+    @node(reads=("at",), writes=("at",), recorded=True)
+    async def pay(state: Inner) -> Inner:
+        calls.append("pay")
+        if control:
+            control.request_drain("stopped")
+        return {"at": state.get("at", "") + "p"}
+
+    @node(reads=("at", "found"), writes=("found",), pure=True)
+    async def note(state: Inner) -> Inner:
+        return {"found": {**state.get("found", {}), state.get("at", ""): "seen"}}
+
+    @node(reads=("found",), writes=("at",))
+    async def wait(state: Inner) -> Inner:
+        calls.append("wait")
+        return {"at": f"{state.get('found')} {interrupt('go on?')}"}
+
+    part = Graph("inner", Inner)
+    for name, function in (("pay", pay), ("note", note), ("wait", wait)):
+        part.node(name, function)
+    part.edge(START, "pay")
+    part.edge("pay", "note")
+    part.route("note", _waits if ways == "waits" else _ends, {"wait": "wait", "end": END})
+    part.edge("wait", END)
+    outer = Graph("outer", Walk)
+    outer.part("inner", part)
+    outer.edge(START, "inner")
+    outer.edge("inner", END)
+    return outer
+
+
+def _waits(state: Inner) -> Literal["wait", "end"]:
+    return "wait"
+
+
+def _ends(state: Inner) -> Literal["wait", "end"]:
+    return "end"
+
+
+def _namespaces(saver: InMemorySaver) -> set[str]:
+    return {item.config["configurable"]["checkpoint_ns"].partition(":")[0] for item in saver.list(None)}  # pyright: ignore[reportTypedDictNotRequiredAccess]
+
+
+def test_a_graph_inside_another_that_needs_no_superstep_of_its_own_has_none() -> None:
+    saver, made = InMemorySaver(), nested([], "ends")
+    assert walked(made, saver, given={"at": "", "found": {"x": "y"}}) == ["pay", "note"]
+    values = made.compile(saver).get_state({"configurable": {"thread_id": "t"}}).values
+    assert (values["at"], values["found"]) == ("p", {"x": "y", "p": "seen"})
+    assert _namespaces(saver) == {""}
+
+
+def test_a_graph_that_waits_goes_on_where_it_waits_and_repeats_nothing_before_it() -> None:
+    calls: Calls = []
+    saver, made = InMemorySaver(), nested(calls, "waits")
+    assert walked(made, saver, given={"at": ""}) == ["pay", "note", "wait"]
+    state = made.compile(saver).get_state({"configurable": {"thread_id": "t"}}, subgraphs=True)
+    inner: Any = state.tasks[0].state
+    assert (inner.next, inner.values["at"], inner.values["found"]) == (("wait",), "p", {"p": "seen"})
+    assert walked(made, saver, given=Command(resume="yes")) == ["wait"]
+    values = made.compile(saver).get_state({"configurable": {"thread_id": "t"}}).values
+    assert values["at"] == "{'p': 'seen'} yes"
+    assert calls == ["pay", "wait", "wait"]
+
+
+def test_a_request_to_stop_is_heard_between_the_nodes_of_a_graph_inside_another() -> None:
+    calls: Calls = []
+    saver, control = InMemorySaver(), RunControl()
+    assert walked(nested(calls, "ends", control), saver, control, {"at": ""}) == ["pay"]
+    made = nested(calls, "ends")
+    inner: Any = (
+        made.compile(saver).get_state({"configurable": {"thread_id": "t"}}, subgraphs=True).tasks[0].state
+    )
+    assert (inner.next, inner.values["at"]) == (("note",), "p")
+    assert walked(made, saver) == ["note"]
+    assert calls == ["pay"]
+
+
 def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open()
@@ -432,3 +522,23 @@ def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -
         ("first", "from first", "1d881487", "d0dbe5d2579e"),
         ("second", "from second", "1d881487.1", "d0dbe5d2579e.1"),
     ]
+
+
+@pytest.mark.parametrize(("ways", "kept"), [("ends", ["pay", "note", "inner"]), ("waits", ["pay", "note"])])
+def test_nodes_of_a_graph_that_ran_in_its_own_superstep_are_steps_inside_it(
+    tmp_path: Path, ways: str, kept: list[str]
+) -> None:
+    """Also when it parks, before the superstep is over."""
+    store = Store(tmp_path)
+    store.open()
+    conn = store.connect_driver()
+    steps = StepLog(conn=conn, run="t")
+    app: Any = nested([], ways).compile(Saver(conn, steps))
+    deps = SimpleNamespace(steps=steps, cancel=Token())
+    asyncio.run(app.ainvoke({"at": ""}, {"configurable": {"thread_id": "t"}}, context=deps))
+    conn.commit_waiting()
+    rows = conn.execute("select node, namespace, workflow, route from steps order by seq").fetchall()
+    conn.close()
+    assert [row[0] for row in rows] == kept
+    assert [row[1].partition(":")[0] for row in rows] == ["inner", "inner", ""][: len(kept)]
+    assert rows[1][2:] == ("inner", "wait" if ways == "waits" else "end")

@@ -116,6 +116,8 @@ class Saver(SqliteSaver):
         saved = (config, checkpoint, metadata, new_versions)
         with self._together():
             if ns:
+                if metadata.get("source") == "input":  # it has begun in the task of the node that it is
+                    self.steps.save_inside(self.conn, thread, checkpoint["id"], ns.rpartition(":")[2])
                 self._waiting[thread, ns] = _Rows([saved], [])  # what went before in it is over
             else:
                 if metadata.get("source") == "loop" and config["configurable"].get("checkpoint_id"):  # pyright: ignore[reportTypedDictNotRequiredAccess]

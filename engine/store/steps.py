@@ -12,6 +12,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
 from interlock.state.decided import DecisionRecord
+from interlock.state.node import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; their first eight digits tell the tasks of a run's step apart."""
@@ -89,11 +90,26 @@ class StepLog:
         self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
         """The rows of a finished task; one that no wrapper saw is a graph whose name is in its path."""
+        self.save_inside(conn, run, checkpoint, task)
         self._decisions.save(conn, run, task)
         now = time.time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
             note.ms = (now - note.started) * 1000
+        self._insert(conn, run, namespace, checkpoint[-12:], task, note)
+
+    def save_inside(self, conn: sqlite3.Connection, run: str, checkpoint: str, task: str) -> None:
+        """The rows of a graph's nodes that ran in the task of the node that it is."""
+        task = inside(task)
+        if note := self._notes.pop(task, None):
+            self._decisions.save(conn, run, task)
+            # The graph's next node may run in this very checkpoint, and follows these.
+            namespace = note.namespace.rpartition("|")[0]
+            self._insert(conn, run, namespace, inside(checkpoint[-12:]), task, note)
+
+    def _insert(
+        self, conn: sqlite3.Connection, run: str, namespace: str, superstep: str, task: str, note: _StepNote
+    ) -> None:
         for place, ran in enumerate([*self._before.pop(task, ()), note]):
             # Nodes that share a superstep ran one after the other: each counts as a task of its own.
             mark = f".{place}" if place else ""
@@ -114,7 +130,7 @@ class StepLog:
                     ran.route,
                     ran.reason,
                     self.root_step,
-                    checkpoint[-12:] + mark,
+                    superstep + mark,
                     self._seq,
                 ),
             )
