@@ -34,10 +34,14 @@ def with_run_channels(kind: type) -> type:
 
 
 def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
-    """The runtime of a sub-agent's node: its own models, tools and policy, and its path on every event."""
+    """What a node writes goes straight to the renderers: LangGraph's stream wakes its loop for each event.
+
+    A sub-agent's node has its own models, tools and policy, and its path on every event.
+    """
+    tell = runtime.context.emit
     if not agent:
-        return runtime
-    deps, tell = runtime.context.agents.scope(agent), runtime.stream_writer
+        return runtime.override(stream_writer=tell)
+    deps = runtime.context.agents.scope(agent)
 
     def write(event: Event) -> None:
         tell(event if event.agent else event.model_copy(update={"agent": deps.info.agent}))

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
 from interlock.state.decided import DecisionRecord
+from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, Journal
 from interlock.state.messages import Message
@@ -144,6 +145,7 @@ class Deps:
     agents: Agents
     plans: Plans
     hooks: Hooks
+    emit: Emit
 
 
 class Token:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, Literal
 
 import pytest
 from langgraph.checkpoint.memory import InMemorySaver
@@ -220,7 +220,7 @@ async def take(state: Item, runtime: Runtime[Deps]) -> State:
     return {"seen": {str(state["count"]): "yes"}}
 
 
-def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog(), cancel=Token())) -> Any:  # noqa: B008
+def run(made: Graph, context: Any = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=id)) -> Any:  # noqa: B008
     return asyncio.run(made.compile().ainvoke({"text": "", "count": 0}, context=context))
 
 
@@ -380,20 +380,13 @@ def walked(
     app: Any = made.compile(saver)
     seen: list[str] = []
 
-    async def stream() -> None:
-        events = app.astream(
-            given,
-            {"configurable": {"thread_id": "t"}},
-            context=cast(Any, SimpleNamespace(steps=StepLog(), cancel=Token())),
-            stream_mode="custom",
-            subgraphs=True,
-            control=control,
-        )
-        async for _, event in events:
-            seen.append(f"{event.type} {event.node}")
+    def emit(event: Any) -> None:
+        seen.append(f"{event.type} {event.node}")
 
+    deps = SimpleNamespace(steps=StepLog(), cancel=Token(), emit=emit)
+    config = {"configurable": {"thread_id": "t"}}
     with suppress(GraphDrained):
-        asyncio.run(stream())
+        asyncio.run(app.ainvoke(given, config, context=deps, control=control))
     return [line.removeprefix("node_start ") for line in seen if line.startswith("node_start")]
 
 
@@ -534,7 +527,7 @@ def test_nodes_of_a_graph_that_ran_in_its_own_superstep_are_steps_inside_it(
     conn = store.connect_driver()
     steps = StepLog(conn=conn, run="t")
     app: Any = nested([], ways).compile(Saver(conn, steps))
-    deps = SimpleNamespace(steps=steps, cancel=Token())
+    deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
     asyncio.run(app.ainvoke({"at": ""}, {"configurable": {"thread_id": "t"}}, context=deps))
     conn.commit_waiting()
     rows = conn.execute("select node, namespace, workflow, route from steps order by seq").fetchall()

@@ -28,6 +28,7 @@ from interlock.services.sqlite import Buffered
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
+from interlock.state.events import Emit
 from interlock.state.tooling import Tool
 from interlock.tools import TOOLS
 
@@ -59,11 +60,13 @@ class Composed:
 
 @dataclass(frozen=True)
 class Wires:
-    """What the drive itself made: its fenced connection, its cancel token, its steps, and how it is stopped."""
+    """What the drive itself made: its fenced connection, its cancel token, its steps, and how it is stopped; and where
+    events go."""
 
     conn: Buffered
     token: Token
     steps: StepLog
+    emit: Emit
     on_refused: Callable[[str], None]
     """Told once a budget is used up, with a line for people."""
 
@@ -103,6 +106,7 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
         agents=agents,
         plans=RunPlans(store, info, prepared),
         hooks=hooks,
+        emit=wires.emit,
     )
     agents.root = deps
     return Composed(deps, transcript, journal, models, commands)

@@ -176,7 +176,7 @@ class Drive:
             interactive=prepared.options.interactive,
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
-        wires = Wires(self.conn, stop.token, steps, self.refuse)
+        wires = Wires(self.conn, stop.token, steps, hub, self.refuse)
         self.composed: Composed = compose(prepared, info, store, lease.epoch, wires)
         saver = Saver(self.conn, steps, pipeline.outcome)
         self.app: Compiled = pipeline.compile(saver, prepared.settings.agents.max_depth)
@@ -213,18 +213,14 @@ class Drive:
         return snapshot, Command(resume=answers) if answers else None
 
     async def _stream(self, graph_input: Any) -> None:
-        events: Any = self.app.astream(  # pyright: ignore[reportUnknownMemberType]
-            graph_input,
-            self.config,
-            context=self.composed.deps,
-            durability="sync",
-            stream_mode="custom",
-            subgraphs=True,
-            control=self.stop.control,
-        )
         try:
-            async for _, event in events:
-                self.hub(event)
+            await self.app.ainvoke(  # pyright: ignore[reportUnknownMemberType]
+                graph_input,
+                self.config,
+                context=self.composed.deps,
+                durability="sync",
+                control=self.stop.control,
+            )
         except GraphDrained:
             return
         finally:

@@ -19,13 +19,8 @@ from interlock.engine.diagrams.path import RunPath, run_path
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
-<<<<<<< HEAD
 from interlock.state.calls import merge_by_key
-from interlock.state.deps import Deps
-=======
-from interlock.state.calls import merge_verdicts
 from interlock.state.deps import Deps, Token
->>>>>>> 786b32f (graphs: a graph inside another begins in the superstep of its node, and needs none of its own where that leads to its end)
 
 Seen = Annotated[dict[str, str], merge_by_key]
 
@@ -103,7 +98,7 @@ class Run:
         self.connection = store.connect()
         saver = Saver(self.connection)
         self.graph = graph.compile(saver)
-        self.deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token())
+        self.deps: Any = SimpleNamespace(steps=saver.steps, cancel=Token(), emit=id)
 
     def drive(self, value: Any) -> None:
         config: Any = {"configurable": {"thread_id": "r"}}
