@@ -77,6 +77,8 @@ BLOCK = answer(decision="block", reason="not on a Friday")
 ASK = answer(decision="ask", reason="have a look")
 STOP = answer(**{"continue": False, "stopReason": "that is enough"})
 NOTHING = "true"
+LOST = "[ -e $0.once ] || { touch $0.once; kill -9 $PPID; sleep 60; }"
+"""The first time, its supervisor is killed."""
 OTHER = when("echo one", specific(tool_input={"command": "echo two > b.txt; cat b.txt"}))
 PLAN = [
     write("# Plan\n\n1. do it\n", "plan.md"),
@@ -158,6 +160,13 @@ SCENES: dict[str, Scene] = {
         stopped="AfterTool",
         status="failed",
         says=("blocked its result: not on a Friday",),
+        files={"b.txt": "one\n"},
+    ),
+    "a hook before a call, whose supervisor was killed, run again": Scene(
+        [write()], {"BeforeTool": LOST}, (approve,), fired={"BeforeTool": 2}, files={"b.txt": "new\n"}
+    ),
+    "a hook after a call, whose supervisor was killed, skipped": Scene(
+        [shell("echo one >> b.txt")], {"AfterTool": LOST}, (skip,), fired={"AfterTool": 1},
         files={"b.txt": "one\n"},
     ),
     "a word after a result": Scene(

@@ -189,6 +189,8 @@ class RunHooks:
                 return HookOutcome()
             await self._run(firing, hooks, self.around.input(event, given))
             rows = self.log.rows(event, key)
+            if unknown := self._unknown(firing, rows):
+                return HookOutcome(unknown=unknown)
         outcome = merged(event, [Said(row.name, row.source, row.reply) for row in rows if row.reply])
         self._tell(event, outcome, emit)
         return outcome
@@ -265,6 +267,8 @@ class _Firing:
             if hook.id in self.left:
                 self._intend([(place, hook)])
                 reply = await self._answer(hook, given)
+                if reply is None:
+                    return  # those after it see what it changes
             else:
                 reply = row.reply if row else None
             if reply and not reply.warning and reply.decision != "block":
@@ -287,8 +291,11 @@ class _Firing:
             self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
         )
 
-    async def _answer(self, hook: Hook, given: Mapping[str, JsonValue]) -> Reply:
+    async def _answer(self, hook: Hook, given: Mapping[str, JsonValue]) -> Reply | None:
+        """None: it is unknown what it did, and its intent stays open, as after a kill of the run."""
         reply = await run_hook(hook, given, self.hooks.processes, self.hooks.around)
+        if reply.lost and not _may_repeat(self.firing.event, hook.idempotent):
+            return None
         self.left.remove(hook.id)
         self.hooks.log.finish(self.firing, hook.id, reply, last=not self.left)
         return reply
@@ -299,9 +306,13 @@ def _is_over(rows: Sequence[HookRow]) -> bool:
 
 
 def _doubtful(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
-    """Started, and not known to have ended; a notification may come twice."""
-    repeatable = event == "Notification"
-    return [row for row in rows if row.state == "intent" and not (row.idempotent or repeatable)]
+    """Started, and not known to have ended."""
+    return [row for row in rows if row.state == "intent" and not _may_repeat(event, row.idempotent)]
+
+
+def _may_repeat(event: str, idempotent: bool) -> bool:
+    """A notification may come twice."""
+    return idempotent or event == "Notification"
 
 
 def _ran(event: HookEvent, verdict: HookVerdict) -> HookRan:

@@ -42,6 +42,8 @@ class Reply(Frozen):
     output: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     warning: str = ""
     """Why the rest doesn't count: then only what narrows is left of it."""
+    lost: bool = False
+    """Its supervisor was killed: whether it did its work is unknown."""
     exit_code: int | None = None
     duration_ms: int = 0
 
@@ -99,8 +101,9 @@ def read_reply(ended: Ended, said: str, *, required: bool, timeout_s: float = 60
         reply = Reply(message=clean(ended.output.strip())[:REASON_CHARS])
     if reply.decision == "block" and not reply.reason:
         reply = reply.model_copy(update={"reason": NO_REASON})
+    took = round(ended.duration_s * 1000)
     return reply.model_copy(
-        update={"exit_code": ended.exit_code, "duration_ms": round(ended.duration_s * 1000)}
+        update={"exit_code": ended.exit_code, "duration_ms": took, "lost": ended.how == "lost"}
     )
 
 

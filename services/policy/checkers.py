@@ -167,6 +167,11 @@ async def _external(
 
 def _read(checker: Checker, ended: Ended) -> tuple[Decision, str]:
     """Raises `ValueError` saying what is wrong."""
+    if ended.how == "lost":
+        return (
+            "ask",
+            f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown.",
+        )
     if ended.how != "exited":
         took = f" after {checker.timeout_s:g} s" if ended.how == "timeout" else ""
         raise ValueError(f"it was ended ({ended.how}{took})")

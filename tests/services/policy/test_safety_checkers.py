@@ -90,6 +90,11 @@ def test_one_that_fails_denies(decide, call, command: str, said: str) -> None:
     assert verdict.decision == "deny" and said in verdict.reason
 
 
+def test_one_whose_supervisor_is_killed_leaves_it_to_a_person(decide, call) -> None:
+    verdict = decide(checker(external("kill -9 $PPID; sleep 60")), call("t"))
+    assert (verdict.decision, "is unknown" in verdict.reason) == ("ask", True)
+
+
 def test_one_that_takes_too_long_is_ended_and_denies(decide, call) -> None:
     verdict = decide(checker(external("sleep 60", "timeout = 0.3")), call("t"))
     assert verdict.decision == "deny" and "timeout after 0.3 s" in verdict.reason
