@@ -30,7 +30,7 @@ class Stage:
         self.folder = folder
         (folder / "home" / "outputs").mkdir(parents=True)
         self.conn = sqlite3.connect(folder / "home" / "db", isolation_level=None)
-        self.conn.executescript(files("interlock.engine").joinpath("schema.sql").read_text())
+        self.conn.executescript(files("interlock.engine.store").joinpath("schema.sql").read_text())
         self.told: list[Event] = []
 
     def fire(

@@ -123,7 +123,7 @@ def test_what_is_looked_for_in_texts_are_secrets_not_words_and_not_names_of_file
 CLEARED = """
 import ctypes, json, os, subprocess
 from pathlib import Path
-from interlock.services.tool_environment import clear_own_environment
+from interlock.services.secrets.environment import clear_own_environment
 before = dict(os.environ)
 clear_own_environment()
 child = subprocess.run(["env", "-0"], capture_output=True, check=True).stdout.decode()
