@@ -8,14 +8,14 @@ from dataclasses import replace
 from typing import Any
 
 from interlock.cli.render.stdout import close_stdout
-from interlock.cli.render.view import Known, View
+from interlock.cli.render.view import ResumedRun, View
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read.runs import waiting_requests
 from interlock.state.errors import BugError, InterlockError, UserError
 from interlock.state.text import visible
 
 
-def view_for(args: argparse.Namespace, known: Known) -> View:
+def view_for(args: argparse.Namespace, known: ResumedRun) -> View:
     """The renderer of `--output-format`."""
     if args.output_format == "text":
         from interlock.cli.render.text import TextView

@@ -21,8 +21,8 @@ from interlock.state.refused import refusals_in
 from interlock.state.subagent import (
     GRACE_S,
     INVESTIGATOR,
-    AgentCard,
     AgentDefinition,
+    AgentInstance,
     Scratchpad,
     SubagentState,
 )
@@ -81,14 +81,16 @@ def _definition(deps: Deps, call: CallView) -> AgentDefinition:
     return definition
 
 
-def _card(deps: Deps, parent: str, key: CallKey, call: CallView, definition: AgentDefinition) -> AgentCard:
+def _card(
+    deps: Deps, parent: str, key: CallKey, call: CallView, definition: AgentDefinition
+) -> AgentInstance:
     again = f"~{key.attempt}" if key.attempt > 1 else ""
     own = f"{definition.name}:{call.id}{again}"
-    return AgentCard(
+    return AgentInstance(
         path=f"{deps.info.agent}/{own}" if deps.info.agent else own,
         parent=parent,
         call=str(key),
-        depth=(deps.agents.card(parent).depth if parent else deps.settings.agents.max_depth) - 1,
+        depth=(deps.agents.instance(parent).depth if parent else deps.settings.agents.max_depth) - 1,
         definition=definition,
     )
 
@@ -135,7 +137,7 @@ async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSta
     """Time is what its nodes worked; while a person decides, nothing does."""
     if state["recovering"]:
         return {"label": "time or turns are up"}
-    definition = runtime.context.agents.card(state["agent"]).definition
+    definition = runtime.context.agents.instance(state["agent"]).definition
     left = left_s(runtime, state["agent"])
     if left <= 0:
         return {"label": "time or turns are up", "reason": "timeout"}
@@ -204,7 +206,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
     deps = runtime.context
     timed_out = (state.get("error") or {}).get("type") == "timeout"
     reason = state["reason"] or ("timeout" if timed_out else "no_complete_task")
-    text = render("subagent/last_chance", why=why(reason, deps.agents.card(state["agent"]).definition))
+    text = render("subagent/last_chance", why=why(reason, deps.agents.instance(state["agent"]).definition))
     warning = Message(role="user", origin="nudge", content=text)
     return {
         "label": "last chance",
@@ -224,7 +226,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
 async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """The row of the call is the result; whoever asked reads it there."""
     deps = runtime.context
-    definition = deps.agents.card(state["agent"]).definition
+    definition = deps.agents.instance(state["agent"]).definition
     error = state.get("error") or {}
     by_hook = error.get("type") == "stopped_by_hook"
     reason = "aborted" if by_hook else state["reason"] or "error"
@@ -321,8 +323,8 @@ def spent_s(runtime: Runtime[Deps]) -> float:
 
 
 def left_s(runtime: Runtime[Deps], agent: str) -> float:
-    """Seconds, of the agent with this card; not positive: its time is up."""
-    return runtime.context.agents.card(agent).definition.max_time_minutes * 60 - spent_s(runtime)
+    """Seconds, of the agent with this instance; not positive: its time is up."""
+    return runtime.context.agents.instance(agent).definition.max_time_minutes * 60 - spent_s(runtime)
 
 
 def why(reason: str, definition: AgentDefinition, error: str = "") -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.state.calls import CallView
 from interlock.state.plan import ApprovedPlan
-from interlock.state.subagent import AgentCard, AgentDefinition
+from interlock.state.subagent import AgentDefinition, AgentInstance
 
 if TYPE_CHECKING:
     from interlock.state.deps import Deps
@@ -18,16 +18,16 @@ class Agents(Protocol):
 
     def names(self) -> list[str]: ...
 
-    def open(self, card: AgentCard) -> str:
-        """Record a card; its id. Twice gives the same."""
+    def open(self, instance: AgentInstance) -> str:
+        """Record an instance; its id. Twice gives the same."""
         ...
 
-    def card(self, agent: str) -> AgentCard:
-        """The card with this id."""
+    def instance(self, agent: str) -> AgentInstance:
+        """The instance with this id."""
         ...
 
     def scope(self, agent: str) -> "Deps":
-        """Deps of the sub-agent with this card: its own models, tools, policy and agent path."""
+        """Deps of the sub-agent with this instance: its own models, tools, policy and agent path."""
         ...
 
 

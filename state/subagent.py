@@ -46,13 +46,13 @@ class AgentDefinition(Frozen):
     """The file it was read from."""
 
 
-class AgentCard(Frozen):
+class AgentInstance(Frozen):
     """One sub-agent of a run: its definition as it was when it started, so that an edited file changes no open run."""
 
     path: str
     """`NAME:CALL`, after the parent's path and a slash: unique in a run, and the same after a kill."""
     parent: str
-    """Record of the parent's card; empty: the root."""
+    """Record of the parent's instance; empty: the root."""
     call: str
     """Key of the parent's call."""
     depth: int

@@ -66,7 +66,7 @@ def repeated(random: Random, seed: Seed, kind: str) -> Case | None:
 
 
 def unicode(random: Random, seed: Seed, kind: str) -> Case | None:
-    """Text beyond ASCII: composed or not, with other spaces and dashes than the file has."""
+    """Text beyond ASCII: services or not, with other spaces and dashes than the file has."""
     note = random.choice(
         ("naïve café – déjà vu", "Größe: 5 µm — “ok”", "日本語のコメント、テスト", "пример 🎉 текста")
     )

@@ -6,7 +6,7 @@ from interlock.cli.driving import go_on, start, view_for
 from interlock.cli.flags import NO_SESSION, add_running_flags, options_from
 from interlock.cli.inputs import prompt_from
 from interlock.cli.parsing import NotYetError, Parser
-from interlock.cli.render.view import Known
+from interlock.cli.render.view import ResumedRun
 from interlock.state.errors import UserError
 
 
@@ -48,6 +48,6 @@ def execute(arguments: list[str]) -> int:
         from interlock.engine.read.runs import find_run
 
         run = find_run(options.home, name, options.workspace)
-        return go_on(run.run, (), words or None, options, view_for(args, Known(run.title)))
+        return go_on(run.run, (), words or None, options, view_for(args, ResumedRun(run.title)))
     prompt = prompt_from(words)
-    return start("main", {"prompt": prompt}, options, view_for(args, Known(prompt)))
+    return start("main", {"prompt": prompt}, options, view_for(args, ResumedRun(prompt)))

@@ -6,7 +6,7 @@ from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import go_on, view_for
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.parsing import Parser
-from interlock.cli.render.view import Known
+from interlock.cli.render.view import ResumedRun
 from interlock.engine.read.runs import find_run, waiting_requests
 
 
@@ -39,5 +39,5 @@ def execute(arguments: list[str]) -> int:
     run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
     decisions = decisions_from(args.decisions, waiting)
-    known = Known(run.title, tuple(d.approval for d in decisions))
+    known = ResumedRun(run.title, tuple(d.approval for d in decisions))
     return go_on(run.run, decisions, args.prompt, options, view_for(args, known))

@@ -8,7 +8,7 @@ from interlock.cli.driving import start, view_for
 from interlock.cli.flags import add_running_flags, options_from
 from interlock.cli.inputs import json_object, prompt_from, read_spec
 from interlock.cli.parsing import Parser
-from interlock.cli.render.view import Known
+from interlock.cli.render.view import ResumedRun
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def execute(arguments: list[str]) -> int:
         return run_batch(workflow.name, args.batch, given, options)
     given = {**_input(args, workflow), **given}
     title = str(given.get(workflow.prompt_field or "") or "")
-    return start(workflow.name, given, options, view_for(args, Known(title)))
+    return start(workflow.name, given, options, view_for(args, ResumedRun(title)))
 
 
 def _input(args: argparse.Namespace, workflow: "Pipeline") -> dict[str, Any]:

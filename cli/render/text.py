@@ -8,7 +8,7 @@ from interlock.cli.render.paint import Paint, harmless, one_line
 from interlock.cli.render.pending import screen
 from interlock.cli.render.stdout import redacted, write_json
 from interlock.cli.render.tools import ToolLines
-from interlock.cli.render.view import NOTHING, Known
+from interlock.cli.render.view import NOTHING, ResumedRun
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
@@ -42,7 +42,7 @@ def _batch(request: str) -> str:
 class TextView:
     """Lines for a person. On a terminal the answer streams; else it is written whole, at the end."""
 
-    def __init__(self, known: Known = NOTHING, verbose: bool = False) -> None:
+    def __init__(self, known: ResumedRun = NOTHING, verbose: bool = False) -> None:
         self._paint = Paint(sys.stderr)
         self._streams = sys.stdout.isatty()
         self._known, self._verbose = known, verbose

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 
-class Known(NamedTuple):
+class ResumedRun(NamedTuple):
     """For a run that goes on, what earlier drives of it asked and got."""
 
     title: str = ""
@@ -17,7 +17,7 @@ class Known(NamedTuple):
     """Requests that were decided now."""
 
 
-NOTHING = Known()
+NOTHING = ResumedRun()
 """A run that starts now."""
 
 

@@ -15,7 +15,7 @@ from interlock.engine.driver.prepare import check_hooks, prepare
 from interlock.engine.options import Options
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import Surroundings
+from interlock.services.hooks.command import HookEnvironment
 from interlock.services.hooks.configured import Hook, subjects_of
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
@@ -52,7 +52,7 @@ class HookCheck:
 
     def __init__(self, options: Options) -> None:
         self._prepared = prepare(options, needs_model=False)
-        self._around = Surroundings(_SESSION, self._prepared.workspace.root, None)
+        self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None)
         self.warnings: Sequence[str] = self._prepared.warnings
 
     def listed(self) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from interlock.engine.diagrams.extract import extract, extract_chart
 from interlock.engine.diagrams.files import check, write
 from interlock.engine.diagrams.mermaid import mermaid
 from interlock.engine.diagrams.path import RunPath, run_path
-from interlock.engine.diagrams.wiring import places, wires
+from interlock.engine.diagrams.wiring import connections, places
 from interlock.graphs import pipeline
 from interlock.graphs._pipeline import Compiled
 from interlock.state.charts import CHARTS
@@ -53,7 +53,7 @@ def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
 def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, str]]:
     found: set[tuple[str, str, str]] = set()
     for place, inner in places(graph):
-        declared = {(w.source, w.target) for w in wires(inner)}
+        declared = {(w.source, w.target) for w in connections(inner)}
         taken = declared if path is None else path.through(place, declared).edges
         found |= {(inner.name or "", source, target) for source, target in taken}
     return found

@@ -8,7 +8,7 @@ from statemachine import State, StateChart
 
 from interlock.engine.diagrams.model import Diagram, Edge, Node
 from interlock.engine.diagrams.path import Place, RunPath
-from interlock.engine.diagrams.wiring import parts, wires
+from interlock.engine.diagrams.wiring import connections, parts
 from interlock.graphs._pipeline import Compiled
 from interlock.state.charts import leaf_of, name_of
 
@@ -22,7 +22,7 @@ def _level(graph: Compiled, place: Place, depth: int, path: RunPath | None) -> D
     inner = parts(graph)
     opened = tuple(inner) if depth > 1 else ()
 
-    declared = wires(graph)
+    declared = connections(graph)
     counts = path.through(place, {(w.source, w.target) for w in declared}) if path else None
 
     def count(name: str) -> int | None:

@@ -30,7 +30,7 @@ def parts(graph: Compiled) -> dict[str, Compiled]:
     return {name: node for name, node in nodes.items() if isinstance(node, CompiledStateGraph)}
 
 
-def wires(graph: Compiled) -> list[Wire]:
+def connections(graph: Compiled) -> list[Wire]:
     """Every edge once, in the order in which the nodes were declared; labels to one target are joined."""
     merged: dict[tuple[str, str], Wire] = {}
     for wire in _declared(graph):

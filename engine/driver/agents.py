@@ -1,4 +1,4 @@
-"""agents: the sub-agents of a drive: their cards in the chain, and the deps of each."""
+"""agents: the sub-agents of a drive: their instances in the chain, and the deps of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from interlock.services.policy.policy import RulePolicy
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
-from interlock.state.subagent import AgentCard, AgentDefinition
+from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
 
@@ -29,7 +29,7 @@ class Shared:
 
 
 class RunAgents:
-    """Implements `Agents`. A scope is made once a drive, from the card alone, so that a resumed run has the same."""
+    """Implements `Agents`. A scope is made once a drive, from its instance alone: a resumed run has the same."""
 
     def __init__(
         self,
@@ -50,28 +50,28 @@ class RunAgents:
     def names(self) -> list[str]:
         return list(self._definitions)
 
-    def open(self, card: AgentCard) -> str:
-        message = Message(role="system", origin="agent", content=card.model_dump_json())
-        return self._shared.transcript.for_agent(card.path, card.call).append("", [message])
+    def open(self, instance: AgentInstance) -> str:
+        message = Message(role="system", origin="agent", content=instance.model_dump_json())
+        return self._shared.transcript.for_agent(instance.path, instance.call).append("", [message])
 
-    def card(self, agent: str) -> AgentCard:
-        return AgentCard.model_validate_json(self._shared.transcript.message(agent).text)
+    def instance(self, agent: str) -> AgentInstance:
+        return AgentInstance.model_validate_json(self._shared.transcript.message(agent).text)
 
     def scope(self, agent: str) -> Deps:
         if agent not in self._scopes:
-            self._scopes[agent] = self._made(self.card(agent))
+            self._scopes[agent] = self._made(self.instance(agent))
         return self._scopes[agent]
 
-    def _made(self, card: AgentCard) -> Deps:
+    def _made(self, instance: AgentInstance) -> Deps:
         if self.root is None:
             raise TypeError("RunAgents.root isn't set: compose the deps first.")
-        definition = card.definition
+        definition = instance.definition
         return replace(
             self.root,
-            info=replace(self.root.info, agent=card.path),
-            transcript=self._shared.transcript.for_agent(card.path, card.call),
-            models=self._shared.models.for_agent(card.path, definition.temperature),
+            info=replace(self.root.info, agent=instance.path),
+            transcript=self._shared.transcript.for_agent(instance.path, instance.call),
+            models=self._shared.models.for_agent(instance.path, definition.temperature),
             policy=self._shared.policy.for_agent(definition.name),
-            toolset=self._shared.toolset(own_tools(definition, self._tools, card.depth)),
-            hooks=self._shared.hooks.for_agent(card.path),
+            toolset=self._shared.toolset(own_tools(definition, self._tools, instance.depth)),
+            hooks=self._shared.hooks.for_agent(instance.path),
         )

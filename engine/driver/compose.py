@@ -10,7 +10,7 @@ from interlock.engine.driver.agents import RunAgents, Shared
 from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.driver.plans import RunPlans, plans_folder
-from interlock.engine.driver.prepare import Prepared
+from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.database import Store
 from interlock.engine.store.journal import SqlJournal
@@ -19,7 +19,7 @@ from interlock.engine.store.steps import StepLog
 from interlock.services.agents import AGENT_TOOLS, ONLY_AGENTS, agent_tools
 from interlock.services.context.opening import WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import Surroundings
+from interlock.services.hooks.command import HookEnvironment
 from interlock.services.models import ChatModels
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses
@@ -44,7 +44,7 @@ class SystemClock:
 
 
 @dataclass(frozen=True)
-class Composed:
+class DriveServices:
     """The deps, and the parts of them that the engine itself uses."""
 
     deps: Deps
@@ -59,7 +59,7 @@ class Composed:
 
 
 @dataclass(frozen=True)
-class Wires:
+class DriveConnections:
     """What the drive itself made: its fenced connection, its cancel token, its steps, and how it is stopped; and where
     events go."""
 
@@ -71,23 +71,25 @@ class Wires:
     """Told once a budget is used up, with a line for people."""
 
 
-def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: Wires) -> Composed:
+def compose(
+    prepared: RunConfig, info: RunInfo, store: Store, epoch: int, connections: DriveConnections
+) -> DriveServices:
     """Wire the services of one drive; nothing is connected to or started yet."""
-    conn, token = wires.conn, wires.token
+    conn, token = connections.conn, connections.token
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs = OutputFiles(store.home, prepared.redact)
     processes = _processes(prepared, outputs)
     prepared.policy.run_checkers_with(processes)
-    models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, wires)
+    models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
 
     tools = {**TOOLS, **agent_tools(prepared.agents)}
     commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
     toolset = partial(_toolset, prepared, commands, outputs)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
     log = HookLog(conn, store.outputs, info.run, epoch)
-    hooks = RunHooks(prepared.hooks, log, approvals, processes, _surroundings(prepared, info))
+    hooks = RunHooks(prepared.hooks, log, approvals, processes, _hook_environment(prepared, info))
     agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset, hooks))
     deps = Deps(
         info=info,
@@ -102,17 +104,17 @@ def compose(prepared: Prepared, info: RunInfo, store: Store, epoch: int, wires: 
         approvals=approvals,
         context=_context(prepared, info),
         outputs=outputs,
-        steps=wires.steps,
+        steps=connections.steps,
         agents=agents,
         plans=RunPlans(store, info, prepared),
         hooks=hooks,
-        emit=wires.emit,
+        emit=connections.emit,
     )
     agents.root = deps
-    return Composed(deps, transcript, journal, models, commands)
+    return DriveServices(deps, transcript, journal, models, commands)
 
 
-def _processes(prepared: Prepared, outputs: OutputFiles) -> SupervisedProcesses:
+def _processes(prepared: RunConfig, outputs: OutputFiles) -> SupervisedProcesses:
     env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
     shell = prepared.settings.tools.shell
     machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
@@ -122,14 +124,14 @@ def _processes(prepared: Prepared, outputs: OutputFiles) -> SupervisedProcesses:
     )
 
 
-def _surroundings(prepared: Prepared, info: RunInfo) -> Surroundings:
-    return Surroundings(
+def _hook_environment(prepared: RunConfig, info: RunInfo) -> HookEnvironment:
+    return HookEnvironment(
         info.run, info.workspace, prepared.workspace.plans, info.agent, redact=prepared.redact
     )
 
 
 def _toolset(
-    prepared: Prepared,
+    prepared: RunConfig,
     processes: SupervisedProcesses | SandboxedProcesses,
     outputs: OutputFiles,
     chosen: Mapping[str, Tool],
@@ -143,15 +145,17 @@ def _toolset(
     )
 
 
-def _of_the_root(prepared: Prepared, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+def _of_the_root(prepared: RunConfig, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Not those that end a sub-agent; nor those that start one, where settings allow none."""
     hidden = ONLY_AGENTS if prepared.settings.agents.max_depth else (*ONLY_AGENTS, *AGENT_TOOLS)
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 
-def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, epoch: int, wires: Wires) -> ChatModels:
+def _models(
+    prepared: RunConfig, info: RunInfo, log: SqlModelLog, epoch: int, connections: DriveConnections
+) -> ChatModels:
     limits, model = prepared.limits, prepared.settings.model
-    budget = RunBudget(wires.conn, info.run, epoch, limits, model, wires.on_refused)
+    budget = RunBudget(connections.conn, info.run, epoch, limits, model, connections.on_refused)
     return ChatModels(
         settings=prepared.settings,
         log=log,
@@ -166,7 +170,7 @@ def _models(prepared: Prepared, info: RunInfo, log: SqlModelLog, epoch: int, wir
     )
 
 
-def _context(prepared: Prepared, info: RunInfo) -> WorkspaceContext:
+def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:
     return WorkspaceContext(
         info=info,
         settings=prepared.settings,

@@ -16,10 +16,10 @@ from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
-from interlock.engine.driver.compose import Composed, Wires, compose
-from interlock.engine.driver.event_bus import Hub
+from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
+from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, fence, fenced, lost
-from interlock.engine.driver.prepare import Prepared
+from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.damage import diagnosed
 from interlock.engine.store.database import Store
@@ -154,11 +154,11 @@ class Drive:
     """The connections and the compiled graph of one drive."""
 
     def __init__(
-        self, store: Store, lease: Lease, pipeline: Pipeline, prepared: Prepared, hub: Hub, stop: Stop
+        self, store: Store, lease: Lease, pipeline: Pipeline, prepared: RunConfig, bus: EventBus, stop: Stop
     ) -> None:
         self.store = store
         self.lease = lease
-        self.hub = hub
+        self.bus = bus
         self.stop = stop
         self.refusal = ""
         """What to tell people of a budget that is used up."""
@@ -176,8 +176,8 @@ class Drive:
             interactive=prepared.options.interactive,
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
-        wires = Wires(self.conn, stop.token, steps, hub, self.refuse)
-        self.composed: Composed = compose(prepared, info, store, lease.epoch, wires)
+        connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse)
+        self.services: DriveServices = compose(prepared, info, store, lease.epoch, connections)
         saver = Saver(self.conn, steps, pipeline.outcome)
         self.app: Compiled = pipeline.compile(saver, prepared.settings.agents.max_depth)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
@@ -217,7 +217,7 @@ class Drive:
             await self.app.ainvoke(  # pyright: ignore[reportUnknownMemberType]
                 graph_input,
                 self.config,
-                context=self.composed.deps,
+                context=self.services.deps,
                 durability="sync",
                 control=self.stop.control,
             )
@@ -239,7 +239,7 @@ class Drive:
     async def close(self) -> None:
         """End what the drive started, then give the run back."""
         try:
-            await self.composed.close()
+            await self.services.close()
         finally:
             self._stack.close()
 

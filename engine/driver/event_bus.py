@@ -108,7 +108,7 @@ _EVENT_COST = 500
 """What an event weighs besides its texts, so that empty ones are bounded too."""
 
 
-class Hub:
+class EventBus:
     """The one place that events go to (`Emit`)."""
 
     def __init__(self, renderers: Sequence[Renderer], limit: int = LIMIT, redact: Redactor = SHAPES) -> None:
@@ -181,7 +181,7 @@ class _Outlet(threading.Thread):
             self._weight += weight
             self._changed.notify()
             if self.ident is None:
-                self.start()  # a hub that nothing was sent to leaves no thread behind
+                self.start()  # a bus that nothing was sent to leaves no thread behind
 
     def close(self) -> None:
         with self._changed:

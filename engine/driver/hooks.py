@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 
 from interlock.services.files.outputs import store_file
-from interlock.services.hooks.command import Surroundings, run_hook
+from interlock.services.hooks.command import HookEnvironment, run_hook
 from interlock.services.hooks.configured import Hook, HookBook, subjects_of
 from interlock.services.hooks.reply import Reply, Said, changed, merged
 from interlock.services.sqlite import transaction
@@ -160,7 +160,7 @@ class RunHooks:
     log: HookLog
     approvals: Approvals
     processes: Processes
-    around: Surroundings
+    around: HookEnvironment
 
     @property
     def configured(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive
-from interlock.engine.driver.prepare import Prepared
+from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome
 from interlock.engine.read.runs import waiting_requests
 from interlock.engine.store.runs import note_error
@@ -30,7 +30,7 @@ def conclude(
     warnings: Sequence[str],
 ) -> Outcome:
     """Read the end off the last snapshot; the run's row learns of an error."""
-    run, redact = drive.lease.run, drive.composed.transcript.redact
+    run, redact = drive.lease.run, drive.services.transcript.redact
     told = redact.json(_told(error, drive))
     output, waiting = dict[str, Any](), list[dict[str, Any]]()
     if error is not None:
@@ -71,7 +71,7 @@ def _trace(error: Exception | None) -> str:
     return "".join(traceback.format_exception(error)) if error else ""
 
 
-def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: Prepared) -> Outcome:
+def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: RunConfig) -> Outcome:
     """The end of a drive whose store can't be used any more: told here, and nowhere else."""
     redact = prepared.redact
     return Outcome(

@@ -4,7 +4,7 @@ import hashlib
 import sqlite3
 from pathlib import Path
 
-from interlock.engine.driver.prepare import Prepared, kept_options
+from interlock.engine.driver.prepare import RunConfig, kept_options
 from interlock.engine.store.database import Store
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.prompts import render
@@ -22,7 +22,7 @@ _WRITES = ("write_file", "replace")
 class RunPlans:
     """Implements `Plans`."""
 
-    def __init__(self, store: Store, info: RunInfo, prepared: Prepared) -> None:
+    def __init__(self, store: Store, info: RunInfo, prepared: RunConfig) -> None:
         self._folder = plans_folder(store.home, info.run)
         self._store = store
         self._info = info

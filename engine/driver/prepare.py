@@ -117,7 +117,7 @@ and whoever goes on with the run may meet other files."""
 
 
 @dataclass(frozen=True)
-class Prepared:
+class RunConfig:
     """Everything that is known before a run is driven."""
 
     options: Options
@@ -148,7 +148,7 @@ def with_input(options: Options, given: WorkflowInput) -> Options:
     )
 
 
-def prepare(options: Options, needs_model: bool) -> Prepared:
+def prepare(options: Options, needs_model: bool) -> RunConfig:
     """Raises what stops a run before it begins: configuration, credentials, a workspace that isn't there."""
     root = _root(options)
     trusted = options.skip_trust or is_trusted(root, options.user_home)
@@ -171,7 +171,7 @@ def prepare(options: Options, needs_model: bool) -> Prepared:
     idle = policy.idle_rules(agents, settings.mcp_servers)
     warnings += [*rules.warnings(), *map(str, (*policy.problems, *idle)), *bad, *hooks.problems]
     warnings += told(root, options, trusted, [*hooks.hooks])
-    return Prepared(
+    return RunConfig(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
         settings=settings,
@@ -199,7 +199,7 @@ def _root(options: Options) -> Path:
         ) from error
 
 
-def check_input(given: WorkflowInput, prepared: Prepared) -> None:
+def check_input(given: WorkflowInput, prepared: RunConfig) -> None:
     """Raises `UntrustedError` where the input names what only an ignored file has."""
     if not prepared.trusted:
         check_agent(given, prepared.workspace.root, prepared.options, prepared.agents)

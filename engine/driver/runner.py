@@ -9,10 +9,17 @@ from typing import Any
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
-from interlock.engine.driver.event_bus import Hub
+from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.outcome import conclude, result_event, unrecorded
-from interlock.engine.driver.prepare import Prepared, check_input, kept_options, prepare, restored, with_input
+from interlock.engine.driver.prepare import (
+    RunConfig,
+    check_input,
+    kept_options,
+    prepare,
+    restored,
+    with_input,
+)
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read.runs import RunRow, find_run
 from interlock.engine.store.approvals import record_decisions
@@ -138,11 +145,11 @@ async def _resumed(
 
 def _hooked(drive: Drive, session: str) -> dict[str, str]:
     """Said with each prompt, also when there are none: what the prompt before knew may have changed."""
-    hooked = drive.composed.deps.hooks.configured
+    hooked = drive.services.deps.hooks.configured
     return {"hooked": hooked, **({"session": session} if is_hooked(hooked, "SessionStart") else {})}
 
 
-def _without_secrets(prompt: str, prepared: Prepared) -> str:
+def _without_secrets(prompt: str, prepared: RunConfig) -> str:
     """What is stored of a prompt, and sent; who wrote a secret into it is told."""
     shown = prepared.redact(prompt)
     if shown != prompt:
@@ -176,27 +183,27 @@ def _next_pass(
 async def _driven(
     store: Store,
     chosen: Pipeline,
-    prepared: Prepared,
+    prepared: RunConfig,
     run: str,
     renderers: Sequence[Renderer],
     first: _First,
     stop: Stop,
 ) -> Outcome:
     """Take the run, drive it, give it back."""
-    hub = Hub(renderers, redact=prepared.redact)
+    bus = EventBus(renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     try:
         with diagnosed(store.path):
-            drive = Drive(store, lease, chosen, prepared, hub, stop)
+            drive = Drive(store, lease, chosen, prepared, bus, stop)
             try:
                 outcome = await _advanced(drive, chosen, prepared, first)
             finally:
                 await drive.close()
     finally:
         lease.release()
-    hub(result_event(outcome))
-    drained = await hub.close()
-    warnings = [*outcome.warnings, *hub.failures]
+    bus(result_event(outcome))
+    drained = await bus.close()
+    warnings = [*outcome.warnings, *bus.failures]
     if not drained:
         warnings.append("A renderer still blocks on its reader.")
     return replace(outcome, warnings=warnings, drained=drained)
@@ -215,15 +222,15 @@ async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) ->
         raise StoppedError(_NOT_DRIVEN.format(run=run)) from stopped
 
 
-async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _First) -> Outcome:
+async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: _First) -> Outcome:
     run, started = drive.lease.run, time.monotonic()
 
     def stats() -> dict[str, Any]:
         return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
 
     context = WorkflowContext(
-        drive.composed.transcript,
-        drive.composed.journal,
+        drive.services.transcript,
+        drive.services.journal,
         prepared.model,
         prepared.approval_mode,
         prepared.limits,
@@ -231,9 +238,9 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: Prepared, first: _
         lambda record: usage_of(drive.conn, run, record),
         list(prepared.agents),
     )
-    drive.hub(Init(session_id=run, model=prepared.model, workflow=chosen.name))
+    drive.bus(Init(session_id=run, model=prepared.model, workflow=chosen.name))
     for warning in prepared.warnings:
-        drive.hub(ErrorEvent(severity="warning", message=warning))
+        drive.bus(ErrorEvent(severity="warning", message=warning))
     error: Exception | None = None
     snapshot: StateSnapshot | None = None
     graph_input = await first(drive, context)

@@ -29,7 +29,7 @@ _APART = 'exec bash -c "$2" 2>"$1"'
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class HookEnvironment:
     """What hooks are told of the run that they belong to."""
 
     session: str
@@ -66,7 +66,7 @@ class Surroundings:
 
 
 async def run_hook(
-    hook: Hook, given: Mapping[str, JsonValue], processes: Processes, around: Surroundings
+    hook: Hook, given: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
 ) -> Reply:
     """What it said. It never raises: whatever goes wrong with it is in the reply."""
     if hook.broken:

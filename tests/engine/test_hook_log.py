@@ -15,7 +15,7 @@ from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.store.approvals import SqlApprovals, decide
 from interlock.services.config.settings import HookLayer
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import Surroundings
+from interlock.services.hooks.command import HookEnvironment
 from interlock.services.hooks.configured import load_hooks
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import Answer, ApprovalRequest, CallView
@@ -41,7 +41,7 @@ class Stage:
             log = HookLog(self.conn, home / "outputs", "r", epoch)
             processes = SupervisedProcesses(outputs=outputs, env=dict(os.environ))
             book = load_hooks([HookLayer("s.json", hooks, config, False)], {})
-            around = Surroundings("r", self.folder, None)
+            around = HookEnvironment("r", self.folder, None)
             self.run = RunHooks(book, log, SqlApprovals(self.conn, "r"), processes, around)
             return await self.run.fire(event, "k", {"tool_input": {}}, subject="x", emit=self.told.append)
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import Surroundings, run_hook
+from interlock.services.hooks.command import HookEnvironment, run_hook
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import Reply, Said, changed, merged, read_reply
 from interlock.services.process.processes import SupervisedProcesses
@@ -27,7 +27,7 @@ def ran(folder: Path, command: str, **more: Any) -> Reply:
             outputs=OutputFiles(folder / "home"),
             env=tool_environment({**os.environ, "SECRET_TOKEN": "hush"}),
         )
-        around = Surroundings("run1", folder, folder / "plans", "scout:0")
+        around = HookEnvironment("run1", folder, folder / "plans", "scout:0")
         hook = Hook(event="BeforeTool", source="f", place="p", command=command, **more)
         return await run_hook(hook, around.input("BeforeTool", {"tool_name": "x"}), processes, around)
 

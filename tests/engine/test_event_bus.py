@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from patience import HANG_S, lines_run, until
 
-from interlock.engine.driver.event_bus import Hub
+from interlock.engine.driver.event_bus import EventBus
 from interlock.state.events import (
     ErrorEvent,
     Event,
@@ -47,8 +47,8 @@ class Gate:
         self.open.wait()
         self.seen.append(event)
 
-    def stand_still_on(self, hub: Hub) -> None:
-        hub.emit(NodeStart(workflow="w", node="first", checkpoint_id=""))
+    def stand_still_on(self, bus: EventBus) -> None:
+        bus.emit(NodeStart(workflow="w", node="first", checkpoint_id=""))
         assert self.entered.wait(HANG_S)
 
 
@@ -56,22 +56,22 @@ def test_every_renderer_gets_all_events_in_order() -> None:
     one: list[Event] = []
     two: list[Event] = []
     events: list[Event] = [*(delta(str(n)) for n in range(2000)), use("a"), Result(status="done")]
-    hub = Hub([one.append, two.append])
+    bus = EventBus([one.append, two.append])
     for event in events:
-        hub.emit(event)
-    assert asyncio.run(hub.close())
+        bus.emit(event)
+    assert asyncio.run(bus.close())
     assert one == two == events
-    assert hub.failures == []
+    assert bus.failures == []
 
 
 def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> None:
     gate, seen = Gate(), list[Event]()
-    hub = Hub([gate, seen.append])
-    gate.stand_still_on(hub)
+    bus = EventBus([gate, seen.append])
+    gate.stand_still_on(bus)
     for n in range(100):
-        hub.emit(use(str(n)))
-    hub.emit(Result(status="done"))
-    assert asyncio.run(hub.close(0.2)) is False
+        bus.emit(use(str(n)))
+    bus.emit(Result(status="done"))
+    assert asyncio.run(bus.close(0.2)) is False
     assert seen[-1] == Result(status="done")
     assert len(seen) == 102
     gate.open.set()
@@ -89,16 +89,16 @@ def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> No
 )
 def test_a_full_queue_drops_pieces_first_and_says_so(piece: Event) -> None:
     gate = Gate()
-    hub = Hub([gate], limit=20_000)
-    gate.stand_still_on(hub)
+    bus = EventBus([gate], limit=20_000)
+    gate.stand_still_on(bus)
     tools = [use(str(n)) for n in range(20)]
     for tool in tools:
         for _ in range(10):
-            hub.emit(piece)
-        hub.emit(tool)
-    hub.emit(Result(status="done"))
+            bus.emit(piece)
+        bus.emit(tool)
+    bus.emit(Result(status="done"))
     gate.open.set()
-    assert asyncio.run(hub.close())
+    assert asyncio.run(bus.close())
     assert [event for event in gate.seen if isinstance(event, ToolUse)] == tools
     pieces = sum(event == piece for event in gate.seen)
     assert pieces < 200
@@ -111,26 +111,26 @@ def test_a_full_queue_drops_pieces_first_and_says_so(piece: Event) -> None:
 
 def test_a_whole_message_is_kept_where_its_pieces_are_dropped() -> None:
     gate = Gate()
-    hub = Hub([gate], limit=10_000)
-    gate.stand_still_on(hub)
+    bus = EventBus([gate], limit=10_000)
+    gate.stand_still_on(bus)
     for _ in range(100):
-        hub.emit(delta("x" * 100))
+        bus.emit(delta("x" * 100))
     whole = MessageEvent(role="assistant", content="y" * 3000)
-    hub.emit(whole)
+    bus.emit(whole)
     gate.open.set()
-    assert asyncio.run(hub.close())
+    assert asyncio.run(bus.close())
     assert whole in gate.seen
 
 
 def test_what_waits_for_a_stuck_renderer_is_bounded_and_the_result_comes_through() -> None:
     gate = Gate()
-    hub = Hub([gate], limit=100_000)
-    gate.stand_still_on(hub)
+    bus = EventBus([gate], limit=100_000)
+    gate.stand_still_on(bus)
     for n in range(5000):
-        hub.emit(use(str(n)))
-    hub.emit(Result(status="waiting"))
+        bus.emit(use(str(n)))
+    bus.emit(Result(status="waiting"))
     gate.open.set()
-    assert asyncio.run(hub.close())
+    assert asyncio.run(bus.close())
     assert len(gate.seen) < 250
     assert gate.seen[-3] == use("4999")
     assert isinstance(gate.seen[-2], ErrorEvent)
@@ -140,12 +140,12 @@ def test_what_waits_for_a_stuck_renderer_is_bounded_and_the_result_comes_through
 @pytest.mark.parametrize("event", [delta("x" * 50), use("t")], ids=["a piece", "a call"])
 def test_an_emit_to_a_stuck_renderer_costs_the_same_however_much_waits(event: Event) -> None:
     gate = Gate()
-    hub = Hub([gate], limit=1_000_000)
-    gate.stand_still_on(hub)
+    bus = EventBus([gate], limit=1_000_000)
+    gate.stand_still_on(bus)
 
     def emit() -> None:
         for _ in range(100):
-            hub.emit(event)
+            bus.emit(event)
 
     emit()
     few = lines_run(emit)
@@ -153,7 +153,7 @@ def test_an_emit_to_a_stuck_renderer_costs_the_same_however_much_waits(event: Ev
         emit()
     assert lines_run(emit) < 3 * few < 3 * 500 * 100
     gate.open.set()
-    assert asyncio.run(hub.close(HANG_S))
+    assert asyncio.run(bus.close(HANG_S))
 
 
 def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() -> None:
@@ -164,17 +164,17 @@ def test_a_renderer_that_raises_is_detached_after_one_warning_to_the_others() ->
         calls.append(event)
         raise ValueError("no such colour")
 
-    hub = Hub([broken, seen.append])
+    bus = EventBus([broken, seen.append])
     for n in range(50):
-        hub.emit(use(str(n)))
-    until(lambda: hub.failures)
-    hub.emit(Result(status="done"))
-    assert asyncio.run(hub.close())
+        bus.emit(use(str(n)))
+    until(lambda: bus.failures)
+    bus.emit(Result(status="done"))
+    assert asyncio.run(bus.close())
     assert len(calls) == 1
     warnings = [event for event in seen if isinstance(event, ErrorEvent)]
     assert [warning.severity for warning in warnings] == ["warning"]
     assert "broken" in warnings[0].message and "ValueError: no such colour" in warnings[0].message
-    assert hub.failures == [warnings[0].message]
+    assert bus.failures == [warnings[0].message]
     assert [event for event in seen if isinstance(event, ToolUse)] == [use(str(n)) for n in range(50)]
     assert seen[-1] == Result(status="done")
 
@@ -185,31 +185,31 @@ def test_the_result_is_the_last_event_also_when_a_renderer_fails_on_it() -> None
     def broken(_event: Event) -> None:
         raise ValueError
 
-    hub = Hub([broken, seen.append])
-    hub.emit(Result(status="done"))
-    until(lambda: hub.failures)
-    assert asyncio.run(hub.close())
+    bus = EventBus([broken, seen.append])
+    bus.emit(Result(status="done"))
+    until(lambda: bus.failures)
+    assert asyncio.run(bus.close())
     assert seen == [Result(status="done")]
-    assert len(hub.failures) == 1
+    assert len(bus.failures) == 1
 
 
 def test_a_hub_that_nothing_was_sent_to_has_no_threads() -> None:
     before = threading.active_count()
-    hub = Hub([print])
+    bus = EventBus([print])
     assert threading.active_count() == before
-    assert asyncio.run(hub.close())
+    assert asyncio.run(bus.close())
 
 
 def test_nothing_is_kept_for_a_detached_renderer() -> None:
     def broken(_event: Event) -> None:
         raise ValueError
 
-    hub = Hub([broken])
-    hub.emit(use("first"))
-    until(lambda: hub.failures)
+    bus = EventBus([broken])
+    bus.emit(use("first"))
+    until(lambda: bus.failures)
     event = use("later")
     kept = weakref.ref(event)
-    hub.emit(event)
+    bus.emit(event)
     del event
     assert kept() is None
 
@@ -220,36 +220,36 @@ def test_a_closed_pipe_detaches_silently() -> None:
     def head(_event: Event) -> None:
         raise BrokenPipeError
 
-    hub = Hub([head, seen.append])
-    hub.emit(use("a"))
-    hub.emit(Result(status="done"))
-    assert asyncio.run(hub.close())
+    bus = EventBus([head, seen.append])
+    bus.emit(use("a"))
+    bus.emit(Result(status="done"))
+    assert asyncio.run(bus.close())
     assert seen == [use("a"), Result(status="done")]
-    assert hub.failures == []
+    assert bus.failures == []
 
 
 def test_events_after_close_are_ignored() -> None:
     seen: list[Event] = []
-    hub = Hub([seen.append])
-    assert asyncio.run(hub.close())
-    hub.emit(use("late"))
+    bus = EventBus([seen.append])
+    assert asyncio.run(bus.close())
+    bus.emit(use("late"))
     assert seen == []
 
 
 PRINTS = """
 import asyncio, json, os, sys
-from interlock.engine.driver.event_bus import Hub
+from interlock.engine.driver.event_bus import EventBus
 from interlock.state.events import Result, ToolUse, MessageEvent
 def show(event):
     sys.stdout.write(event.model_dump_json() + "\\n"); sys.stdout.flush()
 async def main():
-    hub = Hub([show])
+    bus = EventBus([show])
     for n in range(int(sys.argv[1])):
-        hub.emit(MessageEvent(role="assistant", content="x" * 1000, delta=True))
-        hub.emit(ToolUse(tool_name=str(n), tool_id="", parameters={}))
-    hub.emit(Result(status="done"))
+        bus.emit(MessageEvent(role="assistant", content="x" * 1000, delta=True))
+        bus.emit(ToolUse(tool_name=str(n), tool_id="", parameters={}))
+    bus.emit(Result(status="done"))
     print("emitted", file=sys.stderr, flush=True)
-    return await hub.close(float(sys.argv[2]))
+    return await bus.close(float(sys.argv[2]))
 drained = asyncio.run(main())
 if not drained:
     os._exit(7)
@@ -283,10 +283,10 @@ def test_closing_waits_for_a_slow_renderer_as_long_as_it_gets_on() -> None:
         time.sleep(0.1)
         seen.append(event)
 
-    hub = Hub([slow])
+    bus = EventBus([slow])
     for n in range(15):
-        hub.emit(use(str(n)))
-    assert asyncio.run(hub.close(0.8))
+        bus.emit(use(str(n)))
+    assert asyncio.run(bus.close(0.8))
     assert len(seen) == 15
 
 
@@ -314,15 +314,15 @@ def test_a_reader_that_closes_early_does_not_stop_the_run(tmp_path: Path) -> Non
             def show(event: Event) -> None:
                 pipe.write(event.model_dump_json().encode() + b"\n")
 
-            hub = Hub([show])
+            bus = EventBus([show])
             for n in range(50):
                 if n == 5:
                     os.close(reader)
-                hub.emit(use(str(n)))
+                bus.emit(use(str(n)))
                 with done.open("a") as effects:
                     effects.write(f"{n}\n")
                 await asyncio.sleep(0)
-            return await hub.close()
+            return await bus.close()
 
     assert asyncio.run(run())
     assert len(done.read_text().splitlines()) == 50
