@@ -13,6 +13,7 @@ from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, to_its_end
+from interlock.state.errors import RunError
 from interlock.state.events import HandOver
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message
@@ -102,6 +103,11 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     It gets the text that was approved, whatever has become of the file since.
     """
     deps = runtime.context
+    if not state.get("plan_text"):  # approved under an Interlock that didn't keep what was approved
+        raise RunError(
+            f"Run {deps.info.run!r} doesn't hold the plan that was approved, only the file {state['plan_file']!r}, which "
+            "may have changed since. Plan again: interlock run plan '…'"
+        )
     prompt, text = (deps.transcript.message(state[key]).text for key in ("prompt", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
     run = await to_its_end(asyncio.to_thread(deps.plans.hand_over, prompt, state["approval_mode"], plan))

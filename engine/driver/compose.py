@@ -75,7 +75,7 @@ def compose(
     prepared: RunConfig, info: RunInfo, store: Store, epoch: int, connections: DriveConnections
 ) -> DriveServices:
     """Wire the services of one drive; nothing is connected to or started yet."""
-    conn, token = connections.conn, connections.token
+    conn = connections.conn
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
@@ -83,7 +83,6 @@ def compose(
     processes = _processes(prepared, outputs)
     prepared.policy.run_checkers_with(processes)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
-
     tools = {**TOOLS, **agent_tools(prepared.agents)}
     commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
     toolset = partial(_toolset, prepared, commands, outputs)
@@ -95,7 +94,7 @@ def compose(
         info=info,
         settings=prepared.settings,
         clock=SystemClock(),
-        cancel=token,
+        cancel=connections.token,
         transcript=transcript,
         models=models,
         toolset=toolset(_of_the_root(prepared, tools)),
