@@ -105,8 +105,8 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     deps = runtime.context
     if not state.get("plan_text"):  # approved under an Interlock that didn't keep what was approved
         raise RunError(
-            f"Run {deps.info.run!r} doesn't hold the plan that was approved, only the file {state['plan_file']!r}, which "
-            "may have changed since. Plan again: interlock run plan '…'"
+            f"Run {deps.info.run!r} doesn't hold the plan that was approved, only the file {state['plan_file']!r}, "
+            "which may have changed since. Plan again: interlock run plan '…'"
         )
     prompt, text = (deps.transcript.message(state[key]).text for key in ("prompt", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
