@@ -20,7 +20,7 @@ from interlock.engine.driver.drive import signals_held, stop_on_signals
 
 DRIVE = """
 import asyncio, signal, sys, time
-from interlock.engine.signals import stop_on_signals
+from interlock.engine.driver.drive import stop_on_signals
 async def main(deed):
     told, drained = asyncio.Event(), []
     def request():

@@ -102,7 +102,7 @@ def test_a_link_planted_at_the_temporary_name_is_not_followed(tmp_path: Path) ->
 FULL = """
     import resource, signal, sys
     from pathlib import Path
-    from interlock.services.anchors import Anchor
+    from interlock.services.files.filesystem import Anchor
     from interlock.services.files import write_atomically
     from interlock.state.calls import CallKey
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -8,9 +8,9 @@ import textwrap
 SCRIPT = """
     import asyncio, json, os, tempfile
     from pathlib import Path
-    from interlock.services.outputs import OutputFiles
+    from interlock.services.files.outputs import OutputFiles
     from interlock.services.toolset import BuiltinToolset
-    from interlock.services.workspace import FolderWorkspace
+    from interlock.services.files.workspace import FolderWorkspace
     from interlock.state.calls import CallKey, CallView, ToolResult
     from interlock.state.toolset import ToolRun
     from interlock.state.settings import Settings

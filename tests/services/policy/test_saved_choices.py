@@ -174,7 +174,7 @@ def test_names_of_any_kind_come_back_as_they_were(place: Place, path: str) -> No
 WRITER = """
 import json, sys
 from pathlib import Path
-from interlock.services.policy.saved import save, tables_of
+from interlock.services.policy.always import save, tables_of
 from interlock.state.calls import SessionRule
 folder, first = Path(sys.argv[1]), int(sys.argv[2])
 for number in range(first, first + 8):
