@@ -103,7 +103,7 @@ FULL = """
     import resource, signal, sys
     from pathlib import Path
     from interlock.services.files.filesystem import Anchor
-    from interlock.services.files import write_atomically
+    from interlock.services.files.filesystem import write_atomically
     from interlock.state.calls import CallKey
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
