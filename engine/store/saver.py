@@ -181,10 +181,16 @@ class Saver(SqliteSaver):
         return self._stored[thread]
 
     def _forget(self, thread: str, task: str) -> None:
-        """What waits of the graphs inside a task that is over."""
+        """The rows of the graphs inside a task that is over: stale ones would show questions that were answered."""
         over = [key for key in self._waiting if key[0] == thread and f":{task}" in key[1]]
         for key in over:
             del self._waiting[key]
+        for ns in [ns for ns in self._nested(thread) if f":{task}" in ns]:
+            for table in ("checkpoints", "writes"):
+                later(
+                    self.conn, f"delete from {table} where thread_id = ? and checkpoint_ns = ?", (thread, ns)
+                )
+            self._nested(thread).discard(ns)
 
     def _finish_superstep(self, thread: str) -> None:
         """Of the root's: no graph inside it is left open, and the new checkpoint holds what its tasks wrote."""
