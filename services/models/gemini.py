@@ -19,8 +19,8 @@ from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from interlock.services.models.answer import OWN_ID
-from interlock.services.models.langchain import quiet_clients, turn_tracing_off
 from interlock.services.models.request import CallPiece, Chunk, PerMessage, Request
+from interlock.services.models.tracing import quiet_clients, turn_tracing_off
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 from interlock.state.models import ToolDeclaration, Usage
 

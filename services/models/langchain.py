@@ -2,7 +2,6 @@
 
 import base64
 import json
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -20,6 +19,7 @@ from langchain_core.messages import (
 
 from interlock.services.models.names import ProviderSpec, provider_of, provider_spec
 from interlock.services.models.request import CallPiece, Chunk, PerMessage, Request
+from interlock.services.models.tracing import quiet_clients, turn_tracing_off
 from interlock.state.errors import UserError
 from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.models import Usage
@@ -183,16 +183,3 @@ def _usage(whole: AIMessageChunk) -> Usage | None:
         cached=usage.get("input_token_details", {}).get("cache_read", 0),
         thoughts=usage.get("output_token_details", {}).get("reasoning", 0),
     )
-
-
-def turn_tracing_off() -> None:
-    """For this process. LangGraph traces too, so the engine calls this before it builds a graph."""
-    import langsmith
-
-    langsmith.configure(enabled=False)
-
-
-def quiet_clients() -> None:
-    """Keep client libraries from writing warnings to stderr; what matters in them comes back as errors and problems."""
-    for name in ("google_genai", "langchain_google_genai", "langchain_openai"):
-        logging.getLogger(name).addHandler(logging.NullHandler())
