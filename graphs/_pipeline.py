@@ -38,6 +38,8 @@ class Graph:
     output: type | None = None
     """What a parent gets back; for a graph reached by `Send` reducer channels only."""
     parts: dict[str, "Graph"] = field(default_factory=dict[str, "Graph"])
+    retired: frozenset[str] = frozenset()
+    """Keys that earlier versions stored and nobody needs any more: a run that holds others is refused."""
 
     def __post_init__(self) -> None:
         # Any: the overloads of `add_node` aren't fully typed.
@@ -217,8 +219,12 @@ class Pipeline:
 
         It is declared once a process, which takes 60 ms. `depth`: levels of sub-agents.
         """
+        return self.declared(depth).compile(checkpointer)
+
+    def declared(self, depth: int | None = None) -> Graph:
+        """What `compile` compiles."""
         nests = "depth" in signature(self.build).parameters
-        return _rooted(self.build, depth if nests else None).compile(checkpointer)
+        return _rooted(self.build, depth if nests else None)
 
 
 @cache

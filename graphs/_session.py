@@ -36,6 +36,7 @@ def rooted(graph: Graph) -> Graph:
         _with_session(graph.state),
         input=_with_session(graph.input or graph.state),
         output=graph.output,
+        retired=graph.retired,
     )
     talks = "head" in get_type_hints(graph.state)
     root.node("session_start", session_start_in_talk if talks else session_start)

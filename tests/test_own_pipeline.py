@@ -12,6 +12,7 @@ from pydantic import Field
 
 from interlock.engine import Options, resume, run
 from interlock.engine.read.runs import list_runs
+from interlock.graphs import register
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, UserError
@@ -109,3 +110,68 @@ def test_a_name_of_ours_is_refused(tmp_path: Path) -> None:
     mine = Pipeline("main", build, CountInput, CountOutput, enter=enter, leave=leave)
     with pytest.raises(UserError, match="Workflow 'main' is one of Interlock's own"):
         asyncio.run(run(mine, {"text": "a"}, options=options(tmp_path)))
+
+
+class ChangedState(RunChannels, total=False):
+    head: str
+    label: str
+    status: str
+
+
+@node(reads=("head",), writes=("label",), labels=("long", "short"))
+async def glance(state: ChangedState) -> ChangedState:
+    return {"label": "long" if state["head"] else "short"}
+
+
+@node(reads=("label",), writes=("status",))
+async def judge_label(state: ChangedState) -> ChangedState:
+    return {"status": "done" if state["label"] else "failed"}
+
+
+def changed(last: str, state: type = CountState, retired: frozenset[str] = frozenset()) -> Pipeline:
+    """The workflow as somebody wrote it anew."""
+
+    def build_anew() -> Graph:
+        g = Graph("count", state, retired=retired)
+        g.node("count", glance)
+        g.node(last, judge_label)
+        g.edge(START, "count")
+        g.by_label("count", {"long": last, "short": END})
+        g.edge(last, END)
+        return g
+
+    return Pipeline(
+        "count",
+        build_anew,
+        CountInput,
+        CountOutput,
+        enter=enter,
+        leave=lambda *_: CountOutput(words=0, long=True),
+    )
+
+
+@pytest.mark.parametrize(
+    ("workflow", "missing"),
+    [
+        (changed("verdict"), "it stands before node 'judge' of 'count', which this version doesn't have"),
+        (
+            changed("judge", ChangedState),
+            "its state holds 'words' of 'count', which this version doesn't have",
+        ),
+        (changed("judge", ChangedState, frozenset({"words"})), ""),
+    ],
+    ids=["node gone", "key gone", "key retired"],
+)
+def test_a_run_of_a_changed_workflow_goes_on_or_is_refused_by_name(
+    tmp_path: Path, workflow: Pipeline, missing: str
+) -> None:
+    BROKEN[0] = True
+    failed = asyncio.run(run(COUNT, {"text": "one two three four"}, options=options(tmp_path)))
+    register(workflow)
+    if missing:
+        with pytest.raises(RunError, match=missing):
+            asyncio.run(resume(failed.run, options=options(tmp_path)))
+        (row,) = list_runs(tmp_path / "state")
+        assert row.status == "interrupted"
+    else:
+        assert asyncio.run(resume(failed.run, options=options(tmp_path))).status == "done"

@@ -20,6 +20,7 @@ from interlock.engine.driver.compose import DriveConnections, DriveServices, com
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, fence, fenced, lost
 from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.driver.stored import check_stored
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.damage import diagnosed
 from interlock.engine.store.database import Store
@@ -178,8 +179,9 @@ class Drive:
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
         connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse)
         self.services: DriveServices = compose(prepared, info, store, lease.epoch, connections)
-        saver = Saver(self.conn, steps, pipeline.outcome)
-        self.app: Compiled = pipeline.compile(saver, prepared.settings.agents.max_depth)
+        self._saver = Saver(self.conn, steps, pipeline.outcome)
+        self._graph = pipeline.declared(prepared.settings.agents.max_depth)
+        self.app: Compiled = self._graph.compile(self._saver)
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
 
     def refuse(self, why: str) -> None:
@@ -206,9 +208,13 @@ class Drive:
                 timer.cancel()
 
     async def resume_input(self) -> tuple[StateSnapshot, Any]:
-        """The snapshot, and what to go on with: answers that came in, or nothing."""
+        """The snapshot, and what to go on with: answers that came in, or nothing.
+
+        Raises `RunError` where today's graphs can't go on from it.
+        """
         with self._errors():
             snapshot = await self.app.aget_state(self.config, subgraphs=True)
+            check_stored(self.lease.run, self._graph, self.app, snapshot, self._saver)
             answers = self._answers(snapshot)
         return snapshot, Command(resume=answers) if answers else None
 
