@@ -128,6 +128,10 @@ async def judge_label(state: ChangedState) -> ChangedState:
     return {"status": "done" if state["label"] else "failed"}
 
 
+def left(values: Mapping[str, Any], context: WorkflowContext) -> CountOutput:
+    return CountOutput(words=0, long=True)
+
+
 def changed(last: str, state: type = CountState, retired: frozenset[str] = frozenset()) -> Pipeline:
     """The workflow as somebody wrote it anew."""
 
@@ -146,7 +150,7 @@ def changed(last: str, state: type = CountState, retired: frozenset[str] = froze
         CountInput,
         CountOutput,
         enter=enter,
-        leave=lambda *_: CountOutput(words=0, long=True),
+        leave=left,
     )
 
 
