@@ -5,14 +5,18 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from interlock.cli import quick_start
 from interlock.cli.render.stdout import close_stdout
 from interlock.cli.render.view import ResumedRun, View
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read.runs import waiting_requests
 from interlock.state.errors import BugError, InterlockError, UserError
 from interlock.state.text import visible
+
+if TYPE_CHECKING:
+    from interlock.state.events import Event
 
 
 def view_for(args: argparse.Namespace, known: ResumedRun) -> View:
@@ -49,7 +53,7 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
 
     try:
         with diagnosed(options.home / "interlock.db"):
-            outcome = _asked(drive([view]), options, view)
+            outcome = _asked(drive([_settling(view)]), options, view)
             if not _is_handed_over(outcome):
                 if not outcome.drained:
                     os._exit(
@@ -66,6 +70,16 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
     sys.stderr.write(f"The plan is approved; run {following} carries it out.\n")
     # What was asked of the plan is kept by the run that carries it out; its mode is the approved one.
     return go_on(following, [], None, replace(options, approval_mode=None), view)
+
+
+def _settling(view: View) -> Renderer:
+    def show(event: "Event") -> None:
+        if event.type == "init":
+            quick_start.settle()
+        view(event)
+
+    show.__qualname__ = type(view).__qualname__  # what a warning names
+    return show
 
 
 def _is_handed_over(outcome: Outcome) -> bool:

@@ -98,18 +98,12 @@ def _dispatch(given: list[str], own_process: bool) -> int:
         return 0
     name, rest = _command(given)
     if own_process and name in _STARTING:
+        from interlock.cli import quick_start
         from interlock.services.secrets.environment import clear_own_environment
 
         clear_own_environment()
-        _build_schemas_late()
+        quick_start.begin()
     return import_module(f"interlock.cli.commands.{name}").execute(rest)
-
-
-def _build_schemas_late() -> None:
-    """Of pydantic's classes, libraries' too: a run uses few, and all of them take 0.3 s of each start."""
-    from pydantic import BaseModel
-
-    BaseModel.model_config["defer_build"] = True
 
 
 def _command(given: list[str]) -> tuple[str, list[str]]:
