@@ -18,7 +18,7 @@ from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.files.filesystem import locked, make_directories, replace_file
 from interlock.services.files.protected import PROTECTED
 from interlock.services.hooks.configured import Hook
-from interlock.services.policy.load import Places, ignored_files
+from interlock.services.policy.load import workspace_files
 from interlock.state.errors import ConfigError
 
 SEEN_FILE = Path(".interlock") / "seen_hooks.json"
@@ -208,7 +208,7 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
         for file in _brought(root / name)
     ]
     found += load_dotenv(start=root, home=home, env={}, trusted=False).ignored
-    found += ignored_files(Places(root, home, trusted=False, admin=()))
+    found += workspace_files(root, home)
     return [ProjectFile(file, tuple(_runs(file))) for file in found]
 
 

@@ -10,9 +10,9 @@ from interlock.engine.options import Options
 from interlock.services.agents import ONLY_AGENTS, agent_tools, own_tools
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.policy.checkers import Said, lowered
-from interlock.services.policy.explain import Explanation
+from interlock.services.policy.decision import Explanation
+from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.policy.rulebook import MODE_NAMES
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.services.toolset import WAIT, describe, nearest_names

@@ -9,7 +9,8 @@ from typing import Any
 from interlock.engine.options import Options
 from interlock.services.files.protected import SETTINGS_FOLDERS, ProtectedPaths, program_folders
 from interlock.services.hooks.configured import Hook
-from interlock.services.policy.load import Places, Problem, RuleText, rules_of
+from interlock.services.policy.fields import Problem
+from interlock.services.policy.load import Places, RuleText, rules_of
 from interlock.services.policy.rule import Rule
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import scripts_of

@@ -223,6 +223,13 @@ class LoadedSettings:
     """Of each source that says anything of hooks, lowest precedence first."""
 
 
+def project_paths(workspace: Path, home: Path, name: str) -> list[Path]:
+    """`name` in each settings folder of the workspace; none that is the user's own, as in the home directory."""
+    own = {os.path.realpath(home / folder / name) for folder in FOLDERS}
+    paths = [workspace / folder / name for folder in FOLDERS]
+    return [path for path in paths if os.path.realpath(path) not in own]
+
+
 def load_settings(
     *, workspace: Path, home: Path, env: Mapping[str, str], overrides: Mapping[str, Any], trusted: bool
 ) -> LoadedSettings:
@@ -231,8 +238,7 @@ def load_settings(
     Raises `ConfigError`, naming file and place, for what can't be read, isn't JSON or has a wrong type.
     """
     user = [home / folder / "settings.json" for folder in FOLDERS]
-    # In the home directory itself the two levels are one and the same file.
-    project = [f for f in (workspace / folder / "settings.json" for folder in FOLDERS) if not _among(f, user)]
+    project = project_paths(workspace, home, "settings.json")
     wanted = [*user, *project] if trusted else user
     read = [(file, layer) for file in wanted if (layer := read_layer(file, env)) is not None]
     layers = [layer for _, layer in read]
@@ -291,7 +297,3 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:
     if sandbox := env.get("INTERLOCK_SANDBOX") or env.get("GEMINI_SANDBOX"):
         found["tools"] = {"sandbox": _SWITCH.get(sandbox.strip().lower(), sandbox)}
     return found
-
-
-def _among(file: Path, others: list[Path]) -> bool:
-    return os.path.realpath(file) in {os.path.realpath(other) for other in others}

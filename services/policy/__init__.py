@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from interlock.services.policy.explain import Explanation
-from interlock.services.policy.load import Problem, load_rules, shipped_rules
+from interlock.services.policy.decision import Explanation
+from interlock.services.policy.fields import Problem
+from interlock.services.policy.load import load_rules, shipped_rules
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Rule, Scope
 from interlock.state.settings import Settings

@@ -9,29 +9,19 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from pydantic import JsonValue
-
 from interlock.services.files.filesystem import locked, make_directories, replace_file
+from interlock.services.policy.fields import to_rule
 from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.matching import begins
-from interlock.services.policy.prefixes import leading_words, works_alike_everywhere
-from interlock.services.policy.rule import USER, Rule
-from interlock.services.policy.rulebook import to_rule
-from interlock.services.shell.model import ShellCommand, ShellLine
+from interlock.services.policy.rule import USER, Rule, liftable
+from interlock.services.shell.model import ShellCommand, ShellLine, names
 from interlock.services.shell.variables import HARMLESS_VARIABLES
-from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, SessionRule
+from interlock.state.calls import ApprovalMode, CallView, Risk, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.tooling import PathRefused, Workspace
 
-SESSION_RANK = 3.95
-"""Where always-choices stand among the rules (gemini-cli): a user's or an admin's rule goes before them."""
 _PATH_KEYS = ("file_path", "path", "dir_path", "notebook_path")
 _URLS = ("http://", "https://")
-
-
-def liftable(rule: Rule | None) -> bool:
-    """Whether an always-choice can take the place of this rule's ask."""
-    return rule is None or rule.rank < SESSION_RANK
 
 
 def covering(
@@ -40,7 +30,7 @@ def covering(
     """The session rule that lets this command pass."""
     if not liftable(asked_by) or not set(command.assigns) <= HARMLESS_VARIABLES:
         return None
-    usable = (r for r in session if in_mode(r, mode) and (r.redirection or not line.redirects))
+    usable = (r for r in session if _in_mode(r, mode) and (r.redirection or not line.redirects))
     return next((r for r in usable if any(begins(command, _words(p)) for p in r.command_prefixes)), None)
 
 
@@ -51,17 +41,17 @@ def _words(prefix: str) -> list[str]:
         return [prefix]
 
 
-def in_mode(rule: SessionRule, mode: str) -> bool:
+def _in_mode(rule: SessionRule, mode: str) -> bool:
     return not rule.modes or mode in rule.modes
 
 
 def target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
     """What a call is about: the host for the network, else the path; null: can't be told."""
-    return _host(call.args) if risk == "network" else _path(call.args, risk, workspace)
-
-
-def _path(args: Mapping[str, JsonValue], risk: Risk, workspace: Workspace) -> str | None:
-    given = next((args[k] for k in _PATH_KEYS if k in args), None)
+    if risk == "network":
+        texts = [text for text in call.args.values() if isinstance(text, str)]
+        hosts = {_host(url) for text in texts for url in _urls(text)}
+        return hosts.pop() if len(hosts) == 1 else None
+    given = next((call.args[k] for k in _PATH_KEYS if k in call.args), None)
     if not isinstance(given, str):
         return None
     try:
@@ -72,17 +62,12 @@ def _path(args: Mapping[str, JsonValue], risk: Risk, workspace: Workspace) -> st
     return workspace.relative(real) if real.is_relative_to(workspace.root) else str(real)
 
 
-def _host(args: Mapping[str, JsonValue]) -> str | None:
-    hosts = {host(word) for text in args.values() if isinstance(text, str) for word in urls(text)}
-    return hosts.pop() if len(hosts) == 1 else None
-
-
-def urls(text: str) -> list[str]:
+def _urls(text: str) -> list[str]:
     """The URLs in a text, from `http` to the next blank."""
     return [w[w.lower().index("http") :] for w in text.split() if any(u in w.lower() for u in _URLS)]
 
 
-def host(url: str) -> str | None:
+def _host(url: str) -> str | None:
     """The host, with its port where one is given; null for what clients read in different ways."""
     if "\\" in url or "@" in url or not url.isprintable() or url.lower().count("://") != 1:
         return None
@@ -99,7 +84,7 @@ def covers(
     rule: SessionRule, names: frozenset[str], about: str | None, mode: str, server: str | None
 ) -> bool:
     """Whether a session rule covers a call that is no shell call."""
-    if not in_mode(rule, mode) or rule.command_prefixes:
+    if not _in_mode(rule, mode) or rule.command_prefixes:
         return False
     if rule.server is not None:
         return rule.server == server
@@ -109,12 +94,8 @@ def covers(
     return rule.path == about if rule.path is not None else server is not None
 
 
-LOOSER: dict[str, tuple[ApprovalMode, ...]] = {
-    "plan": ("plan", "default", "auto_edit", "yolo"),
-    "default": ("default", "auto_edit", "yolo"),
-    "auto_edit": ("auto_edit", "yolo"),
-    "yolo": ("yolo",),
-}
+_STRICT_FIRST: tuple[ApprovalMode, ...] = ("plan", "default", "auto_edit", "yolo")
+LOOSER: Mapping[str, tuple[ApprovalMode, ...]] = {m: _STRICT_FIRST[n:] for n, m in enumerate(_STRICT_FIRST)}
 """A mode and those that allow more: a choice made in a loose mode doesn't hold in a stricter one."""
 
 
@@ -126,25 +107,58 @@ def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None
     prefixes = tuple(dict.fromkeys(w for w in words if w is not None))
     if None in words:
         return None
-    return SessionRule(
-        tool=call.name, command_prefixes=prefixes, redirection=bool(line.redirects), modes=_modes(mode)
-    )
+    redirection = bool(line.redirects)
+    return SessionRule(tool=call.name, command_prefixes=prefixes, redirection=redirection, modes=LOOSER[mode])
 
 
-def target_rule(call: CallView, risk: Risk, workspace: Workspace, mode: str) -> SessionRule | None:
-    """The tool on this one file, folder or host."""
-    about = target(call, risk, workspace)
-    return None if about is None else SessionRule(tool=call.name, path=about, modes=_modes(mode))
+_READERS = names(
+    "cat cd cut diff du echo file grep head id ls nl paste pwd rg stat tail tr tree uname uniq wc which"
+)
+"""Programs that only read, whatever their arguments (their dangerous forms ask anyway)."""
+_SUBCOMMANDS = {
+    "git": "add blame branch commit describe diff fetch log ls-files rev-parse show stash status switch",
+    "npm": "test ls outdated",
+    "pnpm": "test ls outdated",
+    "yarn": "test",
+    "cargo": "build check clippy doc fmt test tree",
+    "go": "build doc fmt list test version vet",
+    "pip": "check freeze list show",
+    "uv": "lock tree",
+    "docker": "images inspect logs ps",
+    "kubectl": "describe get logs",
+    "gh": "status",
+    "terraform": "fmt plan validate",
+}
+"""Programs whose second word says what they do, and the ones of it whose arguments don't change that."""
+_RUNNERS = frozenset(("npm", "pnpm", "yarn"))
+_PROGRAMS = names("pytest ruff mypy pyright black isort flake8 eslint tsc prettier jest vitest")
+"""Checkers and test runners: what they run is the project's own."""
 
 
-def server_rule(call: CallView, choice: Choice, server: str, mode: str) -> SessionRule:
-    """One MCP tool, or for `proceed_always_server` all tools of its server."""
-    whole = choice == "proceed_always_server"
-    return SessionRule(tool=call.name, server=server if whole else None, modes=_modes(mode))
+def leading_words(command: ShellCommand) -> str | None:
+    """The prefix, quoted for bash; null when it can't be told, or would stand for more than was shown."""
+    if not command.words or command.danger or command.opaque:
+        return None
+    size = _size(command.argv)
+    lead = command.words[:size]
+    return shlex.join(w.text for w in lead) if all(w.literal for w in lead) else None
 
 
-def _modes(mode: str) -> tuple[ApprovalMode, ...]:
-    return LOOSER[mode]
+def works_alike_everywhere(prefix: str) -> bool:
+    """It runs nothing that the folder it is run in brings along."""
+    program = shlex.split(prefix)[0]
+    return program in _READERS or program == "git"
+
+
+def _size(argv: tuple[str, ...]) -> int:
+    program, second = argv[0], argv[1] if len(argv) > 1 else ""
+    if program in _READERS or program in _PROGRAMS:
+        return 1
+    if second in _SUBCOMMANDS.get(program, "").split():
+        return 2
+    if program in _RUNNERS and second == "run" and len(argv) > 2:
+        return 3
+    return len(argv)
 
 
 FILE = "auto-saved.toml"
@@ -168,12 +182,11 @@ def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> 
         common |= {"allowRedirection": True} if rule.redirection else {}
         free = [p for p in rule.command_prefixes if works_alike_everywhere(p)]
         bound = [p for p in rule.command_prefixes if p not in free]
-        tables = [{**common, "commandPrefix": free}] if free else []
-        return tables + ([{**common, "commandPrefix": bound, "workspace": str(root)}] if bound else [])
+        groups: tuple[tuple[list[str], Table], ...] = ((free, {}), (bound, {"workspace": str(root)}))
+        return [{**common, "commandPrefix": prefixes, **where} for prefixes, where in groups if prefixes]
     if rule.path is not None:
-        return [
-            {**common, "host": rule.path} if host else {**common, "path": rule.path, "workspace": str(root)}
-        ]
+        about = {"host": rule.path} if host else {"path": rule.path, "workspace": str(root)}
+        return [{**common, **about}]
     if server is None:
         return []  # it would be a blanket permission
     whole = rule.server is not None
@@ -200,7 +213,8 @@ def _add(path: Path, tables: list[Table], note: str) -> None:
     new = [t for t in tables if not any(_same(t, other) for other in there)]
     if not new:
         return
-    texts = "".join(f"\n# {' '.join(note.split())}\n{_toml(table)}" for table in new)
+    heading = f"\n# {' '.join(note.split())}\n[[rule]]\n"
+    texts = "".join(heading + "".join(f"{k} = {_toml(v)}\n" for k, v in table.items()) for table in new)
     for table in new:
         to_rule(table, str(path), USER)
     if tomllib.loads(texts).get("rule") != new:
@@ -238,9 +252,5 @@ def _same(new: Table, old: Mapping[str, Any]) -> bool:
     )
 
 
-def _toml(table: Table) -> str:
-    return "[[rule]]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in table.items())
-
-
-def _value(value: object) -> str:
+def _toml(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

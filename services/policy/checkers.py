@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from interlock.services.policy.decision import rule_name
+from interlock.services.policy.fields import first_error, to_rule
 from interlock.services.policy.matching import Match, is_path, leaves, meets, restricts, searchable
-from interlock.services.policy.rule import Checker, Rule
-from interlock.services.policy.rulebook import RuleBook, first_error, to_rule
-from interlock.services.policy.sentences import rule_name
+from interlock.services.policy.rule import STRICTNESS, Checker, Rule, RuleBook
 from interlock.services.shell.model import ShellCommand, ShellLine
 from interlock.state.calls import CallView, Decision, Risk, Verdict
 from interlock.state.messages import Frozen
@@ -46,22 +46,21 @@ class _CheckerFields(BaseModel):
     checker: Annotated[_InProcess | _External, Field(discriminator="type")]
 
 
-def to_checker(table: dict[str, Any], source: str, tier: int) -> Rule:
+def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     """A rule that never decides by itself. Raises `ValueError` whose text names the field."""
     if "decision" in table:
         raise ValueError("a safety checker has no decision: what it says is the decision")
     given = {**table}
-    if not isinstance(given.get("checker"), dict):
+    if not isinstance(described := given.pop("checker", None), dict):
         raise ValueError("checker is missing, expected a table [safety_checker.checker] with its type")
     try:
-        fields = _CheckerFields.model_validate({"checker": given.pop("checker", None)}).checker
+        fields = _CheckerFields.model_validate({"checker": described}).checker
     except ValidationError as error:
         raise ValueError(first_error(error, _CheckerFields)) from None
     rule = to_rule({**given, "decision": "ask"}, source, tier)
     if isinstance(fields, _External):
-        checker = Checker(
-            fields.name or fields.command.split()[0], fields.config, fields.command, fields.timeout
-        )
+        name = fields.name or fields.command.split()[0]
+        checker = Checker(name, fields.config, fields.command, fields.timeout)
     else:
         checker = Checker(fields.name, _arguments(fields.config))
     return replace(rule, checker=checker)
@@ -101,30 +100,10 @@ class _Answer(BaseModel):
     error: str | None = None
 
 
-async def ask_checkers(
-    rules: Sequence[Rule], call: CallView, workspace: Workspace, processes: Processes | None
-) -> list[Said]:
-    """In the order given, to the first that denies. A checker that fails denies."""
-    found: list[Said] = []
-    for rule in rules:
-        if rule.checker is None:
-            continue
-        if rule.checker.command is None:
-            decision, reason = _allowed_path(rule.checker, call, workspace)
-        else:
-            decision, reason = await _external(rule.checker, call, workspace, processes)
-        name = f"safety checker {rule.checker.name} ({rule_name(rule)})"
-        found.append(Said(rule=name, decision=decision, reason=reason))
-        if decision == "deny":
-            break
-    return found
-
-
 def lowered(verdict: Verdict, said: Sequence[Said]) -> Verdict:
     """The verdict after what checkers said: they make it stricter, never looser."""
-    strict = next((s for s in said if s.decision == "deny"), None)
-    strict = strict or next((s for s in said if s.decision == "ask"), None)
-    if strict is None:
+    strict = max(said, key=lambda s: STRICTNESS[s.decision], default=None)
+    if strict is None or strict.decision == "allow":
         return verdict
     by_rules = f" {verdict.reason}" if verdict.decision == "ask" and strict.decision == "ask" else ""
     return verdict.model_copy(
@@ -139,39 +118,11 @@ def lowered(verdict: Verdict, said: Sequence[Said]) -> Verdict:
     )
 
 
-async def _external(
-    checker: Checker, call: CallView, workspace: Workspace, processes: Processes | None
-) -> tuple[Decision, str]:
-    if processes is None or checker.command is None:
-        return "deny", f"The safety checker {checker.name} can't be run here."
-    question = {
-        "protocolVersion": _PROTOCOL,
-        "toolCall": {"name": call.name, "args": call.args},
-        "context": {
-            "environment": {"cwd": str(workspace.root), "workspaces": [str(r) for r in workspace.roots]}
-        },
-        "config": dict(checker.config),
-    }
-    ended = await processes.run(
-        ["bash", "-c", _QUIET, "checker", checker.command],
-        cwd=workspace.root,
-        timeout_s=checker.timeout_s,
-        limit_chars=_LONGEST,
-        stdin=json.dumps(question, ensure_ascii=False).encode("utf-8", "replace"),
-    )
-    try:
-        return _read(checker, ended)
-    except ValueError as error:
-        return "deny", f"The safety checker {checker.name} failed: {error}."
-
-
 def _read(checker: Checker, ended: Ended) -> tuple[Decision, str]:
     """Raises `ValueError` saying what is wrong."""
     if ended.how == "lost":
-        return (
-            "ask",
-            f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown.",
-        )
+        why = f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown."
+        return "ask", why
     if ended.how != "exited":
         took = f" after {checker.timeout_s:g} s" if ended.how == "timeout" else ""
         raise ValueError(f"it was ended ({ended.how}{took})")
@@ -185,9 +136,8 @@ def _read(checker: Checker, ended: Ended) -> tuple[Decision, str]:
         raise ValueError(answer.error)
     decision: Decision = "ask" if answer.decision in ("ask", "ask_user") else answer.decision
     verb = {"ask": "asks", "deny": "denies it", "allow": "lets it pass"}[decision]
-    return decision, f"The safety checker {checker.name} {verb}" + (
-        f": {answer.reason}" if answer.reason else "."
-    )
+    why = f": {answer.reason}" if answer.reason else "."
+    return decision, f"The safety checker {checker.name} {verb}{why}"
 
 
 def _allowed_path(checker: Checker, call: CallView, workspace: Workspace) -> tuple[Decision, str]:
@@ -236,8 +186,44 @@ class SafetyCheckers:
         if key not in self._said:
             while len(self._said) >= _KEPT:
                 del self._said[next(iter(self._said))]
-            self._said[key] = await ask_checkers(wanted, call, self._workspace, self.processes)
+            self._said[key] = await self._asked(wanted, call)
         return self._said[key]
+
+    async def _asked(self, rules: Sequence[Rule], call: CallView) -> list[Said]:
+        """In the order given, to the first that denies. A checker that fails denies."""
+        found: list[Said] = []
+        for rule, checker in ((r, r.checker) for r in rules if r.checker is not None):
+            if checker.command is None:
+                decision, reason = _allowed_path(checker, call, self._workspace)
+            else:
+                decision, reason = await self._external(checker, checker.command, call)
+            name = f"safety checker {checker.name} ({rule_name(rule)})"
+            found.append(Said(rule=name, decision=decision, reason=reason))
+            if decision == "deny":
+                break
+        return found
+
+    async def _external(self, checker: Checker, command: str, call: CallView) -> tuple[Decision, str]:
+        if self.processes is None:
+            return "deny", f"The safety checker {checker.name} can't be run here."
+        root, roots = self._workspace.root, self._workspace.roots
+        question = {
+            "protocolVersion": _PROTOCOL,
+            "toolCall": {"name": call.name, "args": call.args},
+            "context": {"environment": {"cwd": str(root), "workspaces": [str(r) for r in roots]}},
+            "config": dict(checker.config),
+        }
+        ended = await self.processes.run(
+            ["bash", "-c", _QUIET, "checker", command],
+            cwd=root,
+            timeout_s=checker.timeout_s,
+            limit_chars=_LONGEST,
+            stdin=json.dumps(question, ensure_ascii=False).encode("utf-8", "replace"),
+        )
+        try:
+            return _read(checker, ended)
+        except ValueError as error:
+            return "deny", f"The safety checker {checker.name} failed: {error}."
 
 
 def _concerns(rule: Rule, call: CallView, line: ShellLine | None) -> bool:

@@ -1,20 +1,33 @@
 """load: rule files → rules and problems. What can't be read, or others could have written, never allows anything."""
 
 import os
+import re
 import stat
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
-from interlock.services.config.settings import FOLDERS
+from interlock.services.config.settings import FOLDERS, project_paths
 from interlock.services.policy.checkers import to_checker
-from interlock.services.policy.chunks import BadChunk, Chunk, chunks_of
-from interlock.services.policy.names import canonical
-from interlock.services.policy.rule import ADMIN, EXTENSION, SHIPPED, USER, WORKSPACE, Rule
-from interlock.services.policy.rulebook import to_rule, usable_tool_name
+from interlock.services.policy.fields import Problem, stand_in, to_rule, usable_tool_name
+from interlock.services.policy.rule import (
+    ADMIN,
+    ALIASES,
+    EXTENSION,
+    SHIPPED,
+    USER,
+    WORKSPACE,
+    Rule,
+    canonical,
+)
+from interlock.state.calls import Risk
 from interlock.state.errors import SetupError
+from interlock.state.tool_names import ELSEWHERE
+from interlock.tools import TOOLS
 
 ADMIN_FOLDERS = (Path("/etc/gemini-cli/policies"), Path("/etc/interlock/policies"))
 _RULES = "policies"
@@ -37,31 +50,25 @@ class Places:
 
 def rule_files(places: Places) -> list[tuple[Path, int]]:
     """The rule files with their tiers. A folder that can't be listed is named itself: reading it says why."""
-    folders = [
-        *((folder, EXTENSION) for folder in _extensions(places.home)),
-        *((folder, WORKSPACE) for folder in (_workspace(places) if places.trusted else ())),
-        *((places.home / name / _RULES, USER) for name in FOLDERS),
-        *((folder, ADMIN) for folder in places.admin),
-    ]
-    found = [(file, tier) for folder, tier in folders for file in _listed(folder, _SUFFIX)]
+    own = project_paths(places.root, places.home, _RULES) if places.trusted else []
+    tiers: tuple[tuple[int, Iterable[Path]], ...] = (
+        (EXTENSION, _extensions(places.home)),
+        (WORKSPACE, own),
+        (USER, (places.home / name / _RULES for name in FOLDERS)),
+        (ADMIN, places.admin),
+    )
+    found = [(file, tier) for tier, folders in tiers for f in folders for file in _listed(f, _SUFFIX)]
     return [*found, *((file, USER) for file in places.named)]
 
 
-def ignored_files(places: Places) -> list[Path]:
-    """The workspace's rule files, where they don't count because nobody trusted it."""
-    return [] if places.trusted else [file for f in _workspace(places) for file in _listed(f, _SUFFIX)]
+def workspace_files(root: Path, home: Path) -> list[Path]:
+    """The workspace's rule files, which count where somebody trusts it."""
+    return [file for folder in project_paths(root, home, _RULES) for file in _listed(folder, _SUFFIX)]
 
 
 def user_folder(home: Path) -> Path:
     """Where always-choices are saved."""
     return home / FOLDERS[-1] / _RULES
-
-
-def _workspace(places: Places) -> list[Path]:
-    """In the home directory itself the two levels are one and the same folder: the user's."""
-    mine = {os.path.realpath(places.home / name / _RULES) for name in FOLDERS}
-    folders = [places.root / name / _RULES for name in FOLDERS]
-    return [folder for folder in folders if os.path.realpath(folder) not in mine]
 
 
 def _extensions(home: Path) -> Iterator[Path]:
@@ -80,153 +87,6 @@ def _listed(folder: Path, suffix: str) -> list[Path]:
     except OSError:
         return [folder]
     return [folder / name for name in sorted(names)]
-
-
-_NO_ALLOW = "no rule of this file allows anything until it is right"
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What is wrong with a rule file or setting, and what was made of it."""
-
-    source: str
-    """`FILE:LINE`, or the setting's name."""
-    text: str
-    effect: str
-
-    def __str__(self) -> str:
-        return f"{self.source}: {self.text}; {self.effect}"
-
-
-class RuleText(NamedTuple):
-    """A rule file as it was read."""
-
-    path: str
-    tier: int
-    """2 extension, 3 workspace, 4 user, 5 admin."""
-    text: str | None
-    error: str = ""
-    """Why there is no text."""
-
-
-def read_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
-    """The texts of `files`, each with its tier."""
-    found: list[RuleText] = []
-    for path, tier in files:
-        try:
-            found.append(RuleText(str(path), tier, read_rules(path, tier)))
-        except RuleTextError as error:
-            found.append(RuleText(str(path), tier, None, str(error)))
-    return found
-
-
-def rules_of(texts: Sequence[RuleText]) -> tuple[list[Rule], list[Problem]]:
-    """The rules of rule files.
-
-    A file with an error loses its allow rules; its deny and ask rules stay. For each rule that can't be used,
-    and for a file that can't be read, its tier asks about what the rule may have been about.
-    """
-    rules: list[Rule] = []
-    problems: list[Problem] = []
-    for text in texts:
-        found, wrong = _one_file(text)
-        rules += found
-        problems += wrong
-    return rules, problems + conflicts(rules)
-
-
-def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Problem]]:
-    """The rules of `files`, as `rules_of`."""
-    return rules_of(read_files(files))
-
-
-@cache
-def shipped_rules() -> tuple[Rule, ...]:
-    """The default rules. Raises `SetupError` when the package is damaged."""
-    path = Path(__file__).with_name("default.toml")
-    rules, problems = _one_file(read_files([(path, SHIPPED)])[0]._replace(path="default.toml"))
-    if problems:
-        raise SetupError(f"{problems[0]}. Install interlock again.")
-    return tuple(rules)
-
-
-def _one_file(file: RuleText) -> tuple[list[Rule], list[Problem]]:
-    if file.text is None:
-        problem = Problem(f"{file.path}:1", file.error, "everything of its tier and below asks")
-        return [stand_in(problem.source, file.tier, ("*",), problem.text)], [problem]
-    return _from_chunks(chunks_of(file.text), file.path, file.tier)
-
-
-def _from_chunks(
-    chunks: Sequence[Chunk | BadChunk], shown: str, tier: int
-) -> tuple[list[Rule], list[Problem]]:
-    rules: list[Rule] = []
-    problems: list[Problem] = []
-    for chunk in chunks:
-        source = f"{shown}:{chunk.line}"
-        try:
-            rules.append(_rule(chunk, source, tier))
-        except ValueError as error:
-            problems.append(Problem(source, str(error), _NO_ALLOW))
-            table = chunk.table if isinstance(chunk, Chunk) else {}
-            only_allows = (
-                isinstance(chunk, Chunk) and chunk.kind == "rule" and table.get("decision") == "allow"
-            )
-            if not only_allows:
-                rules.append(stand_in(source, tier, _tools(table), str(error)))
-    usable = [r for r in rules if r.decision != "allow"] if problems else rules
-    if tier != EXTENSION:
-        return usable, problems
-    left_out = [r for r in usable if not r.checker and (r.decision == "allow" or "yolo" in r.modes)]
-    problems += [
-        Problem(r.source, "an extension may neither allow nor name yolo", "left out") for r in left_out
-    ]
-    return [r for r in usable if r not in left_out], problems
-
-
-def _rule(chunk: Chunk | BadChunk, source: str, tier: int) -> Rule:
-    if isinstance(chunk, BadChunk):
-        raise ValueError(chunk.error)
-    if chunk.kind == "safety_checker":
-        return to_checker(chunk.table, source, tier)
-    if chunk.kind != "rule":
-        raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")
-    return to_rule(chunk.table, source, tier)
-
-
-def stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
-    """Asks in the place of a rule that can't be used: it may have been there to deny."""
-    return Rule(
-        source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
-    )
-
-
-def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:
-    value: object = table.get("toolName")
-    names = cast(list[object], value) if isinstance(value, list) else [value]
-    if not names or not all(isinstance(n, str) and usable_tool_name(n) for n in names):
-        return ("*",)
-    return tuple(canonical(str(n)) for n in names)
-
-
-def conflicts(rules: Sequence[Rule]) -> list[Problem]:
-    """Rules of one rank and the same conditions that decide differently; the stricter holds."""
-    seen: dict[object, Rule] = {}
-    problems: list[Problem] = []
-    for rule in rules:
-        if rule.broken is not None or rule.checker is not None:
-            continue
-        first = seen.setdefault(_conditions(rule), rule)
-        if first.decision != rule.decision:
-            text = f"{rule.decision} here, {first.decision} in {first.source}: same priority, same conditions"
-            problems.append(Problem(rule.source, text, "the stricter one holds"))
-    return problems
-
-
-def _conditions(rule: Rule) -> object:
-    patterns = tuple(p.text if p else None for p in (rule.command, rule.args))
-    scope = (rule.server, rule.subagent, rule.interactive, repr(sorted(rule.annotations.items())))
-    return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.prefixes), patterns, scope)
 
 
 _LARGEST = 1_000_000
@@ -272,3 +132,251 @@ def _check(found: os.stat_result, tier: int, what: str) -> None:
         raise RuleTextError(f"doesn't count: others may write {what} (mode {stat.S_IMODE(mode):04o})")
     if tier == ADMIN and found.st_uid not in (0, os.geteuid()):
         raise RuleTextError(f"doesn't count: {what} belongs to another user (uid {found.st_uid})")
+
+
+_HEADER = re.compile(r"[ \t]*\[")
+_AT = re.compile(r" ?\(at line (\d+), column (\d+)\)$")
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """One table of an array of tables."""
+
+    line: int
+    kind: str = ""
+    table: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    error: str = ""
+    """Set for a piece that isn't TOML, or no table where one belongs."""
+
+
+def _chunks_of(text: str) -> list[_Chunk]:
+    """The tables of a rule file, each with its line: a wrong one doesn't hide the others.
+
+    A file that is wrong as a whole is read piece by piece.
+    """
+    try:
+        tables = list(_tables(tomllib.loads(text), 1))
+    except ValueError:
+        # RecursionError is one for `[[[[…`, but TOML's arrays can be nested, so it is met below too.
+        return [c for line, piece in _pieces(text) for c in _one(line, piece)]
+    except RecursionError:
+        return [_Chunk(1, error="nested too deeply")]
+    lines = [line for line, piece in _pieces(text) if _HEADER.match(piece) and not _inner(piece)]
+    if len(lines) != len(tables):
+        return tables
+    return [replace(table, line=line) for table, line in zip(tables, lines, strict=True)]
+
+
+def _inner(piece: str) -> bool:
+    """`[rule.toolAnnotations]`: a part of the table before it."""
+    return re.match(r"[ \t]*\[[ \t]*[^\[\]]*\.", piece) is not None
+
+
+def _pieces(text: str) -> Iterator[tuple[int, str]]:
+    """(line, text) from one table header to the next; a `[x.y]` header belongs to what precedes."""
+    start, held = 1, list[str]()
+    for number, line in enumerate(text.splitlines(keepends=True), 1):
+        if _HEADER.match(line) and not _inner(line):
+            if any(h.strip() for h in held):
+                yield start, "".join(held)
+            held = []
+        if not held:
+            start = number
+        held.append(line)
+    if any(h.strip() for h in held):
+        yield start, "".join(held)
+
+
+def _one(line: int, piece: str) -> Iterator[_Chunk]:
+    try:
+        yield from _tables(tomllib.loads(piece), line)
+    except RecursionError:
+        yield _Chunk(line, error="nested too deeply")
+    except ValueError as error:
+        place = _AT.search(str(error))
+        at = line + int(place[1]) - 1 if place else line
+        yield _Chunk(at, error=f"not TOML: {_AT.sub('', str(error))}")
+
+
+def _tables(document: dict[str, Any], line: int) -> Iterator[_Chunk]:
+    for kind, value in document.items():
+        entries = cast(list[object], value) if isinstance(value, list) else [value]
+        for entry in entries:
+            if isinstance(entry, dict) and isinstance(value, list):
+                yield _Chunk(line, kind, cast(dict[str, Any], entry))
+            else:
+                yield _Chunk(line, error=f"{kind!r} isn't known here, expected [[rule]] tables")
+
+
+_NO_ALLOW = "no rule of this file allows anything until it is right"
+
+
+class RuleText(NamedTuple):
+    """A rule file as it was read."""
+
+    path: str
+    tier: int
+    """2 extension, 3 workspace, 4 user, 5 admin."""
+    text: str | None
+    error: str = ""
+    """Why there is no text."""
+
+
+def read_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
+    """The texts of `files`, each with its tier."""
+    found: list[RuleText] = []
+    for path, tier in files:
+        try:
+            found.append(RuleText(str(path), tier, read_rules(path, tier)))
+        except RuleTextError as error:
+            found.append(RuleText(str(path), tier, None, str(error)))
+    return found
+
+
+def rules_of(texts: Sequence[RuleText]) -> tuple[list[Rule], list[Problem]]:
+    """The rules of rule files.
+
+    A file with an error loses its allow rules; its deny and ask rules stay. For each rule that can't be used,
+    and for a file that can't be read, its tier asks about what the rule may have been about.
+    """
+    read = [_one_file(text) for text in texts]
+    rules = [rule for found, _ in read for rule in found]
+    return rules, [*(problem for _, wrong in read for problem in wrong), *conflicts(rules)]
+
+
+def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Problem]]:
+    """The rules of `files`, as `rules_of`."""
+    return rules_of(read_files(files))
+
+
+@cache
+def shipped_rules() -> tuple[Rule, ...]:
+    """The default rules. Raises `SetupError` when the package is damaged."""
+    path = Path(__file__).with_name("default.toml")
+    rules, problems = _one_file(read_files([(path, SHIPPED)])[0]._replace(path="default.toml"))
+    if problems:
+        raise SetupError(f"{problems[0]}. Install interlock again.")
+    return tuple(rules)
+
+
+def _one_file(file: RuleText) -> tuple[list[Rule], list[Problem]]:
+    if file.text is None:
+        problem = Problem(f"{file.path}:1", file.error, "everything of its tier and below asks")
+        return [stand_in(problem.source, file.tier, ("*",), problem.text)], [problem]
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    for chunk in _chunks_of(file.text):
+        source = f"{file.path}:{chunk.line}"
+        try:
+            rules.append(_rule(chunk, source, file.tier))
+        except ValueError as error:
+            problems.append(Problem(source, str(error), _NO_ALLOW))
+            if chunk.kind != "rule" or chunk.table.get("decision") != "allow":
+                rules.append(stand_in(source, file.tier, _tools(chunk.table), str(error)))
+    usable = [r for r in rules if r.decision != "allow"] if problems else rules
+    if file.tier != EXTENSION:
+        return usable, problems
+    left_out = [r for r in usable if not r.checker and (r.decision == "allow" or "yolo" in r.modes)]
+    why = "an extension may neither allow nor name yolo"
+    problems += [Problem(r.source, why, "left out") for r in left_out]
+    return [r for r in usable if r not in left_out], problems
+
+
+def _rule(chunk: _Chunk, source: str, tier: int) -> Rule:
+    if chunk.error:
+        raise ValueError(chunk.error)
+    if chunk.kind == "safety_checker":
+        return to_checker(chunk.table, source, tier)
+    if chunk.kind != "rule":
+        raise ValueError(f"[[{chunk.kind}]] isn't known, expected [[rule]] or [[safety_checker]]")
+    return to_rule(chunk.table, source, tier)
+
+
+def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a rule that can't be used may be about."""
+    value: object = table.get("toolName")
+    names = cast(list[object], value) if isinstance(value, list) else [value]
+    if not names or not all(isinstance(n, str) and usable_tool_name(n) for n in names):
+        return ("*",)
+    return tuple(canonical(str(n)) for n in names)
+
+
+def conflicts(rules: Sequence[Rule]) -> list[Problem]:
+    """Rules of one rank and the same conditions that decide differently; the stricter holds."""
+    seen: dict[object, Rule] = {}
+    problems: list[Problem] = []
+    for rule in rules:
+        if rule.broken is not None or rule.checker is not None:
+            continue
+        first = seen.setdefault(_conditions(rule), rule)
+        if first.decision != rule.decision:
+            text = f"{rule.decision} here, {first.decision} in {first.source}: same priority, same conditions"
+            problems.append(Problem(rule.source, text, "the stricter one holds"))
+    return problems
+
+
+def _conditions(rule: Rule) -> object:
+    patterns = tuple(p.text if p else None for p in (rule.command, rule.args))
+    scope = (rule.server, rule.subagent, rule.interactive, repr(sorted(rule.annotations.items())))
+    return (rule.rank, frozenset(rule.tools), rule.modes, frozenset(rule.prefixes), patterns, scope)
+
+
+_RISKS: frozenset[str] = frozenset(get_args(Risk))
+_OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "*"})
+_QUIET = re.compile(r"\\.|\[\^?\]?[^\]]*\]", re.DOTALL)
+"""Escapes and classes, where `^` and `$` are characters."""
+_ANCHOR_WITHIN = re.compile(r"[^(|^]\^|\$[^)|$]")
+_ARGS_START = re.compile(r"\^+(\\?\{|\[|\(|\.|\\|$)")
+
+
+def about_nothing(
+    rules: Iterable[Rule], agents: Collection[str], servers: Collection[str]
+) -> Iterator[Problem]:
+    """Rules that no call can meet. A name may be known in another folder: that is said, not refused."""
+    tools = {*TOOLS, *ALIASES, *ELSEWHERE, *agents, "*"}
+    for rule in rules:
+        if rule.tier == SHIPPED or rule.broken is not None:
+            continue
+        if why := _unknown(rule, tools, agents, servers) or _unmeetable(rule):
+            yield Problem(rule.source, why, "it never counts here")
+
+
+def _unknown(rule: Rule, tools: set[str], agents: Collection[str], servers: Collection[str]) -> str | None:
+    for name in rule.tools:
+        if name not in tools and not name.startswith("mcp_"):
+            return f"there is no tool {name!r}{_near(name, tools)}"
+    if rule.subagent is not None and rule.subagent not in agents:
+        return f"there is no agent {rule.subagent!r}{_near(rule.subagent, agents)}"
+    if rule.server is not None and servers and rule.server not in servers:
+        return f"there is no MCP server {rule.server!r}{_near(rule.server, servers)}"
+    if (risk := rule.annotations.get("risk", "read")) not in _RISKS:
+        return f"there is no risk {risk!r}; expected one of {', '.join(sorted(_RISKS))}"
+    return None
+
+
+def _near(name: str, known: Collection[str]) -> str:
+    found = get_close_matches(name, known, 1, 0.6)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _unmeetable(rule: Rule) -> str | None:
+    for prefix in rule.prefixes:
+        if odd := next((word for word in prefix if word in _OPERATORS or word.endswith(";")), None):
+            return f"commandPrefix is compared word by word with one command, and no command has the word {odd!r}"
+    for name, pattern in (("commandRegex", rule.command), ("argsPattern", rule.args)):
+        if pattern is not None and (why := _never(name, pattern.text)):
+            return f"{name} {pattern.text!r} can't match: {why}"
+    if [*rule.modes] == ["plan"] and rule.decision == "allow":
+        return "what plan mode may do is fixed; a rule can only restrict it"
+    return None
+
+
+def _never(field: str, text: str) -> str | None:
+    quiet = _QUIET.sub("x", text)
+    if _ANCHOR_WITHIN.search(quiet.removeprefix("^").removesuffix("$")):
+        return "'^' and '$' stand for the beginning and the end"
+    if field == "commandRegex" and text.lstrip("^")[:1].isspace():
+        return "a command begins with its program, not with a blank"
+    if field == "argsPattern" and text.startswith("^") and not _ARGS_START.match(text):
+        return 'the arguments begin with {, as JSON: write "name":"value" without ^'
+    return None

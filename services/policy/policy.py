@@ -9,31 +9,33 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from interlock.services.policy.always import (
-    LOOSER,
-    covers,
-    liftable,
-    save,
-    server_rule,
-    shell_rule,
-    tables_of,
-    target,
-    target_rule,
-)
+from interlock.services.policy.always import LOOSER, covers, save, shell_rule, tables_of, target
 from interlock.services.policy.checkers import SafetyCheckers, Said, lowered
-from interlock.services.policy.decided import PolicyDecision, unless_widened
-from interlock.services.policy.explain import Explanation, explanation
-from interlock.services.policy.folders import escape, folders_of, protected_target
-from interlock.services.policy.from_settings import settings_rules
-from interlock.services.policy.load import Problem, shipped_rules
+from interlock.services.policy.decision import (
+    Explanation,
+    Outcome,
+    PolicyDecision,
+    explanation,
+    unless_widened,
+)
+from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
+from interlock.services.policy.load import about_nothing, shipped_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
-from interlock.services.policy.names import about_nothing, canonical, names_of, rule_args
-from interlock.services.policy.outcome import Outcome
 from interlock.services.policy.patterns import Pattern
-from interlock.services.policy.reading import Reading
-from interlock.services.policy.rule import SHIPPED, Rule, Scope, server_of
-from interlock.services.policy.rulebook import MODE_NAMES, SHELL_TOOLS, RuleBook, first
-from interlock.services.policy.shell_decision import LineCheck, decide_line
+from interlock.services.policy.rule import (
+    SHELL_TOOLS,
+    SHIPPED,
+    Rule,
+    RuleBook,
+    Scope,
+    canonical,
+    first,
+    liftable,
+    names_of,
+    rule_args,
+    server_of,
+)
+from interlock.services.policy.shell_decision import decide_line
 from interlock.services.shell import ShellLine, parse
 from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict
 from interlock.state.settings import Settings
@@ -144,12 +146,14 @@ class RulePolicy:
             return None
         server = server_of(call.name, self._scope.servers)
         if server is not None and choice != "proceed_always":
-            return server_rule(call, choice, server, mode)
+            whole = server if choice == "proceed_always_server" else None
+            return SessionRule(tool=call.name, server=whole, modes=LOOSER[mode])
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
         if self._is_shell(call):
             return shell_rule(call, _line(call), mode)
-        return None if risk == "execute" else target_rule(call, risk, self._workspace, mode)
+        about = None if risk == "execute" else target(call, risk, self._workspace)
+        return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
     def save(self, risk: Risk, rule: SessionRule, note: str) -> None:
         """Keep a narrowed rule for later runs. Blocks for the disk; raises `RunError`."""
@@ -165,8 +169,7 @@ class RulePolicy:
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
         """Rules that are about no call: `agents` and `servers` are those that there are here."""
         rules = (*self._book.rules, *self.safety.book.rules)
-        found = about_nothing(rules, agents, servers)
-        return [Problem(rule.source, why, "it never counts here") for rule, why in found]
+        return list(about_nothing(rules, agents, servers))
 
     def for_agent(self, name: str) -> "RulePolicy":
         """The same rules, for the calls of a sub-agent."""
@@ -200,7 +203,10 @@ class RulePolicy:
         hints = with_plan_file(hints, call, risk, mode, self._workspace)
         rules = self._book.about(call, risk, mode, hints)
         if self._is_shell(call):
-            return self._decide_line(call, risk, mode, session, rules)
+            line = _line(call)
+            own = [r for r in session if canonical(r.tool) == canonical(call.name)]
+            outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
+            return PolicyDecision(call, risk, mode, rules, outcome, line, parts)
         told = any(r.target is not None for r in rules)
         about = target(call, risk, self._workspace) if told else None
         rule = first(rules, lambda r: meets(r, rule_args(call), about))
@@ -215,20 +221,6 @@ class RulePolicy:
             if lifted and (lifted.path or not protected):
                 outcome = Outcome("allow", "session", session=lifted)
         return PolicyDecision(call, risk, mode, rules, outcome, about=about)
-
-    def _decide_line(
-        self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule], rules: Sequence[Rule]
-    ) -> PolicyDecision:
-        line = _line(call)
-        own = [r for r in session if canonical(r.tool) == canonical(call.name)]
-        folders = folders_of(call, line, self._workspace)
-        reading = Reading(line, folders, self._workspace)
-        away = escape(line, folders, self._workspace)
-        protected = protected_target(line, folders, self._workspace)
-        outcome, parts = decide_line(
-            LineCheck(call, line, rules, mode, own, folders, reading, away, protected)
-        )
-        return PolicyDecision(call, risk, mode, rules, outcome, line, parts)
 
     def _covering(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule]

@@ -1,22 +1,19 @@
-"""rule: one rule of the policy, and which calls it is about."""
+"""rule: one rule of the policy, which calls it is about, and the rules of all tiers in their order."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from pydantic import JsonValue
 
 from interlock.services.policy.patterns import Pattern
-from interlock.state.calls import ApprovalMode, Decision, Risk
+from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
+from interlock.state.subagent import INVESTIGATOR
+from interlock.state.tool_names import OTHER_NAMES
+from interlock.tools import TOOLS
 
 SHIPPED, EXTENSION, WORKSPACE, USER, ADMIN = 1, 2, 3, 4, 5
 """Tiers (`pipelines.md` §4, Policy): a higher one decides first, whatever the priorities."""
-TIER_NAMES = {
-    SHIPPED: "shipped",
-    EXTENSION: "extension",
-    WORKSPACE: "workspace",
-    USER: "user",
-    ADMIN: "admin",
-}
+TIER_NAMES = dict(enumerate(("shipped", "extension", "workspace", "user", "admin"), SHIPPED))
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +67,6 @@ class Rule:
     checker: Checker | None = None
     """Set: it doesn't decide, it says which calls the checker is asked about."""
 
-    def names_all_of(self, argv: tuple[str, ...]) -> bool:
-        """It is for exactly these words."""
-        return argv in self.prefixes
-
     @property
     def rank(self) -> float:
         return self.tier + self.priority / 1000
@@ -82,6 +75,15 @@ class Rule:
     def narrows(self) -> bool:
         """It has a condition on the arguments."""
         return self.reading or bool(self.prefixes) or not (self.command is self.args is self.target is None)
+
+
+SESSION_RANK = 3.95
+"""Where always-choices stand among the rules (gemini-cli): a user's or an admin's rule goes before them."""
+
+
+def liftable(rule: Rule | None) -> bool:
+    """Whether an always-choice can take the place of this rule's ask."""
+    return rule is None or rule.rank < SESSION_RANK
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +103,18 @@ def server_of(tool: str, servers: frozenset[str]) -> str | None:
     return max(fitting, key=len, default=None)
 
 
-def about(
+def _about(
     rule: Rule, names: frozenset[str], mode: str, annotations: Mapping[str, JsonValue], scope: Scope
 ) -> bool:
     """Whether the rule is about this tool, arguments aside. `names`: the tool's name and its aliases."""
-    if rule.modes and mode not in rule.modes:
-        return False
-    if rule.subagent is not None and rule.subagent != scope.agent:
-        return False
-    if rule.interactive is not None and rule.interactive != scope.interactive:
-        return False
-    if any(k not in annotations or annotations[k] != v for k, v in rule.annotations.items()):
-        return False
-    return _serves(rule, names, scope) and any(_names(p, n) for p in rule.tools for n in names)
+    return (
+        (not rule.modes or mode in rule.modes)
+        and rule.subagent in (None, scope.agent)
+        and rule.interactive in (None, scope.interactive)
+        and all(k in annotations and annotations[k] == v for k, v in rule.annotations.items())
+        and _serves(rule, names, scope)
+        and any(_names(p, n) for p in rule.tools for n in names)
+    )
 
 
 def _names(pattern: str, name: str) -> bool:
@@ -123,15 +124,106 @@ def _names(pattern: str, name: str) -> bool:
 
 
 def _serves(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
-    if rule.server is None:
+    if rule.server is None or rule.server in {server_of(name, scope.servers) for name in names}:
         return True
-    owners = {server_of(name, scope.servers) for name in names}
-    if rule.decision == "allow":
-        return rule.server in owners
     # A server that isn't known can't be told by its tool's name: what restricts is about it all the same.
-    return rule.server in owners or any(n.startswith(f"mcp_{rule.server}_") for n in names)
+    return rule.decision != "allow" and any(n.startswith(f"mcp_{rule.server}_") for n in names)
 
 
-def annotations_of(risk: Risk, more: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-    """What `toolAnnotations` is compared with: the risk that the house gives the tool, and what its server says."""
-    return {"readOnlyHint": risk == "read", **more, "risk": risk}
+ALIASES = {**OTHER_NAMES, **{alias: tool.name for tool in TOOLS.values() for alias in tool.aliases}}
+SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
+"""Tools whose argument `command` is a line of bash."""
+_AGENT = "invoke_agent"
+
+
+def canonical(name: str) -> str:
+    """Our own name of a tool."""
+    return ALIASES.get(name, name)
+
+
+def agent_of(tool: str, args: Mapping[str, JsonValue]) -> str | None:
+    """The agent that a call starts."""
+    name = args.get("agent_name")
+    if canonical(tool) == _AGENT and isinstance(name, str):
+        return name
+    return INVESTIGATOR if tool == INVESTIGATOR else None
+
+
+def names_of(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
+    """The names under which what a call does can be denied, asked about or hooked."""
+    own = canonical(tool)
+    aliases = {alias for alias, name in ALIASES.items() if name == own}
+    agent = agent_of(tool, args)
+    return frozenset({tool, own, *aliases, *([agent] if agent else [])})
+
+
+def rule_args(call: CallView) -> Mapping[str, JsonValue]:
+    """The arguments as rules see them: a tool that starts one agent has it among them."""
+    return {**call.args, "agent_name": INVESTIGATOR} if call.name == INVESTIGATOR else call.args
+
+
+STRICTNESS: Mapping[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
+_INERT: frozenset[Risk] = frozenset({"question", "state"})
+_MODE_TOOLS = frozenset({"enter_plan_mode", "exit_plan_mode", _AGENT})
+"""Whether they may be called at all depends on the mode alone."""
+
+
+class RuleBook:
+    """Rules, highest rank first; at equal rank the stricter first, then in the order given."""
+
+    def __init__(self, rules: Iterable[Rule], scope: Scope) -> None:
+        self.rules = tuple(sorted(rules, key=lambda r: (-r.rank, -STRICTNESS[r.decision])))
+        self._scope = scope
+        self._known: dict[tuple[str, str | None, Risk, str], tuple[Rule, ...]] = {}
+
+    def about(
+        self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
+    ) -> tuple[Rule, ...]:
+        """The rules about a call, arguments aside, highest rank first."""
+        if annotations:
+            return self._select(call, risk, mode, annotations)
+        key = (call.name, agent_of(call.name, call.args), risk, mode)
+        if key not in self._known:
+            self._known[key] = self._select(call, risk, mode, annotations)
+        return self._known[key]
+
+    def _select(
+        self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
+    ) -> tuple[Rule, ...]:
+        own, every = frozenset({call.name, canonical(call.name)}), names_of(call.name, call.args)
+        # A rule against one agent by its name among the arguments is against the tool that starts just that one, too.
+        agents = every | {_AGENT} if agent_of(call.name, call.args) is not None else every
+        hints = {"readOnlyHint": risk == "read", **annotations, "risk": risk}
+        counted: list[Rule] = []
+        for rule in self.rules:
+            # What allows a name allows no agent of that name; what restricts one restricts all that it stands for.
+            names = own if rule.decision == "allow" else agents if rule.args is not None else every
+            if _about(rule, names, mode, hints, self._scope) and (now := _counted(rule, risk, mode)):
+                counted.append(now)
+        shipped = [r.decision for r in counted if r.tier == SHIPPED]
+        if own & _MODE_TOOLS and "deny" in shipped:
+            # Where the mode has no place for it, no rule makes one.
+            return tuple(r for r in counted if r.decision == "deny" or r.tier == SHIPPED)
+        return tuple(counted)
+
+
+def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
+    """The rule as it counts for such calls; None: it doesn't."""
+    if rule.broken is not None:
+        return None if risk in _INERT else rule
+    if mode != "plan" or rule.tier == SHIPPED or rule.decision == "deny":
+        return rule
+    # What plan mode may do is said once: no extension, workspace, user or admin can add to it.
+    return replace(rule, lowers=True) if rule.decision == "ask" else None
+
+
+def first(rules: Iterable[Rule], met: Callable[[Rule], bool]) -> Rule | None:
+    """The deciding rule."""
+    lowering: Rule | None = None
+    for rule in rules:
+        if not met(rule):
+            continue
+        if not rule.lowers:
+            return lowering if lowering is not None and rule.decision == "allow" else rule
+        lowering = lowering or rule
+    return lowering

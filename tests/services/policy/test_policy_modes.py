@@ -180,8 +180,8 @@ def test_a_plain_decision_does_not_load_the_shell_grammar() -> None:
     code = (
         "import sys\n"
         "from interlock.services.policy import shipped_rules\n"
-        "from interlock.services.policy.rulebook import RuleBook\n"
-        "from interlock.services.policy.rule import Scope\nfrom interlock.state.calls import CallView\n"
+        "from interlock.services.policy.rule import RuleBook, Scope\n"
+        "from interlock.state.calls import CallView\n"
         "call = CallView(id='', name='read_file', args={})\n"
         "assert RuleBook(shipped_rules(), Scope()).about(call, 'read', 'default', {})\n"
         "assert not {'tree_sitter', 'tree_sitter_bash'} & set(sys.modules), 'loaded'\n"

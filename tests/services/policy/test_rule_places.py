@@ -7,7 +7,7 @@ import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy import load_rules, workspace_policy
-from interlock.services.policy.load import ADMIN_FOLDERS, Places, ignored_files, rule_files
+from interlock.services.policy.load import ADMIN_FOLDERS, Places, rule_files, workspace_files
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 
@@ -51,8 +51,8 @@ def test_every_documented_place_has_its_tier(places: Places) -> None:
 def test_a_workspace_counts_only_when_it_is_trusted(places: Places) -> None:
     mine = put(places.root / ".gemini/policies")
     untrusted = Places(places.root, places.home, False, places.admin)
-    assert (rule_files(untrusted), ignored_files(untrusted)) == ([], [mine])
-    assert (rule_files(places), ignored_files(places)) == ([(mine, 3)], [])
+    assert (rule_files(untrusted), rule_files(places)) == ([], [(mine, 3)])
+    assert workspace_files(places.root, places.home) == [mine]
 
 
 def test_in_the_home_directory_the_users_rules_are_the_users(places: Places) -> None:

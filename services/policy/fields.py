@@ -1,9 +1,11 @@
-"""rulebook: the fields of a rule as files and settings write them, and the rules of all tiers in their order."""
+"""fields: rules as files and settings write them: `[[rule]]` tables; `tools.exclude`, `confirmationRequired`, `allowed`
+and `core`; and of MCP servers `mcp.excluded`, `mcp.allowed`, and those that `mcpServers` trusts."""
 
 import os
+import re
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -16,29 +18,16 @@ from pydantic import (
     model_validator,
 )
 
-from interlock.services.policy.names import agent_of, canonical, names_of, of_server
 from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
-from interlock.services.policy.rule import SHIPPED, WORKSPACE, Rule, Scope, about, annotations_of
-from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
-
-SHELL_TOOLS = frozenset({"run_shell_command", "execute_command"})
-"""Tools whose argument `command` is a line of bash."""
+from interlock.services.policy.rule import SHELL_TOOLS, USER, WORKSPACE, Rule, canonical
+from interlock.state.calls import ApprovalMode, Decision, Risk
+from interlock.state.settings import Settings
 
 _CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "plainReading", "path", "host")
 MODE_NAMES = {"autoEdit": "auto_edit"}
 """gemini-cli's spelling → ours."""
-
-
-def _one_or_more(value: object) -> object:
-    return [value] if isinstance(value, str) else value
-
-
-def _mode(value: object) -> object:
-    return MODE_NAMES.get(value, value) if isinstance(value, str) else value
-
-
-Names = Annotated[list[str], BeforeValidator(_one_or_more), Field(min_length=1)]
-Mode = Annotated[ApprovalMode, BeforeValidator(_mode)]
+Names = Annotated[list[str], BeforeValidator(lambda v: [v] if isinstance(v, str) else v), Field(min_length=1)]
+Mode = Annotated[ApprovalMode, BeforeValidator(lambda v: MODE_NAMES.get(v, v) if isinstance(v, str) else v)]
 
 
 class RuleFields(BaseModel):
@@ -91,7 +80,7 @@ def usable_tool_name(name: str) -> bool:
     return name != "" and not set(body) & set("*?[] \t\n")
 
 
-def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
+def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     """Raises `ValueError` whose text names the field."""
     try:
         fields = RuleFields.model_validate(table)
@@ -101,12 +90,12 @@ def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
         raise ValueError(f'path {fields.path!r} is relative: in which workspace? Name it by workspace = "…"')
     return Rule(
         source=source,
-        tools=tuple(name for n in fields.toolName for name in of_server(n, fields.mcpName)),
-        decision=decision_of(fields.decision),
+        tools=tuple(_of_server(name, fields.mcpName) for name in fields.toolName),
+        decision="ask" if fields.decision == "ask_user" else fields.decision,
         tier=tier,
         priority=fields.priority,
         modes=frozenset(fields.modes),
-        prefixes=tuple(words(p) for p in fields.commandPrefix or ()),
+        prefixes=tuple(_words(p) for p in fields.commandPrefix or ()),
         reading=fields.plainReading or False,
         command=_pattern("commandRegex", fields.commandRegex),
         args=_pattern("argsPattern", fields.argsPattern),
@@ -121,11 +110,13 @@ def to_rule(table: dict[str, Any], source: str, tier: int) -> Rule:
     )
 
 
-def decision_of(word: Literal["allow", "ask", "ask_user", "deny"]) -> Decision:
-    return "ask" if word == "ask_user" else word
+def _of_server(tool: str, server: str | None) -> str:
+    """A tool's name as calls have it: with `mcpName` it may be named as its server names it."""
+    plain = server is None or tool == "*" or tool.startswith("mcp_")
+    return canonical(tool) if plain else f"mcp_{server}_{tool}"
 
 
-def words(prefix: str) -> tuple[str, ...]:
+def _words(prefix: str) -> tuple[str, ...]:
     """A command prefix as the words that bash would make of it. Raises `ValueError`."""
     try:
         split = tuple(shlex.split(prefix))
@@ -137,10 +128,8 @@ def words(prefix: str) -> tuple[str, ...]:
 
 
 def _pattern(field: str, text: str | None) -> Pattern | None:
-    if text is None:
-        return None
     try:
-        return compile_pattern(text)
+        return None if text is None else compile_pattern(text)
     except PatternError as error:
         raise ValueError(f"{field}: {error}") from None
 
@@ -155,79 +144,92 @@ def first_error(error: ValidationError, fields: type[BaseModel]) -> str:
     return f"{place}: {message}" if place else message
 
 
-_STRICTNESS = {"deny": 0, "ask": 1, "allow": 2}
-_HARMLESS: frozenset[Risk] = frozenset({"read", "question", "state"})
-_INERT: frozenset[Risk] = frozenset({"question", "state"})
-_MODE_TOOLS = frozenset({"enter_plan_mode", "exit_plan_mode", "invoke_agent"})
-"""Whether they may be called at all depends on the mode alone."""
+def stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
+    """Asks in the place of a rule that can't be used: it may have been there to deny."""
+    return Rule(
+        source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
+    )
 
 
-class RuleBook:
-    """Rules, highest rank first; at equal rank the stricter first, then in the order given."""
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """What is wrong with a rule file or setting, and what was made of it."""
 
-    def __init__(self, rules: Iterable[Rule], scope: Scope) -> None:
-        self.rules = tuple(sorted(rules, key=lambda r: (-r.rank, _STRICTNESS[r.decision])))
-        self._scope = scope
-        self._known: dict[tuple[str, str | None, Risk, str], tuple[Rule, ...]] = {}
+    source: str
+    """`FILE:LINE`, or the setting's name."""
+    text: str
+    effect: str
 
-    def about(
-        self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
-    ) -> tuple[Rule, ...]:
-        """The rules about a call, arguments aside, highest rank first."""
-        if annotations:
-            return self._select(call, risk, mode, annotations)
-        key = (call.name, agent_of(call.name, call.args), risk, mode)
-        if key not in self._known:
-            self._known[key] = self._select(call, risk, mode, annotations)
-        return self._known[key]
+    def __str__(self) -> str:
+        return f"{self.source}: {self.text}; {self.effect}"
 
-    def _select(
-        self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
-    ) -> tuple[Rule, ...]:
-        own, every = frozenset({call.name, canonical(call.name)}), names_of(call.name, call.args)
-        hints = annotations_of(risk, annotations)
-        fitting = (
-            # What allows a name allows no agent of that name; what restricts one restricts all that it stands for.
-            r
-            for r in self.rules
-            if about(r, own if r.decision == "allow" else every | _through(r, call), mode, hints, self._scope)
+
+_OUTSIDE: tuple[Risk, ...] = ("read", "write", "execute", "network")
+"""What `tools.core` keeps to its list; questions and what only changes the run go on."""
+_CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
+
+
+def settings_rules(settings: Settings) -> tuple[list[Rule], list[Problem]]:
+    """An entry that can't be read allows nothing; where it was to deny or to ask, everything asks.
+
+    Priorities, here and below, are gemini-cli's within the user tier: 400 is its 4.4.
+    """
+    tools = settings.tools
+    lists: tuple[tuple[str, Iterable[str], Decision, int], ...] = (
+        ("tools.exclude", tools.exclude, "deny", 400),
+        ("tools.confirmationRequired", tools.confirmation_required, "ask", 350),
+        ("tools.allowed", tools.allowed, "allow", 300),
+        ("tools.core", tools.core, "allow", 250),
+    )
+    rules: list[Rule] = []
+    problems: list[Problem] = []
+    for setting, entries, decision, priority in lists:
+        for entry in entries:
+            source = f"settings {setting} {entry!r}"
+            try:
+                rules.append(_of_entry(entry, source, decision, priority))
+            except ValueError as error:
+                effect = "it allows nothing" if decision == "allow" else "everything asks until it is right"
+                problems.append(Problem(source, str(error), effect))
+                if decision != "allow":
+                    rules.append(stand_in(source, USER, ("*",), str(error)))
+    return [*rules, *(_not_core() if tools.core else ()), *_servers(settings)], problems
+
+
+def _of_entry(entry: str, source: str, decision: Decision, priority: int) -> Rule:
+    narrowed = _CALL.fullmatch(entry.strip())
+    name = canonical(narrowed[1] if narrowed else entry.strip())
+    prefix = narrowed[2].strip() if narrowed else ""
+    if not usable_tool_name(name):
+        raise ValueError(f"{name!r} is no tool's name")
+    if prefix and name not in SHELL_TOOLS:
+        raise ValueError("only run_shell_command(…) can be narrowed by a command prefix")
+    prefixes = (_words(prefix),) if prefix else ()
+    return Rule(source, (name,), decision, USER, priority, prefixes=prefixes)
+
+
+def _not_core() -> Iterator[Rule]:
+    """Plan mode has a list of its own."""
+    for risk in _OUTSIDE:
+        yield Rule(
+            source="settings tools.core",
+            tools=("*",),
+            decision="deny",
+            tier=USER,
+            priority=240,
+            modes=frozenset({"default", "auto_edit", "yolo"}),
+            annotations={"risk": risk},
+            deny_message="Only the tools that the setting tools.core names may be used.",
         )
-        counted = tuple(c for r in fitting if (c := _counted(r, risk, mode)) is not None)
-        shipped = [r.decision for r in counted if r.tier == SHIPPED]
-        if own & _MODE_TOOLS and "deny" in shipped:
-            # Where the mode has no place for it, no rule makes one.
-            return tuple(r for r in counted if r.decision == "deny" or r.tier == SHIPPED)
-        return counted
 
 
-def _through(rule: Rule, call: CallView) -> frozenset[str]:
-    """A rule against one agent by its name among the arguments is against the tool that starts just that one, too."""
-    one = rule.args is not None and agent_of(call.name, call.args) is not None
-    return frozenset({"invoke_agent"}) if one else frozenset()
-
-
-def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
-    """The rule as it counts for such calls; None: it doesn't."""
-    if rule.broken is not None:
-        return None if risk in _INERT else rule
-    if mode != "plan" or rule.tier == SHIPPED or rule.decision == "deny":
-        return rule
-    # What plan mode may do is said once: no extension, workspace, user or admin can add to it.
-    return replace(rule, lowers=True) if rule.decision == "ask" else None
-
-
-def first(rules: Iterable[Rule], met: Callable[[Rule], bool]) -> Rule | None:
-    """The deciding rule."""
-    lowering: Rule | None = None
-    for rule in rules:
-        if not met(rule):
-            continue
-        if not rule.lowers:
-            return lowering if lowering is not None and rule.decision == "allow" else rule
-        lowering = lowering or rule
-    return lowering
-
-
-def harmless(risk: Risk) -> bool:
-    """It changes nothing outside the run."""
-    return risk in _HARMLESS
+def _servers(settings: Settings) -> Iterator[Rule]:
+    trusted = [name for name, server in settings.mcp_servers.items() if server.trust]
+    lists: tuple[tuple[str, Iterable[str], Decision, int], ...] = (
+        ("mcp.excluded", settings.mcp.excluded, "deny", 900),
+        ("mcpServers", trusted, "allow", 200),
+        ("mcp.allowed", settings.mcp.allowed, "allow", 100),
+    )
+    for setting, names, decision, priority in lists:
+        for name in names:
+            yield Rule(f"settings {setting} {name!r}", ("*",), decision, USER, priority, server=name)

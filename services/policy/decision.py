@@ -1,0 +1,352 @@
+"""decision: what was decided of a call, by which rule, of which part, and why, in sentences for people."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, cast
+
+from interlock.services.policy.matching import Match, allows, meets, restricts
+from interlock.services.policy.rule import SHIPPED, TIER_NAMES, Rule, liftable
+from interlock.services.shell.model import ShellCommand, ShellLine
+from interlock.state.calls import CallView, Choice, Decision, Risk, SessionRule, ShellPart, Verdict
+from interlock.state.messages import Frozen
+
+Cause = Literal[
+    "rule", "session", "none", "danger", "opaque", "redirection", "elsewhere", "hidden", "protected"
+]
+"""`none`: no rule met it. `hidden`: a rule that denies or asks may be about what can't be seen of it.
+`protected`: it would change what the program goes by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """A decision on a plain call, or on one command of a shell line."""
+
+    decision: Decision
+    cause: Cause
+    rule: Rule | None = None
+    """The deciding rule; for danger, opaque, redirection and elsewhere the one whose allow it lowered."""
+    session: SessionRule | None = None
+    detail: str = ""
+    """What the danger is, or why it can't be seen through."""
+
+    def asking(self, cause: Cause, detail: str) -> "Outcome":
+        """Lowered to an ask."""
+        return replace(self, decision="ask", cause=cause, detail=detail)
+
+    @property
+    def named(self) -> str:
+        """The deciding rule, with its file and line where it has one."""
+        if self.cause == "danger":
+            return f"dangerous form: {self.detail}"
+        if self.cause in ("opaque", "redirection", "elsewhere"):
+            return self.cause
+        if self.cause == "protected":
+            return f"protected: {self.detail}"
+        if self.session is not None:
+            return f"session: {_session(self.session)}"
+        return rule_name(self.rule) if self.rule else "no rule"
+
+
+@dataclass(frozen=True, slots=True)
+class PartOutcome:
+    """The decision on one command of a shell line."""
+
+    command: ShellCommand
+    outcome: Outcome
+    plain: bool = False
+    """It only reads, with plain arguments inside the workspace."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyDecision:
+    """A decision on a call; `line` and `parts` are for shell."""
+
+    call: CallView
+    risk: Risk
+    mode: str
+    rules: Sequence[Rule]
+    outcome: Outcome
+    line: ShellLine | None = None
+    parts: Sequence[PartOutcome] = ()
+    about: str | None = None
+    """The file or host, where a rule asks for it."""
+
+    def verdict(self) -> Verdict:
+        outcome, mode = self.outcome, self.mode
+        if self.line is None:
+            reason = _of_call(self.call.name, self.risk, mode, outcome)
+        else:
+            reason = _of_line(mode, outcome, self.parts)
+        own = outcome.rule.deny_message if outcome.rule else None
+        return Verdict(
+            decision=outcome.decision,
+            rule=outcome.named,
+            reason=reason,
+            deny_message=own or reason if outcome.decision == "deny" else None,
+            session=outcome.session,
+            parts=tuple(
+                ShellPart(text=p.command.text, decision=p.outcome.decision, reason=_of_part(mode, p))
+                for p in self.parts
+            ),
+        )
+
+
+def unless_widened(now: Verdict, then: Verdict) -> Verdict:
+    """The verdict, which is at most to ask where the rules that a run began with were stricter."""
+    if then.decision == "allow" or then.decision == now.decision:
+        return now
+    word = {"ask": "asked about", "deny": "denied"}[then.decision]
+    reason = f"{now.reason} When this run began, it was {word}: {then.reason}"
+    return now.model_copy(
+        update={"decision": "ask", "reason": reason, "session": None, "parts": then.parts or now.parts}
+    )
+
+
+# ---- sentences
+
+_DOES = {
+    "read": "reads",
+    "write": "changes files",
+    "execute": "runs commands",
+    "network": "reaches the network",
+    "question": "asks you",
+    "state": "changes only the run itself",
+}
+_HARMLESS = ("read", "question", "state")
+"""They change nothing outside the run."""
+_KIND = {"write": "edits", "execute": "commands", "network": "network calls"}
+_VERB = {"allow": "allowed", "ask": "asked about", "deny": "denied"}
+_SHOWN = 100
+"""Characters of a command in a reason; the request shows all of it."""
+
+
+def rule_name(rule: Rule) -> str:
+    if rule.source.startswith("settings "):
+        return rule.source
+    return f"{TIER_NAMES[rule.tier]} rule {rule.source}"
+
+
+def _session(rule: SessionRule) -> str:
+    if rule.command_prefixes:
+        return " | ".join(rule.command_prefixes)
+    return " ".join(x for x in (rule.tool, rule.path or rule.server) if x)
+
+
+def _by_person(what: str, outcome: Outcome) -> str | None:
+    """Where an always-choice decided, or a rule that somebody wrote; None: neither."""
+    rule = outcome.rule
+    if outcome.session is not None:
+        return f"{what} is allowed for the rest of this session: {_session(outcome.session)}."
+    if rule is None or (rule.broken is None and rule.tier == SHIPPED):
+        return None
+    name = rule_name(rule)
+    if rule.broken is not None:
+        return (
+            f"{name[:1].upper()}{name[1:]} can't be used ({rule.broken}), so {what} asks until it is right."
+        )
+    message = (rule.deny_message or "").rstrip(".") if outcome.decision == "deny" else ""
+    return f"{what} is {_VERB[outcome.decision]} by {name}{f': {message}' if message else ''}."
+
+
+def _of_call(tool: str, risk: Risk, mode: str, outcome: Outcome) -> str:
+    """The reason of a decision on a call that is no shell line."""
+    if outcome.cause == "protected":
+        return f"`{tool}` {outcome.detail}, which is asked about in every mode."
+    if reason := _by_person(f"`{tool}`", outcome):
+        return reason
+    if outcome.rule is None:
+        return f"`{tool}` isn't covered by a rule; what no rule covers asks in mode {mode}."
+    does = f"`{tool}` {_DOES[risk]}"
+    if outcome.decision == "deny" and risk in _HARMLESS:
+        return f"`{tool}` isn't among the tools of mode {mode}."
+    if outcome.decision == "deny":
+        return f"{does}, which mode {mode} does not allow."
+    if outcome.decision == "ask":
+        return f"{does} and isn't covered by a rule; {_KIND.get(risk, 'such calls')} ask in mode {mode}."
+    return (
+        f"{does}, which is allowed in every mode."
+        if risk in _HARMLESS
+        else f"{does}, which mode {mode} allows."
+    )
+
+
+def _of_part(mode: str, part: PartOutcome) -> str:
+    """The reason of a decision on one command."""
+    outcome, text, rule = part.outcome, _quoted(part.command.text), part.outcome.rule
+    if outcome.cause == "danger":
+        return f"{text} {outcome.detail}; that asks even where a rule allows it."
+    if outcome.cause == "opaque":
+        return f"{text} can't be seen through: {outcome.detail}."
+    if outcome.cause == "elsewhere":
+        return f"{text} is allowed in the workspace's own folder, but the line {outcome.detail}."
+    if outcome.cause == "hidden" and rule is not None:
+        return f"{text} may be what {rule_name(rule)} is about; what it runs is only known when it runs."
+    if reason := _by_person(text, outcome):
+        return reason
+    if rule is not None and rule.reading:
+        return (
+            f"{text} only reads inside the workspace, which needs no asking (setting tools.readingCommands)."
+        )
+    if outcome.decision == "allow":
+        return f"{text}: mode {mode} allows every command."
+    verb = "are denied" if outcome.decision == "deny" else "ask"
+    return f"{text} isn't covered by a rule; shell commands {verb} in mode {mode}."
+
+
+def _of_line(mode: str, outcome: Outcome, parts: Sequence[PartOutcome]) -> str:
+    """The reason of a decision on a shell line: that of the part which decided, or of the line as a whole."""
+    rule, detail = outcome.rule, outcome.detail
+    if outcome.cause == "protected":
+        return f"The line {detail}, which is asked about in every mode."
+    if outcome.cause == "redirection":
+        why = detail or f"redirects input or output, which asks in mode {mode}"
+        return f"Every command is allowed, but the line {why}."
+    same = (outcome.decision, outcome.cause)
+    deciding = [p for p in parts if (p.outcome.decision, p.outcome.cause) == same]
+    if outcome.cause == "opaque" and not deciding:
+        return f"What this line runs can't be seen in full: {detail}."
+    if outcome.cause == "hidden" and not deciding and rule is not None:
+        return f"What this line runs can't be seen in full ({detail}); {rule_name(rule)} may be about it."
+    alike = [p for p in deciding if p.outcome.rule is rule]
+    uncovered = outcome.cause == "none" or (
+        outcome.cause == "rule" and rule is not None and rule.tier == SHIPPED
+    )
+    if outcome.decision == "ask" and uncovered and len(alike) > 1:
+        names = ", ".join(_quoted(p.command.text) for p in alike[:3]) + (", …" if len(alike) > 3 else "")
+        count = f"{len(alike)} of {len(parts)} commands"
+        return f"{count} aren't covered by a rule: {names}; shell commands ask in mode {mode}."
+    return _of_part(mode, deciding[0])
+
+
+def _quoted(text: str) -> str:
+    short = " ".join(text.split())
+    return f"`{short if len(short) <= _SHOWN else short[:_SHOWN] + '…'}`"
+
+
+_DANGER = "A dangerous form is asked about each time: it {}."
+_HIDDEN = "What it runs is only known when it runs{}, so it is asked about each time."
+
+
+def _not_always(decided: PolicyDecision) -> str:
+    """Why no always-choice can spare the next question, or fits the call."""
+    if decided.outcome.decision == "deny":
+        return "No session rule lifts a deny."
+    asking = [o for o in (decided.outcome, *(p.outcome for p in decided.parts)) if o.decision == "ask"]
+    if why := next((why for o in asking if (why := _unliftable(o)) is not None), None):
+        return why
+    # What no rule was asked to forgive, because none allowed the rest.
+    if decided.line is not None and decided.line.opaque is not None:
+        return _HIDDEN.format(f" ({decided.line.opaque})")
+    if danger := next((p.command.danger for p in decided.parts if p.command.danger), None):
+        return _DANGER.format(danger)
+    return "It can't be narrowed to leading words of a command, one file, one host or one MCP tool or server."
+
+
+def _unliftable(outcome: Outcome) -> str | None:
+    rule, detail = outcome.rule, outcome.detail
+    if outcome.cause == "danger":
+        return _DANGER.format(detail)
+    if outcome.cause in ("opaque", "hidden"):
+        return _HIDDEN.format(f" ({detail})" if detail else "")
+    if outcome.cause == "elsewhere":
+        return f"It {detail}; rules count for the workspace's own folder, so it is asked about each time."
+    if outcome.cause in ("redirection", "protected") and detail:
+        return f"It {detail}, which is asked about each time."
+    if rule is not None and rule.broken is not None:
+        return f"{rule_name(rule)} can't be used ({rule.broken}); until it is right, it asks each time."
+    if rule is not None and not liftable(rule):
+        return f"{rule_name(rule)} stands above what a session's rule may allow."
+    return None
+
+
+# ---- for `interlock policy check`
+
+
+class Considered(Frozen):
+    """A rule that is about the tool, and what became of it."""
+
+    rule: str
+    decision: Decision
+    rank: float
+    """Tier + priority / 1000; the highest that meets the call decides."""
+    met: Literal["yes", "no", "maybe"]
+    """Whether its conditions on the arguments were met by any part; `maybe`: only running would show."""
+
+
+class ExplainedPart(ShellPart):
+    """One simple command, and how it was understood."""
+
+    argv: tuple[str, ...]
+    rule: str
+    danger: str | None = None
+    opaque: str | None = None
+
+
+class Explanation(Frozen):
+    """Decision, deciding rule, and for shell the verdict of each part."""
+
+    tool: str
+    risk: Risk
+    mode: str
+    verdict: Verdict
+    parts: tuple[ExplainedPart, ...] = ()
+    unseen: str | None = None
+    """Shell: why not everything that the line would run is among the parts."""
+    redirects: tuple[str, ...] = ()
+    """Shell: each redirection, as `write out.txt`."""
+    choices: tuple[Choice, ...] = ()
+    """What a person could answer; empty when nobody is asked."""
+    always: SessionRule | None = None
+    """What an always-choice would stand for."""
+    not_always: str | None = None
+    """Why there is no always-choice, for an ask or a deny."""
+    considered: tuple[Considered, ...]
+    """Highest rank first."""
+
+
+def explanation(
+    decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
+) -> Explanation:
+    """A decision with everything that led to it."""
+    line, decision = decided.line, decided.outcome.decision
+    unspared = decision == "deny" or (decision == "ask" and always is None)
+    redirects = line.redirects if line else ()
+    return Explanation(
+        tool=decided.call.name,
+        risk=decided.risk,
+        mode=decided.mode,
+        verdict=decided.verdict(),
+        parts=tuple(_explained(decided.mode, p) for p in decided.parts),
+        unseen=line.opaque if line else None,
+        redirects=tuple(f"{r.kind} {r.target.text}" if r.target else r.kind for r in redirects),
+        choices=choices if decision == "ask" else (),
+        always=always,
+        not_always=_not_always(decided) if unspared else None,
+        considered=tuple(_considered(rule, decided) for rule in decided.rules),
+    )
+
+
+def _explained(mode: str, part: PartOutcome) -> ExplainedPart:
+    command = part.command
+    return ExplainedPart(
+        text=command.text,
+        decision=part.outcome.decision,
+        reason=_of_part(mode, part),
+        argv=command.argv,
+        rule=part.outcome.named,
+        danger=command.danger,
+        opaque=command.opaque,
+    )
+
+
+def _considered(rule: Rule, decided: PolicyDecision) -> Considered:
+    args, parts = decided.call.args, decided.parts
+    if decided.line is None:
+        found = [Match.YES] if meets(rule, args, decided.about) else []
+    elif rule.decision == "allow":
+        found = [Match.YES for p in parts if (p.plain if rule.reading else allows(rule, p.command, args))]
+    else:
+        found = [restricts(rule, p.command, args) for p in parts]
+    met = max(found, default=Match.NO)
+    word = cast(Literal["yes", "no", "maybe"], met.name.lower())
+    return Considered(rule=rule_name(rule), decision=rule.decision, rank=rule.rank, met=word)
