@@ -60,6 +60,7 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     if any(m.role == "system" for m in history):
         head = deps.transcript.append(state["head"], prompt)
     else:
+        await deps.mcp.ready()
         opening = await deps.context.opening(deps.toolset.declarations())
         head = deps.transcript.append("", [*opening, *history, *prompt])
     opened: MainState = {

@@ -61,6 +61,7 @@ _FRESH: PlanState = {
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """The rules stand in the system prompt; policy holds them."""
     deps = runtime.context
+    await deps.mcp.ready()
     opening = await deps.context.opening(deps.toolset.declarations())
     rules = render("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
     system = "\n\n".join([*(m.text for m in opening if m.role == "system"), rules])

@@ -102,6 +102,7 @@ async def _opening(deps: Deps, definition: AgentDefinition, call: CallView) -> l
         turns=str(definition.max_turns),
         minutes=f"{definition.max_time_minutes:g}",
     )
+    await deps.mcp.ready()
     system, *context = await deps.context.opening(deps.toolset.declarations(), definition.system_prompt)
     return [
         Message(role="system", content=f"{system.text}\n\n{contract}"),

@@ -187,11 +187,12 @@ def _ends(text: str, each: int) -> str:
     return text if len(text) <= 2 * each else f"{text[:each]} […] {text[-each:]}"
 
 
-def request_of(state: TurnState, deps: Deps) -> Request:
+async def request_of(state: TurnState, deps: Deps) -> Request:
     """The request as the state has it. Raises `RunError` where a call has no answer: no model takes that."""
     history = deps.transcript.read(state.get("request_head") or state["head"])
     if unanswered := open_calls(history):
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
+    await deps.mcp.ready()
     named = state.get("request_tools")
     tools = [t for t in deps.toolset.declarations() if named is None or t.name in named]
     model = state.get("request_model") or state["sticky_model"]

@@ -141,7 +141,7 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWatch | None]:
     """The answer; and what watched it, None where loops aren't looked for."""
     deps = runtime.context
-    request = request_of(state, deps)
+    request = await request_of(state, deps)
     if state["attempt"] > 1:
         request.messages.append(
             Message(role="user", origin="continue", content=_again(state["stream_problem"]))
@@ -277,7 +277,7 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     deps = runtime.context
     answer = deps.transcript.message(state["candidate"])
     payload = {
-        "llm_request": shown_request(request_of(state, deps)),
+        "llm_request": shown_request(await request_of(state, deps)),
         "llm_response": shown_answer(answer, state.get("finish_reason", "")),
     }
     fire = await fired("AfterModel", payload, state, runtime)

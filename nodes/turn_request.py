@@ -183,7 +183,7 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     `ended` also by an answer that a hook gave in the model's place.
     """
     deps = runtime.context
-    request = request_of({"head": state["head"], "sticky_model": state["sticky_model"]}, deps)
+    request = await request_of({"head": state["head"], "sticky_model": state["sticky_model"]}, deps)
     fire = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
     if fire.open:
         return {**fire.asks}
@@ -241,7 +241,7 @@ def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> st
 )
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """What isn't offered isn't forbidden: that is policy's to say."""
-    request = request_of(state, runtime.context)
+    request = await request_of(state, runtime.context)
     payload = {"llm_request": shown_request(request)}
     fire = await fired("BeforeToolSelection", payload, state, runtime)
     if fire.open:

@@ -13,6 +13,7 @@ from interlock.state.decided import DecisionRecord
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, Journal
+from interlock.state.mcp import McpServers
 from interlock.state.messages import Message
 from interlock.state.models import Models, ToolDeclaration
 from interlock.state.settings import Settings
@@ -145,6 +146,7 @@ class Deps:
     agents: Agents
     plans: Plans
     hooks: Hooks
+    mcp: McpServers
     emit: Emit
 
 

@@ -118,8 +118,27 @@ class McpSettings(_Section):
 
 
 class McpServer(_Section):
+    """One server, as gemini-cli writes it; Claude Code's and Roo's files are read into the same."""
+
+    type: Literal["stdio", "sse", "http", "streamable-http"] | None = None
+    """Needed only to tell SSE from HTTP where `url` is given; `httpUrl` always means streamable HTTP."""
+    command: str = ""
+    args: list[str] = Field(default_factory=list[str])
+    env: dict[str, str] = Field(default_factory=dict[str, str])
+    cwd: str = ""
+    """Default: the workspace."""
+    url: str = ""
+    http_url: str = Field("", alias="httpUrl")
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    timeout_ms: float = Field(600_000, alias="timeout", gt=0)
+    """Milliseconds that a request may take (gemini-cli: 10 minutes)."""
     trust: bool = False
-    """Its tools need no asking."""
+    """Its tools need no asking, and what it says of their effects is believed."""
+    include_tools: list[str] | None = Field(None, alias="includeTools")
+    """The only tools of it that count, as it names them; null: all."""
+    exclude_tools: list[str] = Field(default_factory=list[str], alias="excludeTools")
+    """Wins over `includeTools`."""
+    disabled: bool = False
 
 
 class HooksConfig(_Section):

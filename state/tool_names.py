@@ -1,5 +1,8 @@
 """tool_names: what other programs call our tools, and tools that they have and later versions will."""
 
+import hashlib
+import re
+
 OTHER_NAMES = {
     # Claude Code's.
     "Bash": "run_shell_command",
@@ -41,3 +44,15 @@ ELSEWHERE = frozenset(
     }
 )
 """Tools that aren't here: a rule may name them for other programs that read it."""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+_MOST, _KEPT, _MARK = 63, 54, 8
+"""Characters of a tool's name that every provider takes; of a longer one its beginning, and of its hash."""
+
+
+def mcp_name(server: str, tool: str) -> str:
+    """What a server's tool is called here, in rules and to models: letters, digits, `_` and `-`."""
+    name = f"mcp_{server}_{_NOT_IN_NAMES.sub('_', tool)}"
+    if len(name) <= _MOST:
+        return name
+    return f"{name[:_KEPT]}_{hashlib.sha256(name.encode()).hexdigest()[:_MARK]}"

@@ -36,6 +36,7 @@ SERVICES_MAY_IMPORT = {
     "policy": {"config", "files", "shell"},
     "context": {"config", "files", "secrets"},
     "hooks": {"config", "policy", "process", "secrets"},
+    "mcp": {"process", "toolset"},
     "trust": {"config", "files", "hooks", "policy"},
 }
 """The sub-rooms of `services/`, each with those that it may look into; they go one way."""
@@ -132,6 +133,7 @@ def test_what_is_imported_is_declared() -> None:
     makers = packages_distributions()
     tops = {name.partition(".")[0] for path in MODULES for name in imported(path)}
     for top in tops - sys.stdlib_module_names - {"interlock"}:
+        assert top in makers, f"{top} isn't installed here: .venv/bin/python -m pip install -e '.[dev]'"
         offered = {maker.lower().replace("_", "-") for maker in makers[top]}
         assert offered & declared, f"{top} is imported: declare one of {sorted(offered)} in pyproject.toml"
 

@@ -20,7 +20,11 @@ from interlock.services.agents import AGENT_TOOLS, ONLY_AGENTS, agent_tools
 from interlock.services.context.opening import WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import HookEnvironment
+from interlock.services.mcp.servers import Servers
+from interlock.services.mcp.spec import specs_of
+from interlock.services.mcp.toolset import JoinedToolset
 from interlock.services.models import ChatModels
+from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox import SandboxedProcesses
 from interlock.services.secrets.environment import tool_environment
@@ -30,6 +34,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool
+from interlock.state.toolset import Toolset
 from interlock.tools import TOOLS
 
 
@@ -52,9 +57,11 @@ class DriveServices:
     journal: SqlJournal
     models: ChatModels
     processes: SupervisedProcesses | SandboxedProcesses
+    mcp: Servers
 
     async def close(self) -> None:
         self.processes.close()
+        await self.mcp.close()
         await self.models.aclose()
 
 
@@ -80,16 +87,15 @@ def compose(
     prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs = OutputFiles(store.home, prepared.redact)
-    processes = _processes(prepared, outputs)
-    prepared.policy.run_checkers_with(processes)
+    processes, commands = _processes(prepared, outputs)
+    servers = _servers(prepared, outputs, connections.emit)
+    policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
     tools = {**TOOLS, **agent_tools(prepared.agents)}
-    commands = SandboxedProcesses(processes, prepared.sandbox) if prepared.sandbox else processes
-    toolset = partial(_toolset, prepared, commands, outputs)
+    toolset = partial(_toolset, prepared, commands, outputs, servers)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
-    log = HookLog(conn, store.outputs, info.run, epoch)
-    hooks = RunHooks(prepared.hooks, log, approvals, processes, _hook_environment(prepared, info))
-    agents = RunAgents(prepared.agents, tools, Shared(transcript, models, prepared.policy, toolset, hooks))
+    hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
+    agents = RunAgents(prepared.agents, tools, Shared(transcript, models, policy, toolset, hooks))
     deps = Deps(
         info=info,
         settings=prepared.settings,
@@ -98,7 +104,7 @@ def compose(
         transcript=transcript,
         models=models,
         toolset=toolset(_of_the_root(prepared, tools)),
-        policy=prepared.policy,
+        policy=policy,
         journal=journal,
         approvals=approvals,
         context=_context(prepared, info),
@@ -107,41 +113,69 @@ def compose(
         agents=agents,
         plans=RunPlans(store, info, prepared),
         hooks=hooks,
+        mcp=servers,
         emit=connections.emit,
     )
     agents.root = deps
-    return DriveServices(deps, transcript, journal, models, commands)
+    return DriveServices(deps, transcript, journal, models, commands, servers)
 
 
-def _processes(prepared: RunConfig, outputs: OutputFiles) -> SupervisedProcesses:
+def _processes(
+    prepared: RunConfig, outputs: OutputFiles
+) -> tuple[SupervisedProcesses, SupervisedProcesses | SandboxedProcesses]:
+    """Those of hooks and checkers, and those of commands."""
     env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
+    own = SupervisedProcesses(outputs=outputs, env=env, redact=prepared.redact, most=_most(prepared))
+    return own, SandboxedProcesses(own, prepared.sandbox) if prepared.sandbox else own
+
+
+def _most(prepared: RunConfig) -> tuple[int, int]:
+    """Processes, and bytes of memory, that one command or server may use."""
     shell = prepared.settings.tools.shell
     machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
     memory = machine * 3 // 4 if shell.max_memory_mb is None else shell.max_memory_mb << 20
-    return SupervisedProcesses(
-        outputs=outputs, env=env, redact=prepared.redact, most=(shell.max_processes, memory)
+    return shell.max_processes, memory
+
+
+def _servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit) -> Servers:
+    root, settings = prepared.workspace.root, prepared.settings
+    env = tool_environment(prepared.env, rules=settings.security.environment)
+    return Servers(
+        specs_of(settings, root), workspace=root, env=env, most=_most(prepared), outputs=outputs, emit=emit
     )
 
 
-def _hook_environment(prepared: RunConfig, info: RunInfo) -> HookEnvironment:
-    return HookEnvironment(
+def _policy(prepared: RunConfig, processes: SupervisedProcesses, servers: Servers) -> RulePolicy:
+    prepared.policy.run_checkers_with(processes)
+    policy = prepared.policy.with_servers(servers.names())
+    policy.annotations = servers.annotations
+    return policy
+
+
+def _hooks(
+    prepared: RunConfig, info: RunInfo, log: HookLog, approvals: SqlApprovals, processes: SupervisedProcesses
+) -> RunHooks:
+    environment = HookEnvironment(
         info.run, info.workspace, prepared.workspace.plans, info.agent, redact=prepared.redact
     )
+    return RunHooks(prepared.hooks, log, approvals, processes, environment)
 
 
 def _toolset(
     prepared: RunConfig,
     processes: SupervisedProcesses | SandboxedProcesses,
     outputs: OutputFiles,
+    servers: Servers,
     chosen: Mapping[str, Tool],
-) -> BuiltinToolset:
-    return BuiltinToolset(
+) -> Toolset:
+    own = BuiltinToolset(
         workspace=prepared.workspace,
         processes=processes,
         outputs=outputs,
         settings=prepared.settings,
         tools=chosen,
     )
+    return JoinedToolset(own, servers) if servers.names() else own
 
 
 def _of_the_root(prepared: RunConfig, tools: Mapping[str, Tool]) -> dict[str, Tool]:

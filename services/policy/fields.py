@@ -22,6 +22,7 @@ from interlock.services.policy.patterns import Pattern, PatternError, compile_pa
 from interlock.services.policy.rule import SHELL_TOOLS, USER, WORKSPACE, Rule, canonical
 from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.settings import Settings
+from interlock.state.tool_names import mcp_name
 
 _CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "plainReading", "path", "host")
 MODE_NAMES = {"autoEdit": "auto_edit"}
@@ -113,7 +114,7 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
 def _of_server(tool: str, server: str | None) -> str:
     """A tool's name as calls have it: with `mcpName` it may be named as its server names it."""
     plain = server is None or tool == "*" or tool.startswith("mcp_")
-    return canonical(tool) if plain else f"mcp_{server}_{tool}"
+    return canonical(tool) if plain else mcp_name(server, tool)
 
 
 def _words(prefix: str) -> tuple[str, ...]:

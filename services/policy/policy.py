@@ -1,7 +1,7 @@
 """policy: what may run, what is asked about, what is denied."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields, replace
 from hashlib import sha256
@@ -44,6 +44,7 @@ from interlock.state.tooling import Processes, Workspace
 _NO_RULES: tuple[SessionRule, ...] = ()
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
 _SAVED: Choice = "proceed_always_and_save"
+Annotations = Callable[[str], Mapping[str, JsonValue]]
 _ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server", _SAVED)
 
 
@@ -66,6 +67,8 @@ class RulePolicy:
         self._workspace = workspace
         self._save_to = save_to
         self._scope = scope or Scope()
+        self.annotations: Annotations = _no_annotations
+        """What is known of a tool besides its risk; of an MCP server's tool, what is believed of the server's word."""
         here = str(workspace.root)
         mine = [r for r in rules if r.workspace is None or os.path.realpath(r.workspace) == here]
         deciding = [r for r in mine if r.checker is None]
@@ -98,8 +101,9 @@ class RulePolicy:
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
         """`check`, and then what safety checkers say; one that fails denies."""
-        verdict = self.check(call, risk, mode, session)
-        return lowered(verdict, await self.checked(call, risk, mode, verdict, {}))
+        hints = self.annotations(call.name)
+        verdict = self.check(call, risk, mode, session, hints)
+        return lowered(verdict, await self.checked(call, risk, mode, verdict, hints))
 
     async def checked(
         self, call: CallView, risk: Risk, mode: str, verdict: Verdict, annotations: Mapping[str, JsonValue]
@@ -232,6 +236,10 @@ class RulePolicy:
             target(call, risk, self._workspace) if any(r.path and r.tool in names for r in session) else None
         )
         return next((r for r in session if covers(r, names, about, mode, server)), None)
+
+
+def _no_annotations(_tool: str) -> Mapping[str, JsonValue]:
+    return {}
 
 
 def _line(call: CallView) -> ShellLine:

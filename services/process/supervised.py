@@ -41,12 +41,13 @@ class Supervised:
         env: Mapping[str, str],
         output: int,
         mode: Mode,
-        stdin: bytes | None = None,
+        stdin: bytes | int | None = None,
+        errors: int | None = None,
         most: tuple[int, int] = (0, 0),
     ) -> None:
-        """`output`: descriptor for stdout and stderr, still the caller's to close. Raises `OSError`, `ValueError`.
+        """`output`, `errors`: descriptors, still the caller's to close; without `errors` stderr goes to `output`.
 
-        `most`: processes, and bytes of memory, of the command and all that it starts; 0: no limit.
+        `most`: processes, and bytes of memory, of all that it starts; 0: no limit. Raises `OSError`, `ValueError`.
         """
         self.pid: int | None = None
         """Of the command, once it has started."""
@@ -65,7 +66,8 @@ class Supervised:
         program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, (*theirs, mode, GRACE_S, *most)), *argv]
         try:
             with _source(stdin) as source:
-                self._process = _started(program, cwd, {**env, _MARK: self._mark}, source, output, theirs)
+                streams = source, output, output if errors is None else errors
+                self._process = _started(program, cwd, {**env, _MARK: self._mark}, streams, theirs)
         except BaseException:
             _close(ours)
             raise
@@ -159,17 +161,16 @@ def _started(
     program: Sequence[str],
     cwd: Path,
     env: Mapping[str, str],
-    source: int,
-    output: int,
+    streams: tuple[int, int, int],
     descriptors: tuple[int, int],
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         program,
         cwd=cwd,
         env=env,
-        stdin=source,
-        stdout=output,
-        stderr=output,
+        stdin=streams[0],
+        stdout=streams[1],
+        stderr=streams[2],
         start_new_session=True,
         pass_fds=descriptors,
     )
@@ -207,10 +208,10 @@ def _close(descriptors: tuple[int, int]) -> None:
 
 
 @contextmanager
-def _source(stdin: bytes | None) -> Generator[int]:
-    """A file and not a pipe: nobody has to feed it while the command runs."""
-    if stdin is None:
-        yield subprocess.DEVNULL
+def _source(stdin: bytes | int | None) -> Generator[int]:
+    """For bytes a file and not a pipe: nobody has to feed it while the command runs."""
+    if not isinstance(stdin, bytes):
+        yield subprocess.DEVNULL if stdin is None else stdin
         return
     with tempfile.TemporaryFile() as file:
         file.write(stdin)

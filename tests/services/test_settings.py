@@ -152,7 +152,7 @@ def test_variables_are_expanded_once(load: Load, written: str, expected: str) ->
 
 
 def test_a_variable_that_is_not_set_is_a_warning(load: Load, tmp_path: Path) -> None:
-    loaded = load({"home/.gemini": {"mcpServers": {"s": {"headers": [{"k": "${TOKEN}"}]}}}})
+    loaded = load({"home/.gemini": {"mcpServers": {"s": {"args": ["${TOKEN}"]}}}})
     assert loaded.warnings == [f"{tmp_path}/home/.gemini/settings.json: $TOKEN is not set."]
 
 

@@ -1,0 +1,197 @@
+"""client: one session with one server, by the official SDK; what it lists and answers, as records of ours."""
+
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.services.mcp.content import Content, content_of, prompt_of, resource_of
+from interlock.services.mcp.declared import ServerTool, server_tool
+from interlock.services.mcp.spec import ServerSpec
+from interlock.state.mcp import ServerItem
+from interlock.state.text import visible
+
+if TYPE_CHECKING:
+    from mcp.client.client import Client
+
+_PAGES = 50
+"""Of a list; a server that never ends one can't hang the run."""
+_UNSUPPORTED = -32022
+"""A server that only speaks protocols from 2026-07-28 on, which have no handshake."""
+_TIMED_OUT, _CLOSED = -32001, -32000
+_LIST_CHANGED = tuple(f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources"))
+Progress = Callable[[str], None]
+
+
+class LostError(Exception):
+    """The request was sent, and no answer will come: whether it had an effect is unknown."""
+
+
+class AnsweredError(Exception):
+    """The server answered that it can't."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """What a server offers."""
+
+    tools: tuple[ServerTool, ...] = ()
+    refused: tuple[str, ...] = ()
+    """Tools that can't be offered, each with why."""
+    resources: tuple[ServerItem, ...] = ()
+    templates: tuple[ServerItem, ...] = ()
+    prompts: tuple[ServerItem, ...] = ()
+
+
+@dataclass
+class Session:
+    """A live session. Its methods raise `LostError` and `AnsweredError`."""
+
+    spec: ServerSpec
+    client: "Client"
+    instructions: str = field(init=False)
+    version: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        info = self.client.server_info
+        self.instructions = visible((self.client.instructions or "").strip())
+        self.version = visible(f"{info.name} {info.version}") if info else ""
+
+    async def listing(self) -> Listing:
+        """Everything that it offers; of what it doesn't have, nothing."""
+        can, client = self.client.server_capabilities, self.client
+        tools: list[ServerTool] = []
+        refused: list[str] = []
+        for tool in await _pages(client.list_tools, "tools") if can.tools else ():
+            made = server_tool(self.spec, tool)
+            if isinstance(made, ServerTool):
+                tools.append(made)
+            elif made:
+                refused.append(made)
+        resources = await _pages(client.list_resources, "resources") if can.resources else []
+        templates = (
+            await _pages(client.list_resource_templates, "resource_templates") if can.resources else []
+        )
+        prompts = await _pages(client.list_prompts, "prompts") if can.prompts else []
+        return Listing(
+            tools=tuple(tools),
+            refused=tuple(refused),
+            resources=tuple(_item(r.uri, r.description or r.name) for r in resources),
+            templates=tuple(_item(t.uri_template, t.description or t.name) for t in templates),
+            prompts=tuple(_item(p.name, p.description, p.arguments or ()) for p in prompts),
+        )
+
+    async def call(self, tool: str, args: Mapping[str, Any], tell: Progress, timeout_s: float) -> Content:
+        async def told(progress: float, total: float | None, message: str | None) -> None:
+            of = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
+            tell(visible(f"{of} {message or ''}".strip()))
+
+        return content_of(
+            await _answer(self.client.call_tool(tool, dict(args), timeout_s, progress_callback=told))
+        )
+
+    async def read(self, uri: str) -> Content:
+        return resource_of(await _answer(self.client.read_resource(uri)))
+
+    async def prompt(self, name: str, args: Mapping[str, str]) -> Content:
+        return prompt_of(await _answer(self.client.get_prompt(name, dict(args))))
+
+
+@asynccontextmanager
+async def session(
+    spec: ServerSpec, transport: Callable[[], Any], workspace: Path, changed: Callable[[], None]
+) -> AsyncGenerator[Session]:
+    """Connect. `transport` makes a fresh one; `changed` is called when the server offers something else."""
+    from mcp.client.client import Client
+    from mcp.shared.exceptions import MCPError
+    from mcp.types import Implementation, ListRootsResult, Root
+
+    _quiet()
+
+    async def roots(context: Any) -> ListRootsResult:  # noqa: ARG001 - the SDK names it
+        root = Root.model_validate({"uri": workspace.as_uri(), "name": workspace.name})
+        return ListRootsResult(roots=[root])
+
+    async def heard(message: Any) -> None:
+        if getattr(message, "method", "") in _LIST_CHANGED:
+            changed()
+
+    wanted = partial(
+        Client,
+        cache=None,
+        read_timeout_seconds=spec.timeout_s,
+        client_info=Implementation(name="interlock", version=version("interlock-agent")),
+        list_roots_callback=roots,
+        message_handler=heard,
+    )
+    client = wanted(transport(), mode="legacy")
+    try:
+        await client.__aenter__()
+    except MCPError as error:
+        if error.code != _UNSUPPORTED:
+            raise
+        client = wanted(transport(), mode="auto")
+        await client.__aenter__()
+    try:
+        # To check a result by the server's own schema would run its regular expressions here.
+        client.session.validate_tool_result = _believed
+        yield Session(spec, client)
+    finally:
+        await client.__aexit__(None, None, None)
+
+
+async def _believed(name: str, result: Any) -> None:
+    """What came is the model's to judge."""
+
+
+def _quiet() -> None:
+    """The SDK logs what went wrong on the wire, which would land in the terminal; we tell it ourselves."""
+    for name in ("mcp", "client"):
+        logger = logging.getLogger(name)
+        logger.propagate = False
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler())
+
+
+async def _pages(fetch: Callable[..., Awaitable[Any]], items: str) -> list[Any]:
+    found: list[Any] = []
+    cursor: str | None = None
+    for _ in range(_PAGES):
+        page = await fetch(cursor=cursor)
+        found += getattr(page, items)
+        cursor = page.next_cursor
+        if not cursor:
+            break
+    return found
+
+
+async def _answer(request: Awaitable[Any]) -> Any:
+    """Tells what the server refused from what nobody knows."""
+    import anyio
+    from mcp.client._input_required import InputRequiredRoundsExceededError
+    from mcp.shared.exceptions import MCPError
+    from pydantic import ValidationError
+
+    try:
+        return await request
+    except MCPError as error:
+        if error.code == _TIMED_OUT:
+            raise LostError("it did not answer in time") from error
+        if error.code == _CLOSED:
+            raise LostError("the connection ended before it answered") from error
+        raise AnsweredError(visible(f"{error.error.message} ({error.code})")) from error
+    except InputRequiredRoundsExceededError as error:
+        raise AnsweredError("it asked for more and more input") from error
+    except ValidationError as error:
+        raise LostError("its answer is not what the protocol says") from error
+    except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError) as error:
+        raise LostError(f"the connection broke ({type(error).__name__})") from error
+
+
+def _item(name: str, description: str | None, arguments: Any = ()) -> ServerItem:
+    args = tuple(visible(a.name) + ("*" if a.required else "") for a in arguments)
+    return ServerItem(name=visible(name), description=visible((description or "").strip()), args=args)

@@ -1,0 +1,192 @@
+"""servers: all MCP servers of a drive: started side by side when they are first needed, ended with it."""
+
+import asyncio
+import mimetypes
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from interlock.services.mcp.client import AnsweredError, LostError, Progress, Session
+from interlock.services.mcp.connection import Connection, UnavailableError
+from interlock.services.mcp.content import Content, Data
+from interlock.services.mcp.declared import ServerTool
+from interlock.services.mcp.spec import ServerSpec
+from interlock.services.mcp.stdio import StdioServer
+from interlock.state.calls import ToolResult, failure
+from interlock.state.events import Emit, ErrorEvent
+from interlock.state.mcp import ServerItem, ServerView
+from interlock.state.text import visible
+from interlock.state.tooling import Outputs
+
+
+class Servers:
+    """Implements `McpServers`; and calls their tools, which the toolset does."""
+
+    def __init__(
+        self,
+        specs: Mapping[str, ServerSpec],
+        *,
+        workspace: Path,
+        env: Mapping[str, str],
+        most: tuple[int, int],
+        outputs: Outputs,
+        emit: Emit,
+    ) -> None:
+        """`env`: what stdio servers get besides their own; `most`: processes and bytes that each may use."""
+        self._env, self._most, self._outputs, self._emit = env, most, outputs, emit
+        self._connections = {n: Connection(s, self._transport(s), workspace) for n, s in specs.items()}
+        self._told: set[str] = set()
+
+    def names(self) -> list[str]:
+        return [name for name, one in self._connections.items() if one.usable]
+
+    async def ready(self, server: str | None = None) -> None:
+        if not self._connections:
+            return
+        wanted = [c for name, c in self._connections.items() if server in (None, name)]
+        await asyncio.gather(*(one.ready() for one in wanted))
+        for one in wanted:
+            self._tell(one)
+
+    def views(self) -> list[ServerView]:
+        return [self._view(one) for one in self._connections.values()]
+
+    def tools(self) -> dict[str, ServerTool]:
+        """Those of connected servers, by the name that models use."""
+        return {tool.name: tool for one in self._connections.values() for tool in self._tools(one)[0]}
+
+    def owner(self, name: str) -> str | None:
+        """The server that a tool's name belongs to: the longest that fits."""
+        fitting = [server for server in self.names() if name.startswith(f"mcp_{server}_")]
+        return max(fitting, key=len, default=None)
+
+    def annotations(self, name: str) -> Mapping[str, JsonValue]:
+        """What is believed of what a server says of its tool."""
+        tool = self.tools().get(name) if self._connections else None
+        return tool.annotations if tool else {}
+
+    def is_connected(self, server: str) -> bool:
+        return self._connections[server].status == "connected"
+
+    async def call(
+        self, server: str, name: str, args: Mapping[str, Any], progress: Progress, time_left_s: float | None
+    ) -> ToolResult:
+        """`name`: as models use it. Where nobody knows whether it happened, the error is `unknown_outcome`."""
+        one = self._connections[server]
+        try:
+            session = await one.live()
+        except UnavailableError as error:
+            return failure("mcp_unavailable", f"MCP server {server!r} can't be reached: {error}")
+        tool = self.tools().get(name)
+        if tool is None:
+            here = ", ".join(t.original for t in self._tools(one)[0]) or "none"
+            return failure(
+                "tool_not_registered", f"MCP server {server!r} has no tool {name!r}. It has: {here}"
+            )
+        limit = min(one.spec.timeout_s, time_left_s or one.spec.timeout_s)
+        try:
+            content = await session.call(tool.original, args, progress, limit)
+        except LostError as error:
+            return self._without_answer(one, session, tool, error)
+        except AnsweredError as error:
+            return failure("mcp_error", f"MCP server {server!r} refused the call: {error}")
+        return await self._result(content, f"{server}: {tool.original}")
+
+    def _without_answer(
+        self, one: Connection, session: Session, tool: ServerTool, error: LostError
+    ) -> ToolResult:
+        one.gone(error, session)
+        kind = "mcp_lost" if tool.read_only or tool.idempotent else "unknown_outcome"
+        return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {error}.")
+
+    async def read(self, server: str, uri: str) -> ToolResult:
+        return await self._asked(server, lambda live: live.read(uri))
+
+    async def prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
+        texts = {key: value if isinstance(value, str) else str(value) for key, value in args.items()}
+        return await self._asked(server, lambda live: live.prompt(name, texts))
+
+    async def close(self) -> None:
+        """End them side by side."""
+        await asyncio.gather(*(one.close() for one in self._connections.values()))
+
+    async def _asked(self, server: str, ask: Callable[[Session], Any]) -> ToolResult:
+        one = self._connections.get(server)
+        if one is None:
+            known = ", ".join(map(repr, self._connections)) or "none"
+            return failure("mcp_unavailable", f"No MCP server {server!r}. There are: {known}")
+        try:
+            live = await one.live()
+            try:
+                return await self._result(await ask(live), server)
+            except LostError as error:
+                one.gone(error, live)
+                raise
+        except (UnavailableError, LostError, AnsweredError) as error:
+            return failure("mcp_error", f"MCP server {server!r}: {error}")
+
+    async def _result(self, content: Content, summary: str) -> ToolResult:
+        text = content.text
+        for data in content.data:
+            text = text.replace(data.place, await asyncio.to_thread(self._kept, data), 1)
+        text = text or "(no output)"
+        if content.is_error:
+            return failure("mcp_tool_error", text)
+        return ToolResult(status="success", content=text, meta={"summary": visible(summary)})
+
+    def _kept(self, data: Data) -> str:
+        suffix = mimetypes.guess_extension(data.mime_type) or ".bin"
+        path = self._outputs.save(data.data, suffix)
+        return f"[{data.kind} ({visible(data.mime_type)}, {len(data.data):,} bytes) is in {path}]"
+
+    def _tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
+        """Those that can be told apart from all others by their names, and why others don't count."""
+        found: dict[str, ServerTool] = {}
+        refused: list[str] = []
+        if one.status != "connected":
+            return [], []
+        for tool in one.listing.tools:
+            if (owner := self.owner(tool.name)) != one.spec.name:
+                refused.append(f"tool {visible(tool.original)!r} would pass for one of the server {owner!r}")
+            elif tool.name in found:
+                refused.append(
+                    f"tool {visible(tool.original)!r} has the name of {found[tool.name].original!r} here"
+                )
+            else:
+                found[tool.name] = tool
+        return [*found.values()], refused
+
+    def _view(self, one: Connection) -> ServerView:
+        tools, refused = self._tools(one)
+        view = one.view()
+        items = tuple(ServerItem(name=t.name, description=t.description) for t in tools)
+        return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
+
+    def _tell(self, one: Connection) -> None:
+        """People hear once of a server that isn't there, and of each tool that doesn't count."""
+        view = self._view(one)
+        lines = [f"MCP server {view.name!r}: {line}; it is left out." for line in view.warnings]
+        if view.status == "failed":
+            lines = [
+                f"MCP server {view.name!r} is left out: {view.error}. Check it: interlock mcp test {view.name}"
+            ]
+        self._say(line for line in lines if line not in self._told)
+
+    def _say(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._told.add(line)
+            self._emit(ErrorEvent(severity="warning", message=line))
+
+    def _transport(self, spec: ServerSpec) -> Callable[[Callable[[str], None]], Any]:
+        def made(lost: Callable[[str], None]) -> Any:
+            if spec.transport == "stdio":
+                env = {**self._env, **(spec.env or {})}
+                cwd = spec.cwd or Path.cwd()
+                return StdioServer(spec.command, cwd=cwd, env=env, most=self._most, lost=lost).streams()
+            from interlock.services.mcp.remote import streams
+
+            return streams(spec)
+
+        return made

@@ -1,0 +1,102 @@
+"""spec: how each configured server is reached, and what is wrong with those that can't be."""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from urllib.parse import urlsplit
+
+from interlock.state.settings import McpServer, Settings
+
+Transport = Literal["stdio", "sse", "http"]
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
+"""Tools are called `mcp_SERVER_TOOL`, which providers take up to 63 characters of."""
+
+
+@dataclass(frozen=True)
+class ServerSpec:
+    """One server that can be started. `problem` set: why it can't."""
+
+    name: str
+    transport: Transport | None
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] | None = None
+    cwd: Path | None = None
+    url: str = ""
+    headers: Mapping[str, str] | None = None
+    timeout_s: float = 600.0
+    trust: bool = False
+    include: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] = ()
+    disabled: bool = False
+    problem: str = ""
+
+    def counts(self, tool: str) -> bool:
+        """Whether settings let this tool in, as the server names it."""
+        return tool not in self.exclude and (self.include is None or tool in self.include)
+
+
+def specs_of(settings: Settings, workspace: Path) -> dict[str, ServerSpec]:
+    """Every server that settings name, in their order. `mcp.excluded` ones are disabled."""
+    excluded = {*settings.mcp.excluded}
+    return {n: _spec(n, server, workspace, n in excluded) for n, server in settings.mcp_servers.items()}
+
+
+def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> ServerSpec:
+    transport, problem = _transport(name, server)
+    return ServerSpec(
+        name=name,
+        transport=transport,
+        command=(server.command, *server.args),
+        env=server.env,
+        cwd=Path(os.path.realpath(workspace / Path(server.cwd).expanduser())),
+        url=server.http_url or server.url,
+        headers=server.headers,
+        timeout_s=server.timeout_ms / 1000,
+        trust=server.trust,
+        # gemini-cli also takes `name(…)`.
+        include=None if server.include_tools is None else tuple(map(_bare, server.include_tools)),
+        exclude=tuple(map(_bare, server.exclude_tools)),
+        disabled=server.disabled or excluded,
+        problem=problem,
+    )
+
+
+def _bare(name: str) -> str:
+    return name.partition("(")[0]
+
+
+def _transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
+    """What it speaks, and what is wrong with that."""
+    given = [key for key, value in (("command", server.command), ("url", server.url)) if value]
+    given += ["httpUrl"] if server.http_url else []
+    if not _NAME.fullmatch(name):
+        return (
+            None,
+            f"the name {name!r} can't be part of a tool's name: letters, digits, `-` and `_`, at most 40",
+        )
+    if not given:
+        return None, "it needs `command`, or `url`, or `httpUrl`"
+    if server.http_url and server.url:
+        given.remove("url")  # gemini-cli: httpUrl goes first
+    if len(given) > 1:
+        return None, f"{' and '.join(given)} exclude each other"
+    if server.command:
+        if server.type not in (None, "stdio"):
+            return None, f"type {server.type!r} needs `url`, not `command`"
+        return "stdio", ""
+    if server.type == "stdio":
+        return None, "type 'stdio' needs `command`, not `url`"
+    return ("sse" if server.type == "sse" and not server.http_url else "http"), _bad_url(server)
+
+
+def _bad_url(server: McpServer) -> str:
+    url = server.http_url or server.url
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        fine = False
+    return "" if fine else f"{url!r} is no address: expected http://… or https://…"

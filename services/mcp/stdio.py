@@ -1,0 +1,199 @@
+"""stdio: a server as a process under our supervisor, a JSON-RPC message a line on its stdin and stdout."""
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.services.process.supervised import Supervised, readable
+from interlock.state.errors import RunError
+
+if TYPE_CHECKING:
+    from mcp.shared.message import SessionMessage
+
+_CHUNK = 65_536
+_MOST = 64 * 1024 * 1024
+"""Bytes of one message; more of them without an end of line is no server that can be worked with."""
+_LEAVE_S = 2.0
+"""A server may take so long to end by itself once its stdin is closed (the protocol's way to end it)."""
+_ERRORS = 4_000
+"""Bytes of the end of its stderr that are kept, to say why it ended."""
+
+
+class StdioServer:
+    """One server's process. `lost` is called once when it has ended, or can't be understood any more."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        most: tuple[int, int],
+        lost: Callable[[str], None],
+    ) -> None:
+        """`most`: processes and bytes of memory that it and all that it starts may use."""
+        self._argv, self._cwd, self._env, self._most, self._lost = argv, cwd, env, most, lost
+        self._said: deque[bytes] = deque()
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[tuple[Any, Any]]:
+        """The SDK's transport: a stream of messages from the server, and one to it. Raises `RunError`."""
+        import anyio
+
+        child, ours = self._start()
+        source, sink, errors = ours
+        read_in, read = anyio.create_memory_object_stream["SessionMessage | Exception"](0)
+        write, write_out = anyio.create_memory_object_stream["SessionMessage"](0)
+        try:
+            async with read_in, read, write, write_out, anyio.create_task_group() as group:
+                group.start_soon(self._hear_errors, errors)
+                group.start_soon(self._receive, source, read_in, child)
+                group.start_soon(self._send, sink, write_out)
+                yield read, write
+                group.cancel_scope.cancel()
+        finally:
+            with anyio.CancelScope(shield=True):
+                for descriptor in (sink, source):
+                    os.close(descriptor)
+                await _ended(child)
+                os.close(errors)
+
+    def _start(self) -> tuple[Supervised, tuple[int, int, int]]:
+        """The process; our ends of its stdout, stdin and stderr."""
+        (stdin, sink), (source, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
+        ours, theirs = (source, sink, errors), (stdin, stdout, stderr)
+        try:
+            child = Supervised(
+                self._argv,
+                cwd=self._cwd,
+                env=self._env,
+                output=stdout,
+                errors=stderr,
+                mode="once",
+                stdin=stdin,
+                most=self._most,
+            )
+        except (OSError, ValueError) as error:
+            for descriptor in ours:
+                os.close(descriptor)
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            raise RunError(f"{self._argv[0]!r} can't be started in {str(self._cwd)!r}: {why}") from error
+        finally:
+            for descriptor in theirs:
+                os.close(descriptor)
+        for descriptor in ours:
+            os.set_blocking(descriptor, False)
+        return child, ours
+
+    async def _receive(self, source: int, into: Any, child: Supervised) -> None:
+        """Lines to messages, one at a time: a server that floods us waits in its own pipe."""
+        line = bytearray()
+        async with into:
+            while chunk := await _read(source):
+                *whole, rest = chunk.split(b"\n")
+                for part in whole:
+                    line += part
+                    if line.strip() and not await _handed_on(bytes(line), into):
+                        return
+                    line.clear()
+                line += rest
+                if len(line) > _MOST:
+                    self._lost(f"it sent a message of more than {_MOST >> 20} MB")
+                    return
+            self._lost(await self._why(child))
+
+    async def _send(self, sink: int, messages: Any) -> None:
+        async for message in messages:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            data = memoryview(f"{text}\n".encode())
+            while data:
+                try:
+                    data = data[os.write(sink, data) :]
+                except BlockingIOError:
+                    await _writable(sink)
+                except OSError:  # it has closed its stdin; its end is told where its stdout ends
+                    return
+
+    async def _hear_errors(self, errors: int) -> None:
+        kept = 0
+        while chunk := await _read(errors):
+            self._said.append(chunk)
+            kept += len(chunk)
+            while len(self._said) > 1 and kept - len(self._said[0]) >= _ERRORS:
+                kept -= len(self._said.popleft())
+
+    async def _why(self, child: Supervised) -> str:
+        """How it ended, and the last thing that it said."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0.5):
+                await child.finished()
+        if child.error:
+            return f"it can't be started: {child.error}"
+        if child.limit:
+            how = f"it was ended: it used {child.limit}"
+        elif child.signal is not None:
+            how = f"it was ended by signal {child.signal}"
+        else:
+            how = (
+                "it closed its output" if child.exit_code is None else f"it ended with code {child.exit_code}"
+            )
+        text = b"".join(self._said)[-_ERRORS:].decode(errors="replace").strip()
+        return f"{how}: {text.splitlines()[-1]}" if text else how
+
+
+async def _handed_on(line: bytes, into: Any) -> bool:
+    """Whether anybody still listens."""
+    from anyio import BrokenResourceError, ClosedResourceError
+
+    try:
+        await into.send(_message(line))
+    except (BrokenResourceError, ClosedResourceError):
+        return False
+    return True
+
+
+def _message(line: bytes) -> "SessionMessage | Exception":
+    """What can't be read is handed on as the error that it is: it ends no session."""
+    from mcp.shared.message import SessionMessage
+    from mcp.types import jsonrpc_message_adapter
+
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _read(descriptor: int) -> bytes:
+    while True:
+        try:
+            return os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            await readable(descriptor)
+
+
+async def _writable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_writer(descriptor, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_writer(descriptor)
+
+
+async def _ended(child: Supervised) -> None:
+    """Its stdin is closed: it ends by itself, else by SIGTERM, else by SIGKILL."""
+    try:
+        async with asyncio.timeout(_LEAVE_S):
+            await child.finished()
+    except TimeoutError:
+        child.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE_S + 1):
+                await child.finished()
+    finally:
+        child.close()

@@ -1,0 +1,98 @@
+"""mcp: input, output and state of the `mcp` pipeline, and what nodes ask of MCP servers."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+from pydantic import Field, JsonValue
+
+from interlock.state.calls import ToolResult
+from interlock.state.messages import Frozen
+from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
+from interlock.state.tools import ToolsState
+
+McpAction = Literal["list", "call", "read", "prompt"]
+ServerStatus = Literal["connected", "connecting", "failed", "disabled", "not started"]
+
+
+class McpInput(WorkflowInput):
+    """Input of `mcp`."""
+
+    action: McpAction = "list"
+    server: str | None = Field(None, description="the server's name in settings; default for list: all")
+    name: str | None = Field(None, description="call, prompt: the tool or prompt, as the server names it")
+    args: dict[str, JsonValue] = Field(
+        default_factory=dict[str, JsonValue], description="call, prompt: its arguments"
+    )
+    uri: str | None = Field(None, description="read: the resource")
+
+
+class ServerItem(Frozen):
+    """A tool, resource, resource template or prompt: its texts are the server's, made visible."""
+
+    name: str
+    """Of a tool: as models and rules name it. Of a resource: its URI."""
+    description: str = ""
+    args: tuple[str, ...] = ()
+    """Names of a prompt's arguments; the needed ones end in `*`."""
+
+
+class ServerView(Frozen):
+    """One configured server, as far as it is known now."""
+
+    name: str
+    status: ServerStatus
+    transport: Literal["stdio", "sse", "http"] | None = None
+    error: str | None = None
+    warnings: tuple[str, ...] = ()
+    """Of its tools that don't count, and why."""
+    version: str = ""
+    trust: bool = False
+    instructions: str = ""
+    tools: tuple[ServerItem, ...] = ()
+    resources: tuple[ServerItem, ...] = ()
+    templates: tuple[ServerItem, ...] = ()
+    prompts: tuple[ServerItem, ...] = ()
+
+
+class McpOutput(WorkflowOutput):
+    """Output of `mcp`."""
+
+    servers: list[dict[str, Any]]
+    content: str | None = None
+    is_error: bool | None = None
+    error: ErrorInfo | None = None
+
+
+class McpState(ToolsState, total=False):
+    """State of `mcp`; a call is a batch of one."""
+
+    request: str
+    """Chain record of what is asked for."""
+    found: str
+    """Chain record of the answer; empty: none."""
+    servers: str
+    """Chain record of the servers as they were found; empty: none."""
+    mcp_status: Literal["done", "failed", ""]
+    error: dict[str, str]
+
+
+class McpServers(Protocol):
+    """The MCP servers of a run. Nothing is started before it is asked for."""
+
+    def names(self) -> list[str]:
+        """Those that are configured and not disabled."""
+        ...
+
+    async def ready(self, server: str | None = None) -> None:
+        """Start all, or one, and wait until each is connected, has failed, or takes too long."""
+        ...
+
+    def views(self) -> list[ServerView]: ...
+
+    async def read(self, server: str, uri: str) -> ToolResult:
+        """A resource."""
+        ...
+
+    async def prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
+        """A prompt's messages, as text."""
+        ...

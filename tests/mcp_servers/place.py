@@ -1,0 +1,71 @@
+"""place: a workspace with MCP servers, and runs in it with a script in the model's place."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from interlock.engine import Options, resume_sync, run_sync
+
+SERVER = Path(__file__).with_name("odd.py")
+
+
+class Place:
+    """A workspace, its user's home and settings, and the odd server's log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.work, self.user, self.home = folder / "work", folder / "user", folder / "home"
+        self.log = folder / "odd.log"
+        for made in (self.work, self.user / ".interlock"):
+            made.mkdir(parents=True)
+
+    def settings(self, **settings: Any) -> None:
+        (self.user / ".interlock" / "settings.json").write_text(json.dumps(settings))
+
+    def odd(self, **changes: Any) -> dict[str, Any]:
+        """The odd server as settings name it."""
+        env = {"ODD_LOG": str(self.log), **changes.pop("env", {})}
+        return {"command": sys.executable, "args": ["-I", "-S", str(SERVER)], "env": env, **changes}
+
+    def servers(self, **servers: Any) -> None:
+        self.settings(mcpServers=servers)
+
+    def options(self, **changes: Any) -> Options:
+        base = {
+            "home": self.home,
+            "user_home": self.user,
+            "workspace": self.work,
+            "env": {"PATH": os.environ["PATH"]},
+        }
+        return Options(**{**base, **changes})
+
+    def script(self, *replies: dict[str, Any]) -> str:
+        file = self.work.parent / "replies.yaml"
+        file.write_text(yaml.safe_dump(list(replies)))
+        return f"script:{file}"
+
+    def main(self, *replies: dict[str, Any], **changes: Any) -> Any:
+        """One prompt to `main`; the outcome."""
+        return run_sync(
+            "main", {"prompt": "go"}, options=self.options(model=self.script(*replies), **changes)
+        )
+
+    def resume(self, run: str, **changes: Any) -> Any:
+        return resume_sync(run, options=self.options(), **changes)
+
+    def noted(self) -> list[str]:
+        """What the server did outside itself, but for its own starts and ends."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [line for line in lines if not line.startswith(("start", "end"))]
+
+    def starts(self) -> list[int]:
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        return [int(line.split()[1]) for line in lines if line.startswith("start")]
+
+
+def calls(*named: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    """A reply of the model that calls tools."""
+    return {"tool_calls": [{"name": name, "args": args} for name, args in named]}
