@@ -1,4 +1,4 @@
-"""decisions: what a person typed after `resume`, checked against what really waits."""
+"""decisions: what a person typed after `resume`, or is asked right away, checked against what really waits."""
 
 import argparse
 import os
@@ -6,14 +6,16 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
-from interlock.cli.parsing import Parser
-from interlock.cli.render.pending import ALWAYS, PLAN_REVIEW, option_label
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import Paint, one_line
+from interlock.cli.render.pending import ALWAYS, PLAN_REVIEW, PREVIEW_LINES, option_label, question
 from interlock.engine.options import Decision
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
@@ -31,24 +33,17 @@ class _Add(argparse.Action):
 
 
 def add_decision_flags(parser: Parser) -> None:
-    group = parser.add_argument_group(
-        "decide (ID: the number or id that `interlock approvals RUN` shows; or all)"
-    )
+    title = "decide (ID: the number or id that `interlock approvals RUN` shows; or all)"
+    group = parser.add_argument_group(title)
     parser.set_defaults(decisions=[])
-    group.add_argument("--approve", "--allow", action=_Add, metavar="ID", help="let it run, as it was shown")
-    for choice, (flag, _) in ALWAYS.items():
-        group.add_argument(flag, action=_Add, nargs=0, dest="always", help=_ALWAYS_HELP[choice])
-    group.add_argument("--reject", "--deny", action=_Add, metavar="ID", help="the model is told no")
-    group.add_argument(
-        "--reason", action=_Add, metavar="TEXT", help="after --reject: what the model is told, too"
-    )
-    group.add_argument(
-        "--edit", action=_Add, metavar="ID[=JSON|@FILE]", help="run it with these arguments instead"
-    )
-    group.add_argument(
-        "--answer", action=_Add, metavar="ID=TEXT", help="answer a question; redo or skip an outcome"
-    )
-    group.add_argument("--cancel", action=_Add, metavar="ID", help="run neither it nor the rest of its batch")
+    flag(group, "--approve --allow ID", "let it run, as it was shown", action=_Add)
+    for choice, (always, _) in ALWAYS.items():
+        flag(group, always, _ALWAYS_HELP[choice], action=_Add, nargs=0, dest="always")
+    flag(group, "--reject --deny ID", "the model is told no", action=_Add)
+    flag(group, "--reason TEXT", "after --reject: what the model is told, too", action=_Add)
+    flag(group, "--edit ID[=JSON|@FILE]", "run it with these arguments instead", action=_Add)
+    flag(group, "--answer ID=TEXT", "answer a question; redo or skip an outcome", action=_Add)
+    flag(group, "--cancel ID", "run neither it nor the rest of its batch", action=_Add)
 
 
 _ALWAYS_HELP = {
@@ -57,6 +52,15 @@ _ALWAYS_HELP = {
     "proceed_always_server": "… nor for anything of that MCP server",
     "proceed_always_and_save": "… nor in any run: saved to your policies",
 }
+_KEYS = {
+    "y": "yes",
+    "a": "always",
+    "s": "always and save it",
+    "e": "edit",
+    "n": "no, and why",
+    "c": "stop the run",
+}
+_OUTCOMES = {"r": "redo", "redo": "redo", "s": "skip", "skip": "skip"}
 _FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
 
 
@@ -197,3 +201,101 @@ def _in_editor(text: str, ending: str, what: str) -> str:
                 f"{what}: the editor {editor!r} ended with {ended.returncode}; nothing was decided."
             )
         return file.read_text(encoding="utf-8")
+
+
+def can_ask() -> bool:
+    """A person sees what is written, and can type."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()  # pyright: ignore[reportUnnecessaryComparison]
+
+
+def ask(run: str, requests: Sequence[Fields], paint: Paint) -> list[Decision]:
+    """One after the other, until the person says later (or Ctrl-C, or Ctrl-D)."""
+    decisions: list[Decision] = []
+    try:
+        for number, request in enumerate(requests, 1):
+            count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
+            _forget_typed_ahead()
+            _write("", *question(run, request, count, paint, PREVIEW_LINES))
+            decisions.append(_decided(request))
+    except (KeyboardInterrupt, EOFError):
+        _write("")
+    return decisions
+
+
+def _forget_typed_ahead() -> None:
+    """What was typed before the question stood there is no answer to it."""
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+def _decided(request: Fields) -> Decision:
+    """Asked again until it can be used."""
+    by = {"question": _answered, "outcome": _outcome}.get(request["kind"], _permitted)
+    while True:
+        try:
+            return by(request)
+        except UserError as error:
+            _write(f"  {error}")
+
+
+def _permitted(request: Fields) -> Decision:
+    name, choices = request["id"], request["choices"]
+    lasting = next((c for c in ALWAYS if c in choices and c != "proceed_always_and_save"), None)
+    offered = {
+        "y": "proceed_once",
+        "a": lasting,
+        "s": "proceed_always_and_save",
+        "e": "modify",
+        "n": "reject",
+        "c": "cancel",
+    }
+    keys = {key: choice for key, choice in offered.items() if choice in choices}
+    word, _, rest = _typed(", ".join(f"{key} {_KEYS[key]}" for key in keys)).partition(" ")
+    key = next((key for key in keys if word.lower() in (key, *_KEYS[key].replace(",", "").split()[:1])), None)
+    if key is None:
+        raise UserError(f"{word!r} isn't one of {', '.join(keys)}, l.")
+    choice = str(keys[key])
+    if choice == "modify":
+        return Decision(name, choice, args=new_arguments(request))
+    if choice == "reject":
+        return Decision(name, choice, feedback=rest.strip() or _line("  Why? (Enter: no reason) ") or None)
+    return Decision(name, choice)
+
+
+def _outcome(request: Fields) -> Decision:
+    typed = _typed("r redo: run it again, s skip: leave it")
+    return answer(request, _OUTCOMES.get(typed.lower(), typed))
+
+
+def _answered(request: Fields) -> Decision:
+    """Of several questions every answer stands below its question."""
+    questions: Sequence[Fields] = request.get("questions") or ({},)
+    if len(questions) == 1:
+        return answer(request, _typed("your answer, or an option's number"))
+    given = [
+        (str(q.get("question", "")), _typed(f"answer {n} of {len(questions)}"))
+        for n, q in enumerate(questions, 1)
+    ]
+    return answer(request, "\n".join(f"{asked}\n{said}" for asked, said in given))
+
+
+def _typed(what: str) -> str:
+    """Raises `EOFError` for later; asks again where nothing was typed."""
+    while not (typed := _line(f"  [{what}, l later] ")):
+        pass
+    if typed.lower() in ("l", "later"):
+        raise EOFError
+    return typed
+
+
+def _line(prompt: str) -> str:
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
+    line = sys.stdin.readline()
+    if not line:
+        raise EOFError
+    return one_line(line)
+
+
+def _write(*lines: str) -> None:
+    Paint(sys.stderr).print_all(lines)
+    sys.stderr.flush()

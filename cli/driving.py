@@ -5,11 +5,10 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli import quick_start
-from interlock.cli.render.stdout import close_stdout
-from interlock.cli.render.view import ResumedRun, View
+from interlock.cli.render.output import close_stdout
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read.runs import waiting_requests
 from interlock.state.errors import BugError, InterlockError, UserError
@@ -19,12 +18,28 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 
-def view_for(args: argparse.Namespace, known: ResumedRun) -> View:
-    """The renderer of `--output-format`."""
+class View(Protocol):
+    """A renderer of the command line: called with events on a thread of its own, then once with how it ended."""
+
+    def __call__(self, event: "Event", /) -> None: ...
+
+    def ask(self, outcome: Outcome) -> list[Decision]:
+        """What a person decides now of what waits; nothing where nobody can be asked. Events may follow."""
+        ...
+
+    def finish(self, outcome: Outcome) -> None: ...
+
+    def failed(self, error: InterlockError) -> None:
+        """The run did not start, or broke off. The one-line error itself goes to stderr elsewhere."""
+        ...
+
+
+def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
+    """The renderer of `--output-format`; a run that goes on has a title, and requests that were decided now."""
     if args.output_format == "text":
         from interlock.cli.render.text import TextView
 
-        return TextView(known, args.verbose)
+        return TextView(title, decided, args.verbose)
     from interlock.cli.render.structured import JsonView, StreamJsonView
 
     return JsonView() if args.output_format == "json" else StreamJsonView()
@@ -54,11 +69,10 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
     try:
         with diagnosed(options.home / "interlock.db"):
             outcome = _asked(drive([_settling(view)]), options, view)
-            if not _is_handed_over(outcome):
+            if outcome.status != "approved" or not outcome.output.get("main_run"):
                 if not outcome.drained:
-                    os._exit(
-                        outcome.exit_code
-                    )  # its thread holds a lock that an ordinary exit would wait for
+                    # Its thread holds a lock that an ordinary exit would wait for.
+                    os._exit(outcome.exit_code)
                 _quietly(lambda: view.finish(outcome))
                 tell_trace(outcome, options)
                 return outcome.exit_code
@@ -82,10 +96,6 @@ def _settling(view: View) -> Renderer:
     return show
 
 
-def _is_handed_over(outcome: Outcome) -> bool:
-    return outcome.status == "approved" and bool(outcome.output.get("main_run"))
-
-
 def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
     """Go on with what a person says right away, as long as there is something to say."""
     from interlock.engine import resume_sync
@@ -95,9 +105,8 @@ def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
     while outcome.drained and (decisions := view.ask(outcome)):
         try:
             outcome = resume_sync(outcome.run, decisions=decisions, options=options, renderers=[view])
-        except (
-            UserError
-        ) as error:  # arguments that don't fit, or somebody was first: asked again, of what waits now
+        except UserError as error:
+            # Arguments that don't fit, or somebody was first: asked again, of what waits now.
             sys.stderr.write(f"{visible(str(error))}\n")
             waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
             outcome = replace(outcome, pending=waiting)

@@ -2,133 +2,73 @@
 
 import argparse
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.parsing import Parser, duration, later, number, one_of
-from interlock.cli.tool_rules import tool_rules
+from interlock.cli.parsing import Later, Parser, duration, flag, number, one_of
 from interlock.engine.options import Options
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
+from interlock.state.tool_names import OTHER_NAMES
 
 FORMATS = ("text", "json", "stream-json")
-_MODES = ("default", "auto_edit", "plan", "yolo")
-_MODE_SYNONYMS = {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"}
+NO_SESSION = "The interactive session comes in a later version. Give a prompt: interlock -p 'what to do'"
+MODE = one_of(
+    ("default", "auto_edit", "plan", "yolo"),
+    {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
+)
+_LATER = {
+    "--ide-context": "--ide-context comes in a later version. Name files in the prompt",
+    "--store": "--store comes in a later version. Choose a folder with INTERLOCK_HOME",
+    "--mode": "Modes come with the task loop, in a later version",
+    "--protocol": "--protocol comes with the task loop, in a later version",
+    "--prompt-interactive": NO_SESSION,
+    "-i": NO_SESSION,
+}
+_LIMITS = ("max_turns", "max_session_turns", "max_tokens", "max_budget_usd", "timeout_s")
+_MANY: Any = {"action": "append", "default": []}
 
 
 def add_running_flags(parser: Parser) -> None:
     """Everything that `options_from` reads."""
-    _model_flags(parser.add_argument_group("model and limits"))
+    group = parser.add_argument_group("model and limits")
+    flag(group, "-m --model MODEL", "auto, pro, flash, an id, provider:model or script:FILE")
+    flag(group, "--max-turns N", "model turns per prompt (100)", type=number(int, 0))
+    flag(group, "--max-session-turns N", "over all prompts of the run", type=number(int, -1))
+    flag(group, "--max-tokens N", "tokens over the whole run", type=number(int, 1))
+    flag(group, "--max-budget-usd USD", "money over the whole run", type=number(float, 0))
+    flag(group, "--timeout TIME", "running time: 90s, 15m, 2h", dest="timeout_s", type=duration)
+    flag(group, "--no-loop-check", "let the model repeat itself (else: told once, then stopped)")
+    flag(group, "--record-responses FILE", "write the model's replies as a script", type=Path)
+    flag(group, "--fake-responses FILE", "play such a script back, without a model", type=Path)
     permission_flags(parser.add_argument_group("what needs asking"))
-    _context_flags(parser.add_argument_group("context"))
-    _output_flags(parser.add_argument_group("output"))
-    _later_flags(parser)
-
-
-def _model_flags(group: Any) -> None:
-    group.add_argument("-m", "--model", help="auto, pro, flash, an id, provider:model or script:FILE")
-    group.add_argument("--max-turns", type=number(int, 0), metavar="N", help="model turns per prompt (100)")
-    group.add_argument(
-        "--max-session-turns", type=number(int, -1), metavar="N", help="over all prompts of the run"
-    )
-    group.add_argument("--max-tokens", type=number(int, 1), metavar="N", help="tokens over the whole run")
-    group.add_argument(
-        "--max-budget-usd", type=number(float, 0), metavar="USD", help="money over the whole run"
-    )
-    group.add_argument("--timeout", type=duration, metavar="TIME", help="running time: 90s, 15m, 2h")
-    group.add_argument(
-        "--no-loop-check",
-        action="store_true",
-        help="let the model repeat itself (else: told once, then stopped)",
-    )
-    group.add_argument(
-        "--record-responses", type=Path, metavar="FILE", help="write the model's replies as a script"
-    )
-    group.add_argument(
-        "--fake-responses", type=Path, metavar="FILE", help="play such a script back, without a model"
-    )
+    group = parser.add_argument_group("context")
+    flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
+    flag(group, "--include-directories --add-dir DIR", "tools may use DIR too", **_MANY)
+    flag(group, "--system-prompt TEXT", "instead of the built-in one")
+    flag(group, "--append-system-prompt TEXT", "after the built-in one")
+    group = parser.add_argument_group("output")
+    formats = one_of(FORMATS)
+    flag(group, "-o --output-format FORMAT", "text, json, stream-json", type=formats, default="text")
+    flag(group, "--verbose", "show thoughts and nodes (text)")
+    for name, message in _LATER.items():
+        parser.add_argument(name, action=Later, const=message)
 
 
 def permission_flags(group: Any) -> None:
-    mode = one_of(_MODES, _MODE_SYNONYMS)
-    group.add_argument(
-        "--approval-mode",
-        "--permission-mode",
-        type=mode,
-        metavar="MODE",
-        help="default, auto_edit, plan or yolo",
-    )
-    group.add_argument(
-        "-y",
-        "--yolo",
-        "--dangerously-skip-permissions",
-        action="store_true",
-        help="allow everything; same as MODE yolo",
-    )
-    group.add_argument("--full-auto", action="store_true", help=argparse.SUPPRESS)
-    group.add_argument(
-        "--allowed-tools",
-        "--allowedTools",
-        action="append",
-        default=[],
-        metavar="TOOLS",
-        help="need no asking: 'glob,run_shell_command(git status)'",
-    )
-    group.add_argument(
-        "--disallowed-tools",
-        "--disallowedTools",
-        action="append",
-        default=[],
-        metavar="TOOLS",
-        help="are denied",
-    )
-    group.add_argument(
-        "--policy", type=Path, action="append", default=[], metavar="FILE", help="policy rules (TOML)"
-    )
-    group.add_argument("-s", "--sandbox", action="store_true", help="shell commands in a sandbox (Linux)")
-    group.add_argument("--skip-trust", action="store_true", help="trust this folder's settings, this once")
-
-
-def _context_flags(group: Any) -> None:
-    group.add_argument("-C", "--workspace", "--cd", type=Path, metavar="DIR", help="work in DIR")
-    group.add_argument(
-        "--include-directories",
-        "--add-dir",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="tools may use DIR too",
-    )
-    group.add_argument("--system-prompt", metavar="TEXT", help="instead of the built-in one")
-    group.add_argument("--append-system-prompt", metavar="TEXT", help="after the built-in one")
-
-
-def _output_flags(group: Any) -> None:
-    group.add_argument(
-        "-o",
-        "--output-format",
-        type=one_of(FORMATS),
-        default="text",
-        metavar="FORMAT",
-        help="text, json, stream-json",
-    )
-    group.add_argument("--verbose", action="store_true", help="show thoughts and nodes (text)")
-
-
-def _later_flags(parser: Parser) -> None:
-    parser.add_argument(
-        "--ide-context", action=later("--ide-context comes in a later version. Name files in the prompt")
-    )
-    parser.add_argument(
-        "--store", action=later("--store comes in a later version. Choose a folder with INTERLOCK_HOME")
-    )
-    parser.add_argument("--mode", action=later("Modes come with the task loop, in a later version"))
-    parser.add_argument("--protocol", action=later("--protocol comes with the task loop, in a later version"))
-    parser.add_argument("-i", "--prompt-interactive", action=later(NO_SESSION))
-
-
-NO_SESSION = "The interactive session comes in a later version. Give a prompt: interlock -p 'what to do'"
+    """Of them, what decides whether a call needs asking."""
+    flag(group, "--approval-mode --permission-mode MODE", "default, auto_edit, plan or yolo", type=MODE)
+    flag(group, "-y --yolo --dangerously-skip-permissions", "allow everything; same as MODE yolo")
+    flag(group, "--full-auto", argparse.SUPPRESS)
+    tools = "need no asking: 'glob,run_shell_command(git status)'"
+    flag(group, "--allowed-tools --allowedTools TOOLS", tools, **_MANY)
+    flag(group, "--disallowed-tools --disallowedTools TOOLS", "are denied", **_MANY)
+    flag(group, "--policy FILE", "policy rules (TOML)", type=Path, **_MANY)
+    flag(group, "-s --sandbox", "shell commands in a sandbox (Linux)")
+    flag(group, "--skip-trust", "trust this folder's settings, this once")
 
 
 def options_from(
@@ -138,56 +78,66 @@ def options_from(
 
     Raises `UserError` for flags that contradict each other.
     """
-    names = {"max_turns": "max_turns", "max_session_turns": "max_session_turns", "max_tokens": "max_tokens"}
-    names |= {"max_budget_usd": "max_budget_usd", "timeout": "timeout_s"}
-    return Options(
-        home=state_home(env),
-        workspace=existing_folder(args.workspace, "--workspace")
-        if args.workspace
-        else None
-        if resuming
-        else Path.cwd(),
+    allowed = permissions(args)
+    if args.no_loop_check:
+        allowed["overrides"]["model"] = {"disableLoopDetection": True}
+    more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]
+    given = options_here(
+        args,
+        env,
         model=args.model,
         approval_mode=_approval_mode(args),
-        overrides=_overrides(args),
-        include_directories=tuple(
-            existing_folder(Path(d), "--include-directories") for d in _split(args.include_directories)
-        ),
-        allowed_tools=tuple(tool_rules(args.allowed_tools)),
-        policy_files=tuple(existing_file(p, "--policy") for p in args.policy),
-        limits={key: vars(args)[flag] for flag, key in names.items() if vars(args)[flag] is not None},
+        include_directories=tuple(existing_folder(Path(d), "--include-directories") for d in more),
+        limits={name: vars(args)[name] for name in _LIMITS if vars(args)[name] is not None},
         record_to=Path(args.record_responses).absolute() if args.record_responses else None,
         fake=existing_file(args.fake_responses, "--fake-responses") if args.fake_responses else None,
         system_prompt=args.system_prompt,
         append_system_prompt=args.append_system_prompt,
-        skip_trust=args.skip_trust,
         sandbox=args.sandbox,
         debug=args.debug,
+        **allowed,
+    )
+    return given if resuming or given.workspace else replace(given, workspace=Path.cwd())
+
+
+def options_here(args: argparse.Namespace, env: Mapping[str, str] = os.environ, **more: Any) -> Options:
+    """With the folder that flags name, if any, and the trust that they give it."""
+    return Options(
+        home=state_home(env),
+        workspace=existing_folder(args.workspace, "--workspace") if args.workspace else None,
+        skip_trust=args.skip_trust,
         env=dict(env),
+        **more,
     )
 
 
-def _overrides(args: argparse.Namespace) -> dict[str, Any]:
-    """Settings that flags stand for."""
-    found: dict[str, Any] = {}
-    if denied := tool_rules(args.disallowed_tools):
-        found["tools"] = {"exclude": denied}
-    if args.no_loop_check:
-        found["model"] = {"disableLoopDetection": True}
-    return found
+def permissions(args: argparse.Namespace) -> dict[str, Any]:
+    """Options that say which calls are allowed, besides the mode."""
+    denied = tool_rules(args.disallowed_tools)
+    return {
+        "allowed_tools": tuple(tool_rules(args.allowed_tools)),
+        "overrides": {"tools": {"exclude": denied}} if denied else {},
+        "policy_files": tuple(existing_file(p, "--policy") for p in args.policy),
+    }
+
+
+def tool_rules(values: list[str]) -> list[str]:
+    """`Bash(git log:*) Edit, glob` → our names; commas and spaces inside parentheses belong to the rule."""
+    return [_our_name(m) for value in values for m in re.findall(r"[^\s,(]+(?:\([^)]*\))?", value)]
+
+
+def _our_name(text: str) -> str:
+    name, bracket, rest = text.partition("(")
+    name = OTHER_NAMES.get(name, name)
+    return f"{name}({rest.removesuffix(')').removesuffix(':*').removesuffix(' *')})" if bracket else name
 
 
 def _approval_mode(args: argparse.Namespace) -> str | None:
-    asked = {args.approval_mode} if args.approval_mode else set[str]()
-    asked |= {"yolo"} if args.yolo else set()
-    asked |= {"auto_edit"} if args.full_auto else set()
-    if len(asked) > 1:
-        raise UserError(f"The flags ask for {' and '.join(sorted(asked))} at once. Give one approval mode.")
-    return next(iter(asked), None)
-
-
-def _split(values: list[str]) -> list[str]:
-    return [part.strip() for value in values for part in value.split(",") if part.strip()]
+    asked = (args.approval_mode, "yolo" if args.yolo else "", "auto_edit" if args.full_auto else "")
+    modes = sorted({mode for mode in asked if mode})
+    if len(modes) > 1:
+        raise UserError(f"The flags ask for {' and '.join(modes)} at once. Give one approval mode.")
+    return modes[0] if modes else None
 
 
 def existing_file(path: Path, flag: str) -> Path:

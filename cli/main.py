@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from interlock.cli.catalog import COMMANDS, LATER, did_you_mean, near
+from interlock.cli.catalog import COMMANDS, LATER, did_you_mean, near, root_help
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible
 
@@ -42,7 +42,7 @@ def _run(given: list[str], own_process: bool) -> int:
     except InterlockError as error:
         return _report(given, error, str(error), error.exit_code)
     except BrokenPipeError:
-        from interlock.cli.render.stdout import close_stdout
+        from interlock.cli.render.output import close_stdout
 
         close_stdout()
         return 141  # what a program that SIGPIPE ends is counted as
@@ -56,14 +56,11 @@ def _run(given: list[str], own_process: bool) -> int:
 
 def _explained(error: Exception) -> InterlockError | None:
     """What stands behind an exception that is none of ours: a store or a disk that is full or damaged; None: a bug."""
-    import os
-
     from interlock.engine.store.damage import diagnosed
     from interlock.engine.store.database import state_home
 
-    store = state_home(os.environ) / "interlock.db"
     try:
-        with diagnosed(store):
+        with diagnosed(state_home() / "interlock.db"):
             raise error
     except InterlockError as found:
         return found
@@ -77,7 +74,7 @@ def _report(given: list[str], error: Exception, line: str, exit_code: int) -> in
         import traceback
 
         text = "".join(traceback.format_exception(error)) + text
-    from interlock.cli.render.stdout import redacted
+    from interlock.cli.render.output import redacted
 
     print(visible(redacted(text)), file=sys.stderr)
     return exit_code
@@ -87,8 +84,6 @@ def _dispatch(given: list[str], own_process: bool) -> int:
     if given[:1] == ["help"]:
         given = [*given[1:2], "--help"]
     if given[:1] in (["-h"], ["--help"]):
-        from interlock.cli.help import root_help
-
         print(root_help(), end="")
         return 0
     if given[:1] in (["-v"], ["--version"]):

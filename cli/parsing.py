@@ -56,6 +56,12 @@ class Parser(argparse.ArgumentParser):
         self._positionals.title = "arguments"
         self.add_argument("-d", "--debug", action="store_true", help="show tracebacks")
 
+    def run_flag(self) -> None:
+        self.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
+
+    def json_flag(self) -> None:
+        flag(self, "--json", "for programs")
+
     def error(self, message: str) -> NoReturn:
         text = message.removeprefix("argument ")
         raise UserError(f"{text[:1].upper() + text[1:]}. See: {self.prog} --help")
@@ -84,6 +90,18 @@ class Parser(argparse.ArgumentParser):
         """Whether the word after `flag` belongs to it."""
         action = self._option_string_actions.get(flag)
         return action is not None and action.nargs != 0
+
+
+def flag(to: Any, names: str, help: str, **more: Any) -> None:
+    """Add a flag to a parser or a group of one, written as help shows it: `-m --model NAME`.
+
+    Without a value's name it is a switch; `more` is what argparse takes.
+    """
+    *flags, last = names.split(" ")
+    if last.startswith("-"):
+        to.add_argument(*flags, last, help=help, **{"action": "store_true", **more})
+    else:
+        to.add_argument(*flags, metavar=last, help=help, **more)
 
 
 def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> Callable[[str], str]:
@@ -130,14 +148,11 @@ def duration(text: str) -> float:
     return seconds
 
 
-def later(message: str) -> type[argparse.Action]:
-    """An action for a flag of a later version: refuses with one clear line."""
+class Later(argparse.Action):
+    """A flag of a later version: refuses with its `const`, one clear line."""
 
-    class Later(argparse.Action):
-        def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
-            super().__init__(option_strings, dest, nargs=0, help=argparse.SUPPRESS)
+    def __init__(self, option_strings: Sequence[str], dest: str, const: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, const=const, help=argparse.SUPPRESS)
 
-        def __call__(self, *_: Any) -> NoReturn:
-            raise NotYetError(message)
-
-    return Later
+    def __call__(self, *_: Any) -> NoReturn:
+        raise NotYetError(self.const)

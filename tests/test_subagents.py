@@ -11,7 +11,7 @@ from agent_runs.stage import REPORT, Replies, Stage, approve, call, complete, sa
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
-from interlock.engine.read.agents import agents
+from interlock.engine.read.calls import agents
 
 ME, DETECTIVE = "generalist:0", "codebase_investigator:0"
 LOOK = call("list_directory", dir_path=".")

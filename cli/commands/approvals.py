@@ -1,14 +1,11 @@
 """approvals: everything that waits for a person, over all runs, with the commands that decide it."""
 
-import os
 import sys
 from collections.abc import Iterator
 from itertools import groupby
 
-from interlock.cli import tables
 from interlock.cli.parsing import Parser
-from interlock.cli.render.figures import ago, place
-from interlock.cli.render.paint import Paint, one_line
+from interlock.cli.render.output import Paint, ago, one_line, place, show_json
 from interlock.cli.render.pending import headline, screen
 from interlock.engine.read.runs import Request, RunRow, find_run, list_runs, waiting_requests
 from interlock.engine.store.database import state_home
@@ -25,17 +22,17 @@ def parser() -> Parser:
         ],
     )
     made.add_argument("run", nargs="?", metavar="RUN", help="only this run, in full")
-    made.add_argument("--json", action="store_true", help="for programs")
+    made.json_flag()
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    home = state_home(os.environ)
+    home = state_home()
     row = find_run(home, args.run) if args.run else None
     requests = waiting_requests(home, row.run if row else None)
     if args.json:
-        tables.show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
+        show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
         return 0
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
@@ -46,8 +43,7 @@ def execute(arguments: list[str]) -> int:
         lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
         lines = _overview({r.run: r for r in list_runs(home)}, requests, paint)
-    for line in lines:
-        paint.print(line)
+    paint.print_all(lines)
     return 0
 
 

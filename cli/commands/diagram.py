@@ -1,10 +1,9 @@
 """diagram: a workflow's graph, the path that a run took through it, or a statechart."""
 
-import os
 import sys
 from pathlib import Path
 
-from interlock.cli.parsing import Parser, number, one_of
+from interlock.cli.parsing import Parser, flag, number, one_of
 from interlock.engine.read.runs import find_run, step_rows
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
@@ -27,18 +26,16 @@ def parser() -> Parser:
         "workflow", nargs="?", metavar="WORKFLOW", help="or run, tool-call, approval-mode; default: the run's"
     )
     formats = one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"})
-    made.add_argument("--format", type=formats, metavar="FORMAT", help="mermaid (default), dot, svg, png")
-    made.add_argument(
-        "--depth", type=number(int, 1), default=1, metavar="N", help="levels of graphs drawn open"
-    )
-    made.add_argument("--run", metavar="RUN", help="mark the path of this run, with counts")
-    made.add_argument("-o", "--output", type=Path, metavar="FILE", help="its ending names the format")
+    flag(made, "--format FORMAT", "mermaid (default), dot, svg, png", type=formats)
+    flag(made, "--depth N", "levels of graphs drawn open", type=number(int, 1), default=1)
+    flag(made, "--run RUN", "mark the path of this run, with counts")
+    flag(made, "-o --output FILE", "its ending names the format", type=Path)
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    run = find_run(state_home(os.environ), args.run) if args.run else None
+    run = find_run(state_home(), args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
         raise UserError("Which one? Give a WORKFLOW or --run RUN. List them with: interlock workflows")
@@ -50,7 +47,7 @@ def execute(arguments: list[str]) -> int:
     from interlock.engine.diagrams import render, run_path
 
     ended = run is not None and run.status in ("done", "failed", "cancelled")
-    path = run_path(step_rows(state_home(os.environ), run.run), ended) if run else None
+    path = run_path(step_rows(state_home(), run.run), ended) if run else None
     drawn = render(workflow, shape, args.depth, path)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
     return 0

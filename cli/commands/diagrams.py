@@ -3,15 +3,15 @@
 import sys
 from pathlib import Path
 
-from interlock.cli.parsing import Parser
+from interlock.cli.parsing import Parser, flag
 
 
 def parser() -> Parser:
     made = Parser("diagrams", "--write|--check [FOLDER]", "Regenerate or verify the generated diagrams.")
     made.add_argument("folder", nargs="?", type=Path, default=Path("diagrams"), help="default: diagrams")
     which = made.add_mutually_exclusive_group(required=True)
-    which.add_argument("--write", action="store_true", help="write what is missing or stale")
-    which.add_argument("--check", action="store_true", help="exit 1 when something is missing or stale")
+    flag(which, "--write", "write what is missing or stale")
+    flag(which, "--check", "exit 1 when something is missing or stale")
     return made
 
 

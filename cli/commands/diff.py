@@ -1,16 +1,14 @@
 """diff: what changed in a run's state between two steps."""
 
 import json
-import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli import tables
 from interlock.cli.parsing import Parser, number
-from interlock.cli.render.paint import Paint, one_line, visible
+from interlock.cli.render.output import Paint, one_line, show_json, visible
 from interlock.engine.read.runs import find_run
 from interlock.engine.store.database import state_home
 
@@ -28,16 +26,16 @@ def parser() -> Parser:
         "What changed in a run's state, and what was said, between two steps of: interlock history RUN",
         [("interlock diff latest 2 5", "")],
     )
-    made.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
+    made.run_flag()
     made.add_argument("old", type=number(int, -1), metavar="STEP")
     made.add_argument("new", type=number(int, -1), metavar="STEP")
-    made.add_argument("--json", action="store_true", help="for programs")
+    made.json_flag()
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    home = state_home(os.environ)
+    home = state_home()
     run = find_run(home, args.run).run
     from interlock.engine.read.snapshot import messages_at, state_at
 
@@ -48,7 +46,7 @@ def execute(arguments: list[str]) -> int:
     if args.json:
         said = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
         dropped = len(before) - shared
-        tables.show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
+        show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
         return 0
     lines = [*_changes(changes), *_said(before[shared:], after[shared:])]
     paint = Paint(sys.stdout)

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.cli import tables
-from interlock.cli.parsing import Parser
-from interlock.cli.render.figures import amount, place
-from interlock.cli.render.paint import Paint
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import Paint, amount, place, show_json
 from interlock.engine.read.runs import list_runs
 from interlock.engine.store.database import reading, state_home
 from interlock.state.errors import InterlockError
@@ -38,21 +36,17 @@ def parser() -> Parser:
         "[--store] [--json]",
         "Check this machine, the settings that count here, and the store. Exit 1 when something is broken.",
     )
-    made.add_argument(
-        "--store",
-        action="store_true",
-        help="read the whole store, every page and record, and mend what lists show",
-    )
-    made.add_argument("--json", action="store_true", help="for programs")
+    flag(made, "--store", "read the whole store, every page and record, and mend what lists show")
+    made.json_flag()
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    home = state_home(os.environ)
+    home = state_home()
     findings = [*_machine(), *_settings(), *_state(home), *(_records(home) if args.store else ())]
     if args.json:
-        tables.show_json([finding._asdict() for finding in findings])
+        show_json([finding._asdict() for finding in findings])
     else:
         paint = Paint(sys.stdout)
         for level, what, text in findings:

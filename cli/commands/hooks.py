@@ -1,20 +1,18 @@
 """hooks: which hooks count in this folder, and what an event would run."""
 
 import argparse
-import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli import tables
 from interlock.cli.catalog import nearest
-from interlock.cli.flags import existing_folder
+from interlock.cli.flags import options_here
 from interlock.cli.inputs import json_object, read_spec
-from interlock.cli.parsing import Parser
-from interlock.cli.render.hooks_view import list_rows, test_lines
-from interlock.cli.render.paint import Paint, one_line
-from interlock.engine.options import Options
-from interlock.engine.store.database import state_home
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import Paint, one_line, place, show_json, show_table, warn
 from interlock.state.errors import UserError
+from interlock.state.text import visible_json
 
 if TYPE_CHECKING:
     from interlock.engine.check.hooks import HookCheck
@@ -22,6 +20,11 @@ if TYPE_CHECKING:
 _ABOUT = """\
 Which hooks count here, with the settings and the trust of a run; with test, which of them an event would run, in
 which order, and the JSON that each gets on stdin. Nothing is run without --run."""
+_STYLES = {"none": "dim", "allow": "green", "ask": "yellow", "block": "red"}
+_LABEL = 10
+"""Columns of what stands before each line."""
+
+Shown = Mapping[str, Any]
 
 
 def parser() -> Parser:
@@ -44,11 +47,11 @@ def parser() -> Parser:
         "action", nargs="?", metavar="test", help="try an event; without it all hooks are listed"
     )
     made.add_argument("event", nargs="?", metavar="EVENT", help="an event's name")
-    made.add_argument("--input", metavar="JSON|@FILE|-", help="the event's own fields; matchers look at them")
-    made.add_argument("--run", action="store_true", help="run the hooks, and show what they say")
-    made.add_argument("--json", action="store_true", help="for programs")
-    made.add_argument("-C", "--workspace", "--cd", metavar="DIR", help="as a run in DIR")
-    made.add_argument("--skip-trust", action="store_true", help="count the folder's own hooks, this once")
+    flag(made, "--input JSON|@FILE|-", "the event's own fields; matchers look at them")
+    flag(made, "--run", "run the hooks, and show what they say")
+    made.json_flag()
+    flag(made, "-C --workspace --cd DIR", "as a run in DIR", type=Path)
+    flag(made, "--skip-trust", "count the folder's own hooks, this once")
     return made
 
 
@@ -62,17 +65,12 @@ def execute(arguments: list[str]) -> int:
     given = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
     from interlock.engine.check.hooks import HookCheck
 
-    check = HookCheck(_options(args))
-    return _listed(check, args) if event is None else _tested(check, event, given, args)
-
-
-def _options(args: argparse.Namespace) -> Options:
-    return Options(
-        home=state_home(os.environ),
-        workspace=existing_folder(args.workspace, "--workspace") if args.workspace else None,
-        skip_trust=args.skip_trust,
-        env=dict(os.environ),
-    )
+    check = HookCheck(options_here(args))
+    if event is None:
+        _list(check, args.json)
+    else:
+        _test(check, event, given, args)
+    return 0
 
 
 def _event(name: str | None) -> Any:
@@ -87,33 +85,87 @@ def _event(name: str | None) -> Any:
     return found
 
 
-def _listed(check: "HookCheck", args: argparse.Namespace) -> int:
+def _list(check: "HookCheck", as_json: bool) -> None:
     hooks = check.listed()
-    if args.json:
-        tables.show_json({"hooks": hooks, "warnings": list(check.warnings)})
-        return 0
-    _warn(check)
-    if hooks:
-        tables.show(list_rows(hooks), ("event", "for", "hook", "manner", "from"), flexible=2)
-    else:
+    if as_json:
+        show_json({"hooks": hooks, "warnings": list(check.warnings)})
+        return
+    warn(check.warnings)
+    if not hooks:
         print('No hooks count here. Settings files define them under "hooks".')
-    return 0
+        return
+    rows = [
+        (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), place(h["source"]))
+        for h in hooks
+    ]
+    show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=2)
 
 
-def _tested(check: "HookCheck", event: Any, given: dict[str, Any], args: argparse.Namespace) -> int:
+def _test(check: "HookCheck", event: Any, given: dict[str, Any], args: argparse.Namespace) -> None:
     import asyncio
 
     shown = asyncio.run(check.run(event, given)) if args.run else check.planned(event, given)
     if args.json:
-        tables.show_json({**shown, "warnings": list(check.warnings)})
-        return 0
-    _warn(check)
+        show_json({**shown, "warnings": list(check.warnings)})
+        return
+    warn(check.warnings)
     paint = Paint(sys.stdout)
-    for line in test_lines(shown, paint):
-        paint.print(line)
-    return 0
+    paint.print_all(_lines(shown, paint))
 
 
-def _warn(check: "HookCheck") -> None:
-    for line in check.warnings:
-        print(f"warning: {one_line(line)}", file=sys.stderr)
+def _lines(shown: Shown, paint: Paint) -> Iterator[str]:
+    hooks: Sequence[Shown] = shown["hooks"]
+    subject = shown["subject"]
+    about = f" for {one_line(subject)}" if subject else ""
+    many = "no hook" if not hooks else "1 hook" if len(hooks) == 1 else f"{len(hooks)} hooks"
+    order = ", one after the other" if shown["order"] == "sequential" else ", side by side"
+    yield paint(f"{shown['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
+    for number, hook in enumerate(hooks, 1):
+        yield f"{number}. {one_line(_title(hook))}"
+        yield from _details(hook, paint)
+    if "outcome" in shown:
+        yield from _outcome(shown["outcome"], paint)
+
+
+def _details(hook: Shown, paint: Paint) -> Iterator[str]:
+    if hook["broken"]:
+        yield _line("broken", hook["broken"])
+        return
+    if hook["name"]:
+        yield _line("command", hook["command"])
+    yield _line("from", f"{place(hook['source'])}, {hook['place']}")
+    yield _line("matcher", hook["matcher"] or "* (everything)")
+    yield _line("manner", _manner(hook))
+    yield _line("input", visible_json(hook["input"]))
+    if verdict := hook.get("verdict"):
+        ended = "ended" if verdict["exit_code"] is None else f"exit {verdict['exit_code']}"
+        said = paint(verdict["decision"], _STYLES[verdict["decision"]])
+        yield f"{'   says':<{_LABEL + 3}}{said}  ({ended}, {verdict['duration_ms']} ms)"
+        for what in ("reason", "warning"):
+            if verdict[what]:
+                yield _line(what, verdict[what])
+
+
+def _outcome(outcome: Shown, paint: Paint) -> Iterator[str]:
+    yield f"{paint('together', 'bold')}: {paint(outcome['decision'], _STYLES[outcome['decision']])}"
+    for what in ("reason", "stop", "context"):
+        if outcome[what]:
+            yield _line(what, outcome[what])
+    for message in outcome["messages"]:
+        yield _line("message", message)
+    if outcome["output"]:
+        yield _line("output", visible_json(outcome["output"]))
+
+
+def _title(hook: Shown) -> str:
+    return hook["name"] or hook["command"] or hook["place"]
+
+
+def _manner(hook: Shown) -> str:
+    words = [f"{hook['timeout_s']:g} s"]
+    words += [word for word in ("sequential", "required", "idempotent") if hook[word]]
+    return ", ".join([*words, *(["broken"] if hook["broken"] else [])])
+
+
+def _line(label: str, text: str) -> str:
+    return f"   {label:<{_LABEL}}{one_line(text)}"

@@ -1,30 +1,41 @@
 """policy: what policy says of a call in this folder, and which rule decides it."""
 
 import argparse
-import os
 import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli import tables
-from interlock.cli.flags import existing_file, existing_folder, permission_flags
+from interlock.cli.flags import MODE, options_here, permission_flags, permissions
 from interlock.cli.inputs import batch_lines, json_object, read_spec
-from interlock.cli.parsing import Parser, one_of
-from interlock.cli.render.paint import Paint, one_line
-from interlock.cli.render.policy_view import decision_lines
-from interlock.cli.render.stdout import write_json
-from interlock.cli.tool_rules import tool_rules
-from interlock.engine.options import Options
-from interlock.engine.store.database import state_home
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import Paint, one_line, place, show_json, visible, warn, write_json
 from interlock.state.errors import InputError, UserError
 
 if TYPE_CHECKING:
     from interlock.engine.check.policy import Checked, PolicyCheck
+
+_STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
+_LABEL = 12
+"""Columns of what stands before each line."""
+_ANSWERS = {
+    "proceed_once": "approve",
+    "proceed_always": "approve always in this run",
+    "proceed_always_tool": "approve the tool in this run",
+    "proceed_always_server": "approve the server in this run",
+    "proceed_always_and_save": "approve always, and save it",
+    "modify": "change it",
+    "reject": "reject",
+    "cancel": "stop the run",
+}
 
 _ABOUT = """\
 What policy says of a call here: allow, ask or deny, which rule decides and why, and for a shell line each
 command by itself. It counts what a run in this folder counts: settings, trust, .env, rules of every place.
 Nobody is asked, and nothing is run but safety checkers. Exit code 0 whatever the decision is (scripts read
 --json), 42 for a question that can't be answered: no such tool, wrong arguments."""
+
+Shown = Mapping[str, Any]
 
 
 def parser() -> Parser:
@@ -51,17 +62,16 @@ def parser() -> Parser:
     made.add_argument("action", metavar="check", help="the only action there is")
     made.add_argument("tool", nargs="?", metavar="TOOL", help="a tool's name; see: interlock tools")
     made.add_argument("args", nargs="?", metavar="JSON|@FILE|-", help="its arguments; -: from stdin")
-    made.add_argument("--batch", metavar="FILE.jsonl", help="one question a line; -: from stdin")
-    made.add_argument("--agent", metavar="NAME", help="as a call of this sub-agent")
-    made.add_argument("--server", metavar="NAME", help="as a tool of this connected MCP server")
-    made.add_argument("--annotations", metavar="JSON|@FILE|-", help="what the MCP server says of its tool")
-    made.add_argument("--all", "--verbose", action="store_true", help="list every rule that was considered")
-    made.add_argument("--json", action="store_true", help="for programs")
-    made.add_argument("-C", "--workspace", "--cd", metavar="DIR", help="as a run in DIR")
+    flag(made, "--batch FILE.jsonl", "one question a line; -: from stdin")
+    flag(made, "--agent NAME", "as a call of this sub-agent")
+    flag(made, "--server NAME", "as a tool of this connected MCP server")
+    flag(made, "--annotations JSON|@FILE|-", "what the MCP server says of its tool")
+    flag(made, "--all --verbose", "list every rule that was considered")
+    made.json_flag()
+    flag(made, "-C --workspace --cd DIR", "as a run in DIR", type=Path)
     group = made.add_argument_group("as a run with these flags")
     permission_flags(group)
-    mode = one_of(("default", "auto_edit", "plan", "yolo"), {"autoEdit": "auto_edit"})
-    group.add_argument("--mode", dest="approval_mode", type=mode, help=argparse.SUPPRESS)
+    group.add_argument("--mode", dest="approval_mode", type=MODE, help=argparse.SUPPRESS)
     return made
 
 
@@ -75,34 +85,20 @@ def execute(arguments: list[str]) -> int:
 
     from interlock.engine.check.policy import PolicyCheck
 
-    options = _options(args)
+    mode = "yolo" if args.yolo else None
+    options = options_here(args, approval_mode=mode, **permissions(args))
     if args.batch is not None:
         return _batch(PolicyCheck(options), args)
     question = _question(args)
     check = PolicyCheck(options)
     shown = _shown(asyncio.run(check.check(question)), args)
     if args.json:
-        tables.show_json({**shown, "warnings": list(check.warnings)})
+        show_json({**shown, "warnings": list(check.warnings)})
         return 0
-    _warn(check)
+    warn(check.warnings)
     paint = Paint(sys.stdout)
-    for line in decision_lines(shown, paint):
-        paint.print(line)
+    paint.print_all(_lines(shown, paint))
     return 0
-
-
-def _options(args: argparse.Namespace) -> Options:
-    denied = tool_rules(args.disallowed_tools)
-    return Options(
-        home=state_home(os.environ),
-        workspace=existing_folder(args.workspace, "--workspace") if args.workspace else None,
-        approval_mode="yolo" if args.yolo else None,
-        allowed_tools=tuple(tool_rules(args.allowed_tools)),
-        overrides={"tools": {"exclude": denied}} if denied else {},
-        policy_files=tuple(existing_file(p, "--policy") for p in args.policy),
-        skip_trust=args.skip_trust,
-        env=dict(os.environ),
-    )
 
 
 def _question(args: argparse.Namespace) -> dict[str, Any]:
@@ -125,7 +121,7 @@ def _batch(check: "PolicyCheck", args: argparse.Namespace) -> int:
     """What a line says of itself goes before what the flags say of all."""
     import asyncio
 
-    _warn(check)
+    warn(check.warnings)
     exit_code = 0
     for line in batch_lines(args.batch):
         try:
@@ -138,11 +134,6 @@ def _batch(check: "PolicyCheck", args: argparse.Namespace) -> int:
     return exit_code
 
 
-def _warn(check: "PolicyCheck") -> None:
-    for line in check.warnings:
-        print(f"warning: {one_line(line)}", file=sys.stderr)
-
-
 def _shown(checked: "Checked", args: argparse.Namespace) -> dict[str, Any]:
     """One flat object: the decision first."""
     found = checked.explanation.model_dump(mode="json")
@@ -153,3 +144,62 @@ def _shown(checked: "Checked", args: argparse.Namespace) -> dict[str, Any]:
     shown = {"decision": verdict.pop("decision"), "tool": found.pop("tool"), **verdict, **found}
     shown["checkers"] = [said.model_dump() for said in checked.checkers]
     return shown | ({"agent": checked.agent} if checked.agent is not None else {})
+
+
+def _lines(shown: Shown, paint: Paint) -> Iterator[str]:
+    decision = shown["decision"]
+    scope = f"mode {shown['mode']}" + (f", sub-agent {shown['agent']}" if shown.get("agent") else "")
+    yield f"{paint(f'{decision:<{_LABEL}}', 'bold', _STYLES[decision])}{visible(shown['tool'])}  ({scope})"
+    yield _line("rule", _at_home(shown["rule"]))
+    yield _line("why", _at_home(shown["reason"]))
+    if shown.get("deny_message") and shown["deny_message"] != shown["reason"]:
+        yield _line("model", f"is told: {shown['deny_message']}")
+    yield from _parts(shown.get("parts") or (), paint)
+    if shown.get("unseen"):
+        yield _line("not seen", shown["unseen"])
+    if shown.get("redirects"):
+        yield _line("redirects", ", ".join(shown["redirects"]))
+    for checker in shown.get("checkers") or ():
+        yield _line("checker", f"{checker['decision']}: {checker['reason']}")
+    yield from _answers(shown)
+    if shown.get("considered") is not None:
+        yield from _considered(shown["considered"], paint)
+
+
+def _line(label: str, text: str) -> str:
+    return f"{label:<{_LABEL}}{one_line(text)}"
+
+
+def _parts(parts: Sequence[Shown], paint: Paint) -> Iterator[str]:
+    for number, part in enumerate(parts):
+        label = f"{'parts' if number == 0 else '':<{_LABEL}}"
+        verdict = paint(f"{part['decision']:<5}", _STYLES[part["decision"]])
+        yield f"{label}{verdict} {one_line(part['text'], 60)}   {paint(one_line(_at_home(part['rule'])), 'dim')}"
+        for what in ("danger", "opaque"):
+            if part.get(what):
+                yield f"{'':<{_LABEL + 6}}{what}: {one_line(part[what])}"
+
+
+def _answers(shown: Shown) -> Iterator[str]:
+    choices: Sequence[str] = shown.get("choices") or ()
+    if choices:
+        yield _line("answers", ", ".join(_ANSWERS.get(c, c) for c in choices))
+    if always := shown.get("always"):
+        about = " | ".join(always["command_prefixes"]) or always.get("server") or always.get("path") or ""
+        yield _line("always", f"would stand for: {always['tool']} {about}".rstrip())
+    if shown.get("not_always"):
+        yield _line("no always", shown["not_always"])
+
+
+def _considered(rules: Sequence[Shown], paint: Paint) -> Iterator[str]:
+    for number, rule in enumerate(rules):
+        label = f"{'considered' if number == 0 else '':<{_LABEL}}"
+        verdict = paint(f"{rule['decision']:<5}", _STYLES[rule["decision"]])
+        text = f"{rule['rank']:<7.6g} {verdict} met: {rule['met']:<5} {_at_home(rule['rule'])}"
+        yield label + visible(text)
+
+
+def _at_home(rule: str) -> str:
+    """Files below the home directory as `~/…`."""
+    words: list[str] = rule.split(" ")
+    return " ".join([place(word) for word in words])

@@ -5,8 +5,7 @@ import sys
 from interlock.cli.driving import go_on, start, view_for
 from interlock.cli.flags import NO_SESSION, add_running_flags, options_from
 from interlock.cli.inputs import prompt_from
-from interlock.cli.parsing import NotYetError, Parser
-from interlock.cli.render.view import ResumedRun
+from interlock.cli.parsing import NotYetError, Parser, flag
 from interlock.state.errors import UserError
 
 
@@ -23,14 +22,8 @@ def parser() -> Parser:
     )
     made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do; same as -p")
     made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="what to do")
-    made.add_argument("-r", "--resume", metavar="RUN", help="go on with this run: id, prefix or latest")
-    made.add_argument(
-        "-c",
-        "--continue",
-        dest="latest",
-        action="store_true",
-        help="go on with the latest run of this folder",
-    )
+    flag(made, "-r --resume RUN", "go on with this run: id, prefix or latest")
+    flag(made, "-c --continue", "go on with the latest run of this folder", dest="latest")
     add_running_flags(made)
     return made
 
@@ -48,6 +41,6 @@ def execute(arguments: list[str]) -> int:
         from interlock.engine.read.runs import find_run
 
         run = find_run(options.home, name, options.workspace)
-        return go_on(run.run, (), words or None, options, view_for(args, ResumedRun(run.title)))
+        return go_on(run.run, (), words or None, options, view_for(args, run.title))
     prompt = prompt_from(words)
-    return start("main", {"prompt": prompt}, options, view_for(args, ResumedRun(prompt)))
+    return start("main", {"prompt": prompt}, options, view_for(args, prompt))

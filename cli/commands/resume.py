@@ -5,8 +5,7 @@ from dataclasses import replace
 from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import go_on, view_for
 from interlock.cli.flags import add_running_flags, options_from
-from interlock.cli.parsing import Parser
-from interlock.cli.render.view import ResumedRun
+from interlock.cli.parsing import Parser, flag
 from interlock.engine.read.runs import find_run, waiting_requests
 
 
@@ -25,10 +24,10 @@ def parser() -> Parser:
             ("interlock resume latest -p 'now the docs'", "one more prompt in the same conversation"),
         ],
     )
-    made.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
+    made.run_flag()
     add_decision_flags(made)
-    made.add_argument("-p", "--prompt", metavar="PROMPT", help="one more prompt, after the run has answered")
-    made.add_argument("--new-rules", action="store_true", help="obey policies and settings as they are now")
+    flag(made, "-p --prompt PROMPT", "one more prompt, after the run has answered")
+    flag(made, "--new-rules", "obey policies and settings as they are now")
     add_running_flags(made)
     return made
 
@@ -39,5 +38,5 @@ def execute(arguments: list[str]) -> int:
     run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
     decisions = decisions_from(args.decisions, waiting)
-    known = ResumedRun(run.title, tuple(d.approval for d in decisions))
-    return go_on(run.run, decisions, args.prompt, options, view_for(args, known))
+    view = view_for(args, run.title, [d.approval for d in decisions])
+    return go_on(run.run, decisions, args.prompt, options, view)

@@ -1,18 +1,22 @@
 """run: any workflow, with words, JSON or a batch of JSON lines as its input."""
 
 import argparse
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from interlock.cli.batch import run_batch
-from interlock.cli.driving import start, view_for
+from interlock.cli.driving import start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from
-from interlock.cli.inputs import json_object, prompt_from, read_spec
-from interlock.cli.parsing import Parser
-from interlock.cli.render.view import ResumedRun
-from interlock.state.errors import UserError
+from interlock.cli.inputs import batch_lines, json_object, prompt_from, read_spec
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import write_json
+from interlock.engine.options import Options
+from interlock.state.errors import InputError, InterlockError, RunError, UserError
 
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
+
+_CANCELLED = 130
 
 
 def parser() -> Parser:
@@ -29,9 +33,9 @@ def parser() -> Parser:
     )
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
-    made.add_argument("-p", "--prompt", metavar="PROMPT", help="what to do; same as the words")
-    made.add_argument("--input", metavar="JSON|@FILE|-", help="the input as a JSON object; -: from stdin")
-    made.add_argument("--batch", metavar="FILE.jsonl", help="one input a line; -: from stdin")
+    flag(made, "-p --prompt PROMPT", "what to do; same as the words")
+    flag(made, "--input JSON|@FILE|-", "the input as a JSON object; -: from stdin")
+    flag(made, "--batch FILE.jsonl", "one input a line; -: from stdin")
     add_running_flags(made)
     return made
 
@@ -49,10 +53,10 @@ def execute(arguments: list[str]) -> int:
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch brings its own inputs. Leave out PROMPT and --input.")
-        return run_batch(workflow.name, args.batch, given, options)
+        return _run_batch(workflow.name, args.batch, given, options)
     given = {**_input(args, workflow), **given}
     title = str(given.get(workflow.prompt_field or "") or "")
-    return start(workflow.name, given, options, view_for(args, ResumedRun(title)))
+    return start(workflow.name, given, options, view_for(args, title))
 
 
 def _input(args: argparse.Namespace, workflow: "Pipeline") -> dict[str, Any]:
@@ -79,11 +83,11 @@ def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
         kind = _scalar(field.annotation)
         if kind is None or name in taken or name == workflow.prompt_field:
             continue
-        flag = "--" + name.replace("_", "-")
+        typed = "--" + name.replace("_", "-")
         if kind is bool:
-            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=field.description)
+            group.add_argument(typed, action=argparse.BooleanOptionalAction, help=field.description)
         else:
-            group.add_argument(flag, type=kind, metavar=kind.__name__.upper(), help=field.description)
+            flag(group, f"{typed} {kind.__name__.upper()}", field.description or "", type=kind)
         added.append(name)
     return added
 
@@ -96,3 +100,34 @@ def _scalar(annotation: Any) -> type | None:
         return str
     kinds = {_scalar(a) for a in get_args(annotation) if a is not type(None)}
     return kinds.pop() if len(kinds) == 1 else None
+
+
+def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Options) -> int:
+    """One output a line, in order; a bad line doesn't stop the rest.
+
+    42 when a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch with the line it hits.
+    """
+    from interlock.cli.render.structured import error_object, outcome_object
+    from interlock.engine import run_sync
+
+    exit_code = 0
+    for number, line in enumerate(batch_lines(name), 1):
+        print(f"batch: line {number}", file=sys.stderr)
+        code = InputError.exit_code
+        try:
+            if isinstance(line, InputError):
+                raise line
+            outcome = run_sync(workflow, {**defaults, **line}, options=options)
+            write_json(outcome_object(outcome))
+            tell_trace(outcome, options)
+            code = outcome.exit_code
+        except RunError:
+            raise  # of the store: no line could run
+        except InterlockError as error:  # its model or workspace can't be used, or its input
+            told = error_object(error)
+            del told["code"]
+            write_json({"error": {"field": "", **told}})
+        if code == _CANCELLED:
+            return code
+        exit_code = code if code == InputError.exit_code else exit_code or code
+    return exit_code

@@ -1,12 +1,9 @@
 """runs: lists runs, the newest change first; `runs rm RUN` deletes them."""
 
-import os
 import sys
 
-from interlock.cli import tables
-from interlock.cli.parsing import Parser, one_of
-from interlock.cli.render.figures import ago, amount, place
-from interlock.cli.render.paint import one_line
+from interlock.cli.parsing import Parser, flag, one_of
+from interlock.cli.render.output import ago, amount, one_line, place, show_json, show_table
 from interlock.engine.read.runs import STATUSES, RunRow, find_run, list_runs
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
@@ -25,33 +22,29 @@ def parser() -> Parser:
         ],
     )
     made.add_argument("action", nargs="*", metavar="rm RUN", help="delete these runs")
-    made.add_argument("--all", action="store_true", help=f"all of them, not only the newest {_SHOWN}")
-    made.add_argument("--status", type=one_of(STATUSES), metavar="STATUS", help=", ".join(STATUSES))
-    made.add_argument("--json", action="store_true", help="for programs")
+    flag(made, "--all", f"all of them, not only the newest {_SHOWN}")
+    flag(made, "--status STATUS", ", ".join(STATUSES), type=one_of(STATUSES))
+    made.json_flag()
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    home = state_home(os.environ)
+    home = state_home()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
             raise UserError("`runs` takes `rm RUN…`, or nothing. To look at one run: interlock show RUN")
         return _remove([find_run(home, name) for name in args.action[1:]])
     rows = list_runs(home, args.status)
     if args.json:
-        tables.show_json([row._asdict() for row in rows])
+        show_json([row._asdict() for row in rows])
         return 0
     if not rows:
-        what = (
-            f"No run is {args.status}."
-            if args.status
-            else "Nothing has run yet. Try: interlock -p 'what to do'"
-        )
-        print(what, file=sys.stderr)
+        nothing = "Nothing has run yet. Try: interlock -p 'what to do'"
+        print(f"No run is {args.status}." if args.status else nothing, file=sys.stderr)
         return 0
     shown = rows if args.all or args.status else rows[:_SHOWN]
-    tables.show([_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
+    show_table([_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
     if len(shown) < len(rows):
         print(f"… {len(rows) - len(shown)} older: interlock runs --all", file=sys.stderr)
     return 0
@@ -71,6 +64,6 @@ def _remove(rows: list[RunRow]) -> int:
     from interlock.engine.store.runs import remove_run
 
     for row in rows:
-        remove_run(state_home(os.environ), row.run)
+        remove_run(state_home(), row.run)
         print(f"Deleted run {row.run}.", file=sys.stderr)
     return 0

@@ -1,25 +1,26 @@
 """show: one run: status, path through the graph, calls, tokens, what waits; its state at a step."""
 
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from interlock.cli import tables
-from interlock.cli.parsing import Parser, number
+from interlock.cli.parsing import Parser, flag, number
 from interlock.cli.render.calls import call_lines, calls_in_full
-from interlock.cli.render.conversation import show_dropped, show_state, verify
-from interlock.cli.render.figures import ago, amount, elapsed, place
-from interlock.cli.render.paint import Paint, one_line
+from interlock.cli.render.output import Paint, ago, amount, elapsed, one_line, place, show_json, show_table
 from interlock.cli.render.pending import screen
-from interlock.cli.render.run_parts import plan, reason_lines, tree
-from interlock.engine.read import runs as detail
-from interlock.engine.read.agents import agents
-from interlock.engine.read.calls import answered, calls, reasons
-from interlock.engine.read.runs import RunRow, find_run, waiting_requests
+from interlock.engine.read.calls import Agent, agents, answered, calls, reasons
+from interlock.engine.read.runs import RunRow, find_run, models, path, steps, waiting_requests
 from interlock.engine.store.database import state_home
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.state.messages import Message
+
+_ENDS = {"goal": "green", "": "yellow"}
+_LABELS = {"use_model": "model", "note_loop": "loop"}
+"""Nodes whose reasons people want to know without asking; the others are in --json."""
 
 
 def parser() -> Parser:
@@ -33,50 +34,42 @@ def parser() -> Parser:
             ("interlock show 4k2 --at 7", "its state and conversation after step 7"),
         ],
     )
-    made.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
-    made.add_argument(
-        "--calls",
-        action="store_true",
-        help="each call: who decided what, when, and who changed its arguments",
-    )
-    made.add_argument("--at", type=number(int, -1), metavar="STEP", help="a step of: interlock history RUN")
-    made.add_argument(
-        "--dropped", action="store_true", help="what compression and masking took out of the conversation"
-    )
-    made.add_argument("--verify", action="store_true", help="check that no record was lost or changed")
-    made.add_argument("--json", action="store_true", help="for programs")
+    made.run_flag()
+    flag(made, "--calls", "each call: who decided what, when, and who changed its arguments")
+    flag(made, "--at STEP", "a step of: interlock history RUN", type=number(int, -1))
+    flag(made, "--dropped", "what compression and masking took out of the conversation")
+    flag(made, "--verify", "check that no record was lost or changed")
+    made.json_flag()
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    home = state_home(os.environ)
+    home = state_home()
     run = find_run(home, args.run)
     if args.verify:
-        return verify(home, run.run)
+        return _verify(home, run.run)
     if args.dropped:
-        show_dropped(home, run.run, args.json)
-        return 0
-    if args.at is not None:
-        show_state(home, run.run, args.at, args.json)
-        return 0
-    if args.json:
-        tables.show_json(_object(home, run))
-        return 0
-    paint = Paint(sys.stdout)
-    for line in calls_in_full(home, run.run, paint) if args.calls else _lines(home, run, paint):
-        paint.print(line)
+        _show_dropped(home, run.run, args.json)
+    elif args.at is not None:
+        _show_state(home, run.run, args.at, args.json)
+    elif args.json:
+        show_json(_object(home, run))
+    else:
+        paint = Paint(sys.stdout)
+        paint.print_all(calls_in_full(home, run.run, paint) if args.calls else _lines(home, run, paint))
     return 0
 
 
 def _object(home: Path, run: RunRow) -> dict[str, Any]:
+    taken = steps(home, run.run)
     return {
         **run._asdict(),
-        "path": detail.path(detail.steps(home, run.run)),
-        "steps": [s._asdict() for s in detail.steps(home, run.run)],
+        "path": path(taken),
+        "steps": [s._asdict() for s in taken],
         "reasons": [r._asdict() for r in reasons(home, run.run)],
         "calls": [c._asdict() for c in calls(home, run.run)],
-        "models": detail.models(home, run.run),
+        "models": models(home, run.run),
         "agents": [a._asdict() for a in agents(home, run.run)],
         "answered": list(answered(home, run.run)),
         "pending_approvals": [r.fields for r in waiting_requests(home, run.run)],
@@ -95,28 +88,31 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.error:
         yield paint(f"  {one_line(str(run.error.get('message', '')))}", "red")
     for part in (
-        _path(home, run, paint),
-        reason_lines(home, run.run),
-        tree(home, run.run, paint),
-        plan(home, run, paint),
+        _path(home, run.run, paint),
+        _reasons(home, run.run),
+        _labelled("agents", _agents(home, run.run, paint)),
+        _plan(home, run, paint),
         call_lines(home, run.run, paint),
-        _tokens(home, run),
-        _answered(home, run),
+        _labelled("tokens", _tokens(home, run.run)),
+        _labelled("decided", _answered(home, run.run)),
+        _next(home, run, paint),
     ):
         lines = list(part)
-        if lines:
-            yield ""
-            yield from lines
-    yield from _next(home, run, paint)
+        yield from ["", *lines] if lines else ()
 
 
-def _path(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
-    steps = [s for s in detail.steps(home, run.run) if not s.node.startswith("__")]
-    root = detail.path(steps)
-    if root:
+def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
+    """The label stands before the first."""
+    for number_, line in enumerate(lines):
+        yield f"{'' if number_ else label:<8}{line}"
+
+
+def _path(home: Path, run: str, paint: Paint) -> Iterator[str]:
+    taken = [s for s in steps(home, run) if not s.node.startswith("__")]
+    if root := path(taken):
         yield "path    " + " → ".join(node if n == 1 else f"{node} ×{n}" for node, n in root)
     times = Counter[str]()
-    for step in steps:
+    for step in taken:
         if step.workflow:
             times[f"{step.workflow} › {step.node}"] += step.ms / 1000  # pyright: ignore[reportArgumentType]
     slow = ", ".join(f"{name} {elapsed(seconds)}" for name, seconds in times.most_common(3) if seconds >= 0.1)
@@ -124,26 +120,143 @@ def _path(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         yield paint(f"        longest: {slow}", "dim")
 
 
-def _tokens(home: Path, run: RunRow) -> Iterator[str]:
-    for number_, (model, used) in enumerate(detail.models(home, run.run).items()):
+def _reasons(home: Path, run: str) -> Iterator[str]:
+    """One line for each, the label only where it changes."""
+    shown = ""
+    for found in reasons(home, run):
+        if label := _LABELS.get(found.node, ""):
+            yield f"{label if label != shown else '':<8}{one_line(found.reason, 400)} (step {found.step})"
+            shown = label
+
+
+def _agents(home: Path, run: str, paint: Paint) -> Iterator[str]:
+    """A line for each: state or reason of its end, turns, tokens, time."""
+    found = agents(home, run)
+    for agent, branches in zip(found, _branches(found), strict=True):
+        name = agent.path.rpartition("/")[2]
+        facts = [f"{agent.turns} turns" if agent.turns != 1 else "1 turn", f"{amount(agent.tokens)} tokens"]
+        if agent.seconds is not None:
+            facts.append(elapsed(agent.seconds))
+        told = paint(agent.reason or agent.state, _ENDS.get(agent.reason, "red"))
+        yield f"{branches} {name} · {told} · {' · '.join(facts)}"
+
+
+def _branches(found: Sequence[Agent]) -> list[str]:
+    """For each the lines that lead to it from its parents."""
+    marks: list[str] = []
+    going_on = set[int]()
+    """Levels on which another agent follows, below the same parent."""
+    for agent in reversed(found):
+        lines = ["│ " if level in going_on else "  " for level in range(agent.depth)]
+        marks.append("".join([*lines, "├─" if agent.depth in going_on else "└─"]))
+        going_on = {level for level in going_on if level < agent.depth} | {agent.depth}
+    return marks[::-1]
+
+
+def _plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
+    """The file, the phase while it is made, the steps once it is approved."""
+    carries_out = run.parent and run.workflow == "main"
+    if run.workflow != "plan" and not carries_out and not (home / "plans" / run.run).is_dir():
+        return
+    state = _plan_state(home, run.run)
+    if not state.get("plan_file") and not state.get("plan_phase"):
+        return
+    following = state.get("main_run")
+    shown = (_plan_state(home, following) if following else {}) or state
+    todo: Sequence[Mapping[str, Any]] = shown.get("plan_steps") or ()
+    done = f"{sum(step['done'] for step in todo)} of {len(todo)} steps done"
+    stands = done if state.get("approved_plan") else state.get("plan_phase", "")
+    yield f"plan    {state.get('plan_file') or 'not written yet'} · {paint(stands, 'bold')}"
+    for step in todo:
+        yield f"        {paint('✓', 'green') if step['done'] else '·'} {one_line(step['text'], 100)}"
+    if following:
+        yield f"        carried out by run {following}: interlock show {following}"
+
+
+def _plan_state(home: Path, run: str) -> dict[str, Any]:
+    """Nothing of a run that was killed before its first checkpoint."""
+    from interlock.engine.read.snapshot import state_at, state_within
+
+    try:
+        state = state_at(home, run)
+        # A batch moves the phase when its review begins, the run when the batch is over.
+        return {**state, **{k: v for k, v in state_within(home, run).items() if k == "plan_phase"}}
+    except UserError:
+        return {}
+
+
+def _tokens(home: Path, run: str) -> Iterator[str]:
+    for model, used in models(home, run).items():
         counts = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
         cached = f", {amount(used['cached'])} cached" if used["cached"] else ""
         requests = f"{used['requests']} requests" if used["requests"] != 1 else "1 request"
-        yield f"{'tokens' if number_ == 0 else '':<8}{model}: {counts}{cached} · {requests}"
+        yield f"{model}: {counts}{cached} · {requests}"
 
 
-def _answered(home: Path, run: RunRow) -> Iterator[str]:
-    for number_, item in enumerate(answered(home, run.run)):
+def _answered(home: Path, run: str) -> Iterator[str]:
+    for item in answered(home, run):
         said = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
         line = f"{item['id']} {item['tool_name']}: {item['choice']}{who}, {ago(item['at'])}"
-        yield f"{'decided' if number_ == 0 else '':<8}{line}" + (f" “{one_line(said, 60)}”" if said else "")
+        yield line + (f" “{one_line(said, 60)}”" if said else "")
 
 
 def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
     if run.status == "waiting":
-        yield ""
         yield from screen(run.run, run.title, [r.fields for r in waiting_requests(home, run.run)], paint)
     elif run.status in ("interrupted", "cancelled"):
-        yield ""
         yield f"It can go on, nothing is lost: {paint(f'interlock resume {run.run}', 'cyan')}"
+
+
+def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
+    """The state and the conversation after a step."""
+    from interlock.engine.read.snapshot import messages_at, state_at
+
+    state = state_at(home, run, step)
+    messages = messages_at(home, run, str(state.get("head") or ""))
+    if as_json:
+        show_json({"run": run, "step": step, "state": state, "messages": _dumped(messages)})
+        return
+    show_table([(key, one_line(str(value), 100)) for key, value in state.items()])
+    print()
+    for message in messages:
+        _show_message(message, 2000)
+
+
+def _show_dropped(home: Path, run: str, as_json: bool) -> None:
+    from interlock.engine.read.snapshot import dropped
+
+    parts = dropped(home, run)
+    if as_json:
+        show_json({"run": run, "dropped": [_dumped(part) for part in parts]})
+        return
+    if not parts:
+        print(f"Run {run}: nothing was taken out of the conversation.")
+    for number_, part in enumerate(parts, 1):
+        print(f"— taken out, {number_} of {len(parts)}: {len(part)} messages —")
+        for message in part:
+            _show_message(message, None)
+
+
+def _dumped(messages: "Iterable[Message]") -> list[dict[str, Any]]:
+    return [m.model_dump(mode="json", exclude_defaults=True) for m in messages]
+
+
+def _show_message(message: "Message", limit: int | None) -> None:
+    text = message.text.strip()
+    cut_off = f" … ({len(text)} characters)" if limit and len(text) > limit else ""
+    paint = Paint(sys.stdout)
+    paint.print(f"{message.role}: {text[:limit]}{cut_off}", reading=True)
+    for call in message.tool_calls:
+        paint.print(f"  calls {call.name} {one_line(str(call.args), 100)}")
+
+
+def _verify(home: Path, run: str) -> int:
+    """Check that no record was lost or changed; the exit code."""
+    from interlock.engine.store.damage import damage
+
+    problems = list(damage(home, run))
+    Paint(sys.stdout).print_all(problems)
+    if not problems:
+        print(f"Run {run}: every record is there and unchanged.")
+    return 1 if problems else 0

@@ -1,12 +1,12 @@
 """tools: what a model can call."""
 
-from interlock.cli import tables
-from interlock.cli.parsing import Parser
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import show_json, show_table
 
 
 def parser() -> Parser:
     made = Parser("tools", "[--json]", "What a model can call, and what each call can do.")
-    made.add_argument("--json", action="store_true", help="with the JSON Schema of the arguments")
+    flag(made, "--json", "with the JSON Schema of the arguments")
     return made
 
 
@@ -19,7 +19,7 @@ def execute(arguments: list[str]) -> int:
     from interlock.tools import TOOLS
 
     if args.json:
-        tables.show_json(
+        show_json(
             [
                 {
                     "name": tool.name,
@@ -32,5 +32,5 @@ def execute(arguments: list[str]) -> int:
         )
         return 0
     rows = [(t.name, t.risk, _first_sentence(t.description)) for t in TOOLS.values()]
-    tables.show(rows, ("tool", "can", "what"))
+    show_table(rows, ("tool", "can", "what"))
     return 0

@@ -6,10 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli import tables
-from interlock.cli.parsing import Parser
-from interlock.cli.render.figures import place
-from interlock.cli.render.paint import Paint, one_line, visible
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import Paint, one_line, place, show_json, show_table, visible
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
@@ -29,11 +27,11 @@ def parser() -> Parser:
         ],
     )
     made.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
-    made.add_argument("--yes", action="store_true", help="don't ask; needed without a terminal")
-    made.add_argument("--parent", action="store_true", help="the folder around it, and all that is in that")
-    made.add_argument("--untrust", action="store_true", help="what it brings along shall not count")
-    made.add_argument("--list", action="store_true", help="what was said, of any folder")
-    made.add_argument("--json", action="store_true", help="for programs")
+    flag(made, "--yes", "don't ask; needed without a terminal")
+    flag(made, "--parent", "the folder around it, and all that is in that")
+    flag(made, "--untrust", "what it brings along shall not count")
+    flag(made, "--list", "what was said, of any folder")
+    made.json_flag()
     return made
 
 
@@ -55,7 +53,7 @@ def execute(arguments: list[str]) -> int:
         remember(root, home, trusted=wanted)
         known = answer_for(root, home)
     if args.json:
-        tables.show_json(_object(root, known, files))
+        show_json(_object(root, known, files))
     trusted = known is not None and known.trusted
     if not args.json or trusted != wanted:
         _tell(root, known, wanted)
@@ -118,9 +116,7 @@ def _object(root: Path, known: "Answer | None", files: "list[ProjectFile]") -> d
 
 def _show_answers(said: "list[Answer]", json: bool) -> None:
     if json:
-        tables.show_json(
-            [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in said]
-        )
+        show_json([{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in said])
         return
     if not said:
         print("No folder was decided on yet. Look at one: interlock trust DIR", file=sys.stderr)
@@ -128,4 +124,4 @@ def _show_answers(said: "list[Answer]", json: bool) -> None:
     rows = [
         (place(str(a.directory)), "trusted" if a.trusted else "untrusted", place(str(a.source))) for a in said
     ]
-    tables.show(rows, ("folder", "is", "said in"))
+    show_table(rows, ("folder", "is", "said in"))

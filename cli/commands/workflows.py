@@ -1,12 +1,12 @@
 """workflows: what can be run."""
 
-from interlock.cli import tables
 from interlock.cli.parsing import Parser
+from interlock.cli.render.output import show_json, show_table
 
 
 def parser() -> Parser:
     made = Parser("workflows", "[--json]", "What can be run with: interlock run WORKFLOW")
-    made.add_argument("--json", action="store_true", help="for programs")
+    made.json_flag()
     return made
 
 
@@ -15,7 +15,7 @@ def execute(arguments: list[str]) -> int:
     from interlock.graphs import PIPELINES
 
     if args.json:
-        tables.show_json([{"name": name, "summary": what} for name, what in PIPELINES.items()])
+        show_json([{"name": name, "summary": what} for name, what in PIPELINES.items()])
     else:
-        tables.show(list(PIPELINES.items()))
+        show_table(list(PIPELINES.items()))
     return 0

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.render.figures import elapsed
-from interlock.cli.render.paint import Paint, cut, one_line
+from interlock.cli.render.output import Paint, cut, elapsed, one_line
 from interlock.cli.render.pending import brief
 from interlock.engine.read.calls import Call, calls
 from interlock.state.text import visible_json

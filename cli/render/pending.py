@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from interlock.cli.render.figures import diff_stat
-from interlock.cli.render.paint import Paint, cut, one_line, visible
+from interlock.cli.render.output import Paint, cut, diff_stat, one_line, visible
 
 PREVIEW_LINES = 120
 PLAN_REVIEW = "exit_plan_mode"

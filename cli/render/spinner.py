@@ -8,7 +8,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from interlock.cli.render.figures import amount, elapsed
+from interlock.cli.render.output import amount, elapsed
 
 
 class Progress:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from interlock.cli.render.stdout import write_json
+from interlock.cli.render.output import write_json
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event

@@ -2,13 +2,12 @@
 
 import sys
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from interlock.cli.render.paint import Paint, harmless, one_line
+from interlock.cli.render.output import Paint, harmless, one_line, redacted, write_json
 from interlock.cli.render.pending import screen
-from interlock.cli.render.stdout import redacted, write_json
 from interlock.cli.render.tools import ToolLines
-from interlock.cli.render.view import NOTHING, ResumedRun
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
@@ -42,10 +41,11 @@ def _batch(request: str) -> str:
 class TextView:
     """Lines for a person. On a terminal the answer streams; else it is written whole, at the end."""
 
-    def __init__(self, known: ResumedRun = NOTHING, verbose: bool = False) -> None:
+    def __init__(self, title: str = "", decided: Sequence[str] = (), verbose: bool = False) -> None:
+        """`decided`: requests that were decided right before, of a run that goes on."""
         self._paint = Paint(sys.stderr)
         self._streams = sys.stdout.isatty()
-        self._known, self._verbose = known, verbose
+        self._title, self._decided, self._verbose = title, decided, verbose
         self._tools = ToolLines(self._paint, self._line)
         self._text = ""
         """The model's text since its last request."""
@@ -70,7 +70,7 @@ class TextView:
                 self._spin()
 
     def ask(self, outcome: Outcome) -> list[Decision]:
-        from interlock.cli.asking import ask, can_ask
+        from interlock.cli.decisions import ask, can_ask
 
         waiting = [request for request in outcome.pending if request["id"] not in self._later]
         if outcome.status != "waiting" or not waiting or not can_ask():
@@ -79,9 +79,8 @@ class TextView:
             self._end()
             self._intermediate()
             decisions = ask(outcome.run, waiting, self._paint)
-            decided = tuple(decision.approval for decision in decisions)
-            self._later |= {request["id"] for request in waiting} - {*decided}
-            self._known = self._known._replace(decided=decided)
+            self._decided = [decision.approval for decision in decisions]
+            self._later |= {request["id"] for request in waiting} - {*self._decided}
             self._ended = not decisions
         return decisions
 
@@ -199,10 +198,10 @@ class TextView:
     def _waiting(self, outcome: Outcome) -> None:
         self._line("")
         unfinished = {_batch(request["id"]) for request in outcome.pending}
-        if kept := sum(_batch(name) in unfinished for name in self._known.decided):
+        if kept := sum(_batch(name) in unfinished for name in self._decided):
             what = "Your decision is" if kept == 1 else f"Your {kept} decisions are"
             self._line(f"{what} kept. Calls of one batch run when all of them are decided.")
-        for line in screen(outcome.run, redacted(self._known.title), outcome.pending, self._paint):
+        for line in screen(outcome.run, redacted(self._title), outcome.pending, self._paint):
             self._line(line)
 
     def _line(self, text: str, reading: bool = False) -> None:

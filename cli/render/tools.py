@@ -4,8 +4,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from interlock.cli.render.figures import diff_stat, elapsed
-from interlock.cli.render.paint import Paint, cut, one_line, plain
+from interlock.cli.render.output import Paint, cut, diff_stat, elapsed, one_line, plain
 from interlock.state.events import AgentEnd, AgentStart, ToolOutput, ToolResultEvent, ToolStart, ToolUse
 
 _HEAD, _TAIL = 20, 5

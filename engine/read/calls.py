@@ -1,4 +1,4 @@
-"""calls: the calls of a run: what each was, who decided what of it, what came of it; sqlite3 alone."""
+"""calls: the calls and sub-agents of a run: what each was, who decided what of it, what came of it; sqlite3 alone."""
 
 import json
 import sqlite3
@@ -6,21 +6,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store.database import reading
+from interlock.engine.store.database import select
+
+_Place = tuple[str, int]
+"""The record that asked for a call, and its index there."""
 
 
 def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
     """Requests that were answered: id, tool, what was chosen, by whom, when."""
-    with reading(home) as conn:
-        rows = (
-            []
-            if conn is None
-            else conn.execute(
-                "select id, request, answer, answered_at, answered_by from approvals where run = ? "
-                "and answer is not null order by rowid",
-                (run,),
-            ).fetchall()
-        )
+    rows = select(
+        home,
+        "select id, request, answer, answered_at, answered_by from approvals where run = ? "
+        "and answer is not null order by rowid",
+        run,
+    )
     for row in rows:
         request, answer = json.loads(row["request"]), json.loads(row["answer"])
         yield {
@@ -46,14 +45,12 @@ class Reason(NamedTuple):
 
 def reasons(home: Path, run: str) -> list[Reason]:
     """In the order in which the nodes ended."""
-    with reading(home) as conn:
-        if conn is None:
-            return []
-        rows = conn.execute(
-            "select root_step + 1, workflow, node, reason from steps where run = ? and reason is not null "
-            "order by seq",
-            (run,),
-        ).fetchall()
+    rows = select(
+        home,
+        "select root_step + 1, workflow, node, reason from steps where run = ? and reason is not null "
+        "order by seq",
+        run,
+    )
     return [Reason(*row) for row in rows]
 
 
@@ -84,17 +81,15 @@ class Call(NamedTuple):
 
 def calls(home: Path, run: str) -> list[Call]:
     """Tool calls in the order in which they were done; those without a result last."""
-    with reading(home) as conn:
-        if conn is None:
-            return []
-        rows = conn.execute(
-            "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
-            "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
-            "where j.run = ? "
-            "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
-            (run,),
-        ).fetchall()
-        decided = _decisions(conn, run)
+    rows = select(
+        home,
+        "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
+        "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
+        "where j.run = ? "
+        "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
+        run,
+    )
+    decided = _decisions(home, run)
     arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
     last = {(r["message"], r["idx"]): r["attempt"] for r in sorted(rows, key=lambda r: r["attempt"])}
     made: list[Call] = []
@@ -108,9 +103,9 @@ def calls(home: Path, run: str) -> list[Call]:
 
 
 def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
-    result = as_json(home, row["result"], row["result_file"])
+    result = _as_json(home, row["result"], row["result_file"])
     # Once the answer is in the conversation, its text is there and not in the journal.
-    result = {**result, **as_json(home, row["answer"], row["answer_file"])}
+    result = {**result, **_as_json(home, row["answer"], row["answer_file"])}
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
     summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))
@@ -134,34 +129,23 @@ def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
 
 
 def _args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
-    return as_json(home, row["args"], None) if row["args"] is not None else _given(home, row)
+    return json.loads(row["args"]) if row["args"] is not None else _given(home, row)
 
 
 def _given(home: Path, row: sqlite3.Row) -> dict[str, Any]:
-    """The arguments as the model gave them."""
-    asked = stored_calls(home, row["asked"], row["asked_file"])
+    """The arguments as the model gave them; a record of the chain leaves out what is empty."""
+    asked: list[dict[str, Any]] = _as_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
     index: int = row["idx"]
-    return asked[index]["args"] if index < len(asked) else {}
+    return asked[index].get("args", {}) if index < len(asked) else {}
 
 
-def stored_calls(home: Path, body: bytes | None, file: str | None) -> list[dict[str, Any]]:
-    """{id, name, args} of the calls of a chain record, which leaves out what is empty."""
-    asked: list[dict[str, Any]] = as_json(home, body, file).get("tool_calls", [])
-    return [{"args": {}, **call} for call in asked]
-
-
-def has_decisions(conn: sqlite3.Connection) -> bool:
-    """False for a store that no newer Interlock has opened for writing yet."""
-    return bool(conn.execute("select 1 from sqlite_master where name = 'decisions'").fetchone())
-
-
-def _decisions(conn: sqlite3.Connection, run: str) -> dict[tuple[str, int], list[dict[str, Any]]]:
-    """(record, index) of a call → what was decided of it, oldest first."""
-    if not has_decisions(conn):
-        return {}
-    givers = dict(_givers(conn, run))
-    found: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for row in conn.execute("select * from decisions where run = ? order by at", (run,)):
+def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
+    """What was decided of each call, oldest first."""
+    if not select(home, "select 1 from sqlite_master where name = 'decisions'"):
+        return {}  # a store that no newer Interlock has opened for writing yet
+    givers = dict(_givers(home, run))
+    found: dict[_Place, list[dict[str, Any]]] = {}
+    for row in select(home, "select * from decisions where run = ? order by at", run):
         told: dict[str, Any] = {"attempt": row["attempt"], "at": row["at"], **json.loads(row["body"])}
         if "session" in told:
             told["who"] = givers.get(json.dumps(told["session"], sort_keys=True), "")
@@ -169,13 +153,11 @@ def _decisions(conn: sqlite3.Connection, run: str) -> dict[tuple[str, int], list
     return found
 
 
-def _givers(conn: sqlite3.Connection, run: str) -> Iterator[tuple[str, str]]:
+def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
     """Always-choice → who made it."""
-    rows = conn.execute("select rule, answered_by from approvals where run = ? and rule is not null", (run,))
+    rows = select(home, "select rule, answered_by from approvals where run = ? and rule is not null", run)
     for row in rows:
-        rule = {
-            key: value for key, value in json.loads(row["rule"]).items() if value not in ("", None, False, [])
-        }
+        rule = {k: v for k, v in json.loads(row["rule"]).items() if v not in ("", None, False, [])}
         yield json.dumps(rule, sort_keys=True), row["answered_by"] or ""
 
 
@@ -193,9 +175,90 @@ def _with_args(
     return {**told, "before": of(told["attempt"]), "after": of(told["becomes"])}
 
 
-def as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
+def _as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
     """What a row holds, or the file in `outputs/` that it names."""
     if file:
         path = home / "outputs" / file
         text = path.read_bytes() if path.exists() else None
     return json.loads(text) if text else {}
+
+
+class Agent(NamedTuple):
+    """One sub-agent of a run."""
+
+    path: str
+    """`NAME:CALL`, after its parent's path and a slash."""
+    depth: int
+    """0: started by the run itself."""
+    state: str
+    """open | waiting | done"""
+    turns: int
+    tokens: int
+    reason: str
+    """Why it ended: goal, max_turns, timeout, no_complete_task, aborted, error; empty: it hasn't."""
+    seconds: float | None
+
+
+def agents(home: Path, run: str) -> list[Agent]:
+    """Every sub-agent that was started, each below its parent, in the order of the calls."""
+    roots = select(
+        home,
+        "select distinct json_extract(cast(body as text), '$.root.agent') as agent from chain "
+        "where run = ? and parent = '' and file is null",
+        run,
+    )
+    used = select(
+        home,
+        "select agent, sum(role = 'main') as turns, sum(input_tokens + output_tokens) as tokens "
+        "from model_calls where run = ? group by agent",
+        run,
+    )
+    waiting = select(
+        home,
+        "select distinct json_extract(request, '$.agent') from approvals "
+        "where run = ? and answer is null and superseded = 0 and interrupt is not null",
+        run,
+    )
+    by_agent, waits, ended = (
+        {row["agent"]: row for row in used},
+        {row[0] for row in waiting},
+        _ended(home, run),
+    )
+    paths = sorted((row["agent"] for row in roots if row["agent"]), key=_order)
+    return [_agent(path, by_agent.get(path), ended.get(path), path in waits) for path in paths]
+
+
+def _ended(home: Path, run: str) -> dict[str, dict[str, Any]]:
+    """Agent → what the journal's row of its parent's call says of its end."""
+    rows = select(
+        home,
+        "select result, result_file from journal where run = ? and state = 'done' "
+        "and tool in ('invoke_agent', 'codebase_investigator')",
+        run,
+    )
+    metas: list[dict[str, Any]] = [
+        _as_json(home, row["result"], row["result_file"]).get("meta") or {} for row in rows
+    ]
+    return {meta["agent"]: meta for meta in metas if "agent" in meta}
+
+
+def _agent(path: str, used: sqlite3.Row | None, meta: dict[str, Any] | None, waits: bool) -> Agent:
+    return Agent(
+        path,
+        path.count("/"),
+        "done" if meta else "waiting" if waits else "open",
+        used["turns"] if used else 0,
+        used["tokens"] if used else 0,
+        meta["reason"] if meta else "",
+        meta["duration_ms"] / 1000 if meta else None,
+    )
+
+
+def _order(path: str) -> list[tuple[list[int], str]]:
+    """Each level by the numbers of its call, so that call 10 comes after call 9."""
+    return [_numbers(part) for part in path.split("/")]
+
+
+def _numbers(part: str) -> tuple[list[int], str]:
+    call = part.rpartition(":")[2].partition("~")[0]
+    return [int(n) for n in call.split(".") if n.isdecimal()], part

@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store.database import reading
+from interlock.engine.store.database import select
 from interlock.state.errors import UserError
 
 STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
@@ -34,7 +34,7 @@ class RunRow(NamedTuple):
     """Unix time, seconds."""
     updated: float
     status: str
-    """One of `STATUSES`."""
+    """One of `STATUSES`: `running` follows from the lease; what neither ended, waits nor is driven was interrupted."""
     outcome: str
     step: int
     error: dict[str, str] | None
@@ -56,8 +56,7 @@ class Request(NamedTuple):
 
 def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
     """All runs, the newest change first; none where there is no store. Raises `StoreError`."""
-    with reading(home) as conn:
-        rows = [] if conn is None else [_run_row(r) for r in conn.execute(_RUNS + " order by r.updated desc")]
+    rows = [_run_row(row) for row in select(home, _RUNS + " order by r.updated desc")]
     return [r for r in rows if status is None or r.status == status]
 
 
@@ -99,16 +98,14 @@ def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
 
 def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
     """What waits for a person, of one run or of all: the longest wait first, a run's in the order asked."""
-    with reading(home) as conn:
-        if conn is None:
-            return []
-        rows = conn.execute(
-            "select a.id, a.run, a.asked_at, a.request, a.answer is null as waits from approvals a "
-            "join runs r on r.run = a.run where a.superseded = 0 and a.interrupt is not null "
-            "and r.status not in ('done', 'failed', 'cancelled') and (? is null or a.run = ?) "
-            "order by a.rowid",
-            (run, run),
-        ).fetchall()
+    rows = select(
+        home,
+        "select a.id, a.run, a.asked_at, a.request, a.answer is null as waits from approvals a "
+        "join runs r on r.run = a.run where a.superseded = 0 and a.interrupt is not null "
+        "and r.status not in ('done', 'failed', 'cancelled') and (?1 is null or a.run = ?1) "
+        "order by a.rowid",
+        run,
+    )
     numbers = _numbers([(r["run"], *place_of(r["id"])) for r in rows], [bool(r["waits"]) for r in rows])
     found = [
         Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], number, json.loads(r["request"])))
@@ -168,32 +165,18 @@ def _run_row(row: sqlite3.Row) -> RunRow:
 
         alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
     # An owner on another host can't be looked at from here: while it holds the lease it counts as alive.
-    driven = alive is not False
-    return RunRow(
-        row["run"],
-        row["workflow"],
-        row["parent"],
-        row["workspace"],
-        row["title"],
-        row["created"],
-        row["updated"],
-        _status(row["status"], driven, row["waiting"]),
-        row["outcome"],
-        row["step"],
-        json.loads(row["error"]) if row["error"] else None,
-        f"{row['host']}:{row['pid']}" if driven else None,
-        row["waiting"],
-        row["tokens"],
-    )
-
-
-def _status(stored: str, driven: bool, waiting: int) -> str:
-    """`running` follows from the lease; a run that neither ended, waits nor is driven was interrupted."""
-    if driven:
-        return "running"
-    if stored in _ENDED:
-        return stored
-    return "waiting" if waiting else "interrupted"
+    if driven := alive is not False:
+        status = "running"
+    elif row["status"] in _ENDED:
+        status = row["status"]
+    else:
+        status = "waiting" if row["waiting"] else "interrupted"
+    told: dict[str, Any] = {
+        "status": status,
+        "error": json.loads(row["error"]) if row["error"] else None,
+        "owner": f"{row['host']}:{row['pid']}" if driven else None,
+    }
+    return RunRow(**{name: row[name] for name in RunRow._fields if name not in told}, **told)
 
 
 class Step(NamedTuple):
@@ -229,67 +212,42 @@ def steps(home: Path, run: str) -> list[Step]:
 
 def step_rows(home: Path, run: str) -> list[sqlite3.Row]:
     """The rows of `steps`, as `diagrams.run_path` reads them."""
-    with reading(home) as conn:
-        if conn is None:
-            return []
-        return conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
+    return select(home, "select * from steps where run = ? order by seq", run)
 
 
 def _step(row: sqlite3.Row) -> Step:
     keys = tuple(k for k in row["keys"].split(",") if k)
     depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
-    return Step(
-        row["root_step"] + 1,
-        depth,
-        row["workflow"],
-        row["node"],
-        row["started"],
-        row["ms"],
-        keys,
-        row["route"],
-    )
+    node, times = (row["workflow"], row["node"]), (row["started"], row["ms"])
+    return Step(row["root_step"] + 1, depth, *node, *times, keys, row["route"])
 
 
 def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
     """Nodes of one depth in the order taken, repetitions in a row counted."""
-    found: list[tuple[str, int]] = []
-    for step in taken:
-        if step.depth != depth:
-            continue
-        if found and found[-1][0] == step.node:
-            found[-1] = (step.node, found[-1][1] + 1)
-        else:
-            found.append((step.node, 1))
-    return found
+    nodes = groupby(step.node for step in taken if step.depth == depth)
+    return [(node, len(list(times))) for node, times in nodes]
 
 
 def checkpoints(home: Path, run: str) -> list[Checkpoint]:
     """Root checkpoints, oldest first."""
-    with reading(home) as conn:
-        if conn is None:
-            return []
-        rows = conn.execute(
-            "select checkpoint_id, metadata from checkpoints where thread_id = ? and checkpoint_ns = '' "
-            "order by checkpoint_id",
-            (run,),
-        ).fetchall()
-    return [_checkpoint(row["checkpoint_id"], json.loads(row["metadata"])) for row in rows]
-
-
-def _checkpoint(name: str, metadata: dict[str, Any]) -> Checkpoint:
-    return Checkpoint(metadata.get("step", 0), name, metadata.get("source", ""))
+    rows = select(
+        home,
+        "select checkpoint_id, metadata from checkpoints where thread_id = ? and checkpoint_ns = '' "
+        "order by checkpoint_id",
+        run,
+    )
+    read = [(name, json.loads(metadata)) for name, metadata in rows]
+    return [Checkpoint(told.get("step", 0), name, told.get("source", "")) for name, told in read]
 
 
 def models(home: Path, run: str) -> dict[str, dict[str, int]]:
     """Model → requests and tokens."""
-    with reading(home) as conn:
-        if conn is None:
-            return {}
-        rows = conn.execute(
-            "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
-            "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
-            "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
-            "from model_calls where run = ? group by model order by model",
-            (run,),
-        ).fetchall()
+    rows = select(
+        home,
+        "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
+        "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
+        "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
+        "from model_calls where run = ? group by model order by model",
+        run,
+    )
     return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}

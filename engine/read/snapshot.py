@@ -7,7 +7,7 @@ from typing import Any
 
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from interlock.engine.store.database import reading
+from interlock.engine.store.database import reading, select
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import UserError
 from interlock.state.messages import Message
@@ -15,8 +15,12 @@ from interlock.state.messages import Message
 
 def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
     """The state after a root step; the newest without one. Raises `UserError` naming the steps that there are."""
-    with reading(home) as conn:
-        rows = [] if conn is None else _checkpoints(conn, run)
+    rows = select(
+        home,
+        "select type, checkpoint, json_extract(cast(metadata as text), '$.step') as step from checkpoints "
+        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+        run,
+    )
     steps = [row["step"] for row in rows]
     if not rows:
         raise UserError(
@@ -27,29 +31,24 @@ def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
             f"Run {run!r} has no step {step}: it has {steps[0]} to {steps[-1]}. See: interlock history {run}"
         )
     # A root step that was done again after a crash has two checkpoints: the newer one counts.
-    row = rows[-1] if step is None else [r for r in rows if r["step"] == step][-1]
-    checkpoint = JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed(
-        (row["type"], row["checkpoint"])
-    )
-    values: dict[str, Any] = checkpoint["channel_values"]
+    values = _values(rows[-1] if step is None else [r for r in rows if r["step"] == step][-1])
     return {k: v for k, v in values.items() if not k.startswith(("__", "branch:"))}
 
 
 def state_within(home: Path, run: str) -> dict[str, Any]:
     """The newest state of a batch that is under way or waits; empty where there is none."""
-    with reading(home) as conn:
-        row = (
-            conn
-            and conn.execute(
-                "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns like 'tools:%' "
-                "and instr(checkpoint_ns, '|') = 0 order by checkpoint_id desc limit 1",
-                (run,),
-            ).fetchone()
-        )
-    if not row:
-        return {}
-    loaded = JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed((row["type"], row["checkpoint"]))
-    return loaded["channel_values"]
+    rows = select(
+        home,
+        "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns like 'tools:%' "
+        "and instr(checkpoint_ns, '|') = 0 order by checkpoint_id desc limit 1",
+        run,
+    )
+    return _values(rows[0]) if rows else {}
+
+
+def _values(row: sqlite3.Row) -> dict[str, Any]:
+    saved = (row["type"], row["checkpoint"])
+    return JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed(saved)["channel_values"]
 
 
 def messages_at(home: Path, run: str, head: str) -> list[Message]:
@@ -79,11 +78,3 @@ def dropped(home: Path, run: str) -> list[list[Message]]:
             found.append(gone)
             head = old
     return found[::-1]
-
-
-def _checkpoints(conn: sqlite3.Connection, run: str) -> list[sqlite3.Row]:
-    return conn.execute(
-        "select type, checkpoint, json_extract(cast(metadata as text), '$.step') as step from checkpoints "
-        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
-        (run,),
-    ).fetchall()

@@ -1,5 +1,6 @@
 """database: one SQLite file (WAL) for checkpoints, chain, journal, approvals, runs and steps: made, opened, read."""
 
+import os
 import sqlite3
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -7,14 +8,14 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from interlock.services.sqlite import BUSY_TIMEOUT_S, Buffered, StoreConnection, explained
+from interlock.services.sqlite import BUSY_TIMEOUT_S, Buffered, StoreConnection, explain, explained
 from interlock.state.errors import StoreError
 
 SCHEMA_VERSION = 3
 """`PRAGMA user_version`; grows with every change that an older Interlock can't read."""
 
 
-def state_home(env: Mapping[str, str]) -> Path:
+def state_home(env: Mapping[str, str] = os.environ) -> Path:
     """`$INTERLOCK_HOME`, else `$XDG_STATE_HOME/interlock`, else `~/.local/state/interlock`."""
     if home := env.get("INTERLOCK_HOME"):
         return Path(home).expanduser().absolute()
@@ -34,20 +35,28 @@ def reading(home: Path) -> Generator[sqlite3.Connection | None]:
         conn = sqlite3.connect(path, timeout=10)
         conn.row_factory = sqlite3.Row
         conn.execute("pragma query_only = 1")
-        version = int(conn.execute("pragma user_version").fetchone()[0])
-        if version > SCHEMA_VERSION:
-            raise StoreError(
-                f"The store {str(path)!r} was written by a newer Interlock (version {version}, this one "
-                f"reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
-            )
-        yield conn if version else None
+        yield conn if _version(conn, path) else None
     except sqlite3.DatabaseError as error:
-        from interlock.services.sqlite import explain
-
         raise explain(error, path) from error
     finally:
         if conn is not None:
             conn.close()
+
+
+def _version(conn: sqlite3.Connection, path: Path) -> int:
+    (version,) = conn.execute("pragma user_version").fetchone()
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"The store {str(path)!r} was written by a newer Interlock (version {version}, this one "
+            f"reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
+        )
+    return version
+
+
+def select(home: Path, sql: str, *values: object) -> list[sqlite3.Row]:
+    """The rows; none where nothing has run yet. Raises `StoreError` in one line."""
+    with reading(home) as conn:
+        return conn.execute(sql, values).fetchall() if conn else []
 
 
 _PAGE = 2048
@@ -115,13 +124,7 @@ class Store:
 
     def _migrate(self, conn: sqlite3.Connection) -> None:
         with explained(self.path):
-            (version,) = conn.execute("pragma user_version").fetchone()
-            if version > SCHEMA_VERSION:
-                raise StoreError(
-                    f"The store {str(self.path)!r} was written by a newer Interlock (version {version}, "
-                    f"this one reads {SCHEMA_VERSION}). Upgrade, or choose another with INTERLOCK_HOME."
-                )
-            if version < SCHEMA_VERSION:
+            if _version(conn, self.path) < SCHEMA_VERSION:
                 schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
                 conn.executescript(
                     f"begin immediate;{_CHECKPOINT_TABLES}{schema}pragma user_version={SCHEMA_VERSION};commit;"

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from interlock.cli.driving import _show
-from interlock.cli.render.paint import Paint, harmless, plain, visible
+from interlock.cli.render.output import Paint, harmless, plain, visible
 from interlock.cli.render.pending import screen
 from interlock.cli.render.structured import JsonView, StreamJsonView
 from interlock.cli.render.text import TextView
-from interlock.cli.render.view import ResumedRun
 from interlock.engine.options import Options, Outcome, Renderer
 from interlock.state import events as e
 from interlock.state import events as t
@@ -208,7 +207,7 @@ def _shown(view: Renderer, outcome: Outcome, capsys: pytest.CaptureFixture[str])
 
 
 def test_text_puts_the_answer_alone_on_stdout(capsys: pytest.CaptureFixture[str], golden: Golden) -> None:
-    out, err = _shown(TextView(ResumedRun("fix it")), DONE, capsys)
+    out, err = _shown(TextView("fix it"), DONE, capsys)
     assert out == "Fixed: add adds.\n"
     golden(GOLDEN / "text.txt", err)
 
@@ -236,7 +235,7 @@ def test_a_run_that_was_stopped_says_so(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_run_that_waits_shows_what_why_and_every_command(
     golden: Golden, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    view = TextView(ResumedRun("fix the failing test\nplease"))
+    view = TextView("fix the failing test\nplease")
     view.finish(WAITING)
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -261,7 +260,7 @@ def test_the_answer_is_whole_when_pieces_of_it_were_dropped(capsys: pytest.Captu
 def test_decisions_of_a_batch_that_waits_are_kept_and_those_that_were_applied_are_not_said_to_wait(
     decided: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    view = TextView(ResumedRun(decided=decided))
+    view = TextView(decided=decided)
     view.finish(WAITING)
     assert [line for line in capsys.readouterr().err.splitlines() if "kept" in line] == (
         [f"{said} Calls of one batch run when all of them are decided."] if said else []
@@ -402,7 +401,7 @@ def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     terminal = _Terminal(monkeypatch)
-    view = TextView(ResumedRun("fix it"))
+    view = TextView("fix it")
     for event in EVENTS:
         view(event)
     view.finish(DONE)
@@ -417,6 +416,6 @@ def test_on_a_terminal_the_diff_is_coloured_unless_no_color(monkeypatch: pytest.
     for no_color, expected in (("", True), ("1", False)):
         monkeypatch.setenv("NO_COLOR", no_color)
         terminal = _Terminal(monkeypatch)
-        view = TextView(ResumedRun("fix it"))
+        view = TextView("fix it")
         view.finish(WAITING)
         assert ("\x1b[32m+    return a + b\x1b[0m" in terminal.text()) is expected

@@ -13,7 +13,7 @@ from commands import Run
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.cli.render.paint import Paint, one_line
+from interlock.cli.render.output import Paint, one_line
 from interlock.cli.render.pending import commands
 from interlock.cli.render.text import TextView
 from interlock.state import events

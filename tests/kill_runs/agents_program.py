@@ -13,7 +13,7 @@ from kill_runs.compare import unlike
 from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.read.agents import agents
+from interlock.engine.read.calls import agents
 from interlock.services.transcript import ChainTranscript
 
 

@@ -1,0 +1,156 @@
+"""output: what every command writes with: colours, one-line texts, figures, tables, JSON. Light."""
+
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from interlock.state.text import harmless, visible, visible_json
+
+_CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+"""Colours, cursor movements, titles: what programs send to a terminal."""
+
+_BREAKS = re.compile(r"[ \t\r\n]+")
+_OURS = re.compile(rf"(\x1b\[(?:(?:{'|'.join(_CODES.values())})(?:;\d+)*|0)m)")
+
+
+class Paint:
+    """Colours for one stream; none unless it is a terminal (`NO_COLOR`, `TERM=dumb` turn them off there)."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.terminal = stream.isatty()
+        self.on = self.terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+    def __call__(self, text: str, *styles: str) -> str:
+        if not self.on or not text:
+            return text
+        return f"\x1b[{';'.join(_CODES[s] for s in styles)}m{text}\x1b[0m"
+
+    def print(self, line: str = "", *, reading: bool = False) -> None:
+        """Write one line; whoever named what stands in it, of control characters only our own colours come through.
+
+        `reading`: a text of several lines, of which only what is harmful is written out.
+        """
+        parts = _OURS.split(line) if self.on else [line]
+        shown = [harmless(p) if reading else visible(p).replace("\n", "\\n") for p in parts[::2]]
+        colours = [*parts[1::2], ""]
+        self._stream.write("".join(t + c for t, c in zip(shown, colours, strict=True)) + "\n")
+
+    def print_all(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.print(line)
+
+    @property
+    def width(self) -> int:
+        """Columns; 100 where there is no terminal."""
+        return shutil.get_terminal_size((100, 24)).columns if self.terminal else 100
+
+
+def plain(output: str) -> str:
+    """A program's output line without colours; of what overwrites itself the last state."""
+    return harmless(_SEQUENCE.sub("", output).rstrip("\r").rpartition("\r")[2])
+
+
+def one_line(text: str, width: int = 0) -> str:
+    """The text on one line, cut to `width` characters (0: not cut)."""
+    return cut(visible(_BREAKS.sub(" ", text).strip()), width)
+
+
+def cut(text: str, width: int) -> str:
+    return text if not width or len(text) <= width else text[: max(width - 1, 1)] + "…"
+
+
+def elapsed(seconds: float) -> str:
+    """`12 ms`, `1.2 s`, `45 s`, `3 min`, `2 h 05`, `3 d`."""
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    if seconds < 6000:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 172_800:
+        return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f}"
+    return f"{seconds / 86_400:.0f} d"
+
+
+def ago(then: float, now: float | None = None) -> str:
+    """How long ago; `then` is Unix time."""
+    seconds = max((time.time() if now is None else now) - then, 0)
+    return "just now" if seconds < 10 else f"{elapsed(seconds)} ago"
+
+
+def amount(n: int) -> str:
+    """`950`, `12.3k`, `1.20M`."""
+    if n < 1000:
+        return str(n)
+    return f"{n / 1000:.1f}k" if n < 999_950 else f"{n / 1_000_000:.2f}M"
+
+
+def place(folder: str) -> str:
+    """A folder, below the home directory as `~/…`."""
+    home = str(Path.home())
+    return "~" + folder[len(home) :] if folder == home or folder.startswith(home + "/") else folder
+
+
+def diff_stat(diff: str) -> str:
+    """`+3 −1` of a unified diff; empty when it is none."""
+    body = [line for line in diff.splitlines() if not line.startswith(("+++ ", "--- "))]
+    added = sum(line.startswith("+") for line in body)
+    removed = sum(line.startswith("-") for line in body)
+    if not diff.startswith("--- ") and "\n--- " not in diff:
+        return ""
+    return " ".join(part for part in (f"+{added}" * bool(added), f"−{removed}" * bool(removed)) if part)
+
+
+def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: int = -1) -> None:
+    """Aligned columns on stdout; on a terminal the `flexible` one is cut so that a row is one line."""
+    paint = Paint(sys.stdout)
+    table = [
+        [visible(cell).replace("\n", " ") for cell in row]
+        for row in ([header] if header else []) + list(rows)
+    ]
+    if not table:
+        return
+    widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
+    if paint.terminal and (over := sum(widths) + 2 * len(widths) - paint.width) > 0:
+        widths[flexible] = max(widths[flexible] - over, 12)
+    for number, row in enumerate(table):
+        cells = [f"{cut(cell, width):<{width}}" for cell, width in zip(row, widths, strict=True)]
+        line = "  ".join(cells).rstrip()
+        paint.print(paint(line, "dim") if header and number == 0 else line)
+
+
+def write_json(value: Any, indent: int | None = None) -> None:
+    """One JSON value and a line end, in one write."""
+    sys.stdout.write(visible_json(value, indent) + "\n")
+    sys.stdout.flush()
+
+
+def show_json(value: Any) -> None:
+    write_json(value, 2)
+
+
+def warn(warnings: Iterable[str]) -> None:
+    for line in warnings:
+        print(f"warning: {one_line(line)}", file=sys.stderr)
+
+
+def close_stdout() -> None:
+    """The reader is gone (`| head`): leave nothing behind that Python would try to flush at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def redacted(text: str) -> str:
+    """Errors quote what they met: settings, URLs, answers of servers; headlines quote the prompt."""
+    from interlock.services.secrets.environment import secret_variables
+    from interlock.services.secrets.redaction import Redactor
+
+    return Redactor(secret_variables(os.environ))(text)
