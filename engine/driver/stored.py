@@ -25,7 +25,8 @@ def check_stored(run: str, graph: Graph, app: Compiled, snapshot: StateSnapshot,
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
     if lost := [node for node in _pending(values) if node not in app.nodes]:
         raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
-    known = {*app.channels, *graph.retired}
+    channels: Any = app.channels  # its type isn't complete
+    known = {*channels, *graph.retired}
     if lost := [key for key in values if key not in known and not key.startswith((_BRANCH, "__"))]:
         raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
