@@ -9,24 +9,23 @@ from typing import Any
 from langgraph.types import StateSnapshot
 
 from interlock.engine.store.saver import Saver
-from interlock.graphs._pipeline import Compiled, Graph
+from interlock.graphs._pipeline import Graph
 from interlock.state.errors import RunError
 
 _BRANCH = "branch:to:"
 """LangGraph's channel of an edge that leads to a node."""
 
 
-def check_stored(run: str, graph: Graph, app: Compiled, snapshot: StateSnapshot, saver: Saver) -> None:
+def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
     """Raises `RunError` where a pending node is gone, or a stored channel that the graph doesn't have (`engine.md` 22).
 
-    `app`: the graph, compiled. Graphs inside it are looked at as far as they are under way.
+    `app`: the graph, compiled; any, for LangGraph doesn't type its channels. Graphs inside it are looked at as far as they are under way.
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
     if lost := [node for node in _pending(values) if node not in app.nodes]:
         raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
-    channels: Any = app.channels  # its type isn't complete
-    known = {*channels, *graph.retired}
+    known = {*app.channels, *graph.retired}
     if lost := [key for key in values if key not in known and not key.startswith((_BRANCH, "__"))]:
         raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
     for task in snapshot.tasks:
