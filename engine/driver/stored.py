@@ -19,7 +19,8 @@ _BRANCH = "branch:to:"
 def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
     """Raises `RunError` where a pending node is gone, or a stored channel that the graph doesn't have (`engine.md` 22).
 
-    `app`: the graph, compiled; any, for LangGraph doesn't type its channels. Graphs inside it are looked at as far as they are under way.
+    `app`: the graph, compiled (LangGraph doesn't type its channels). Graphs inside it are looked at as far as they are
+    under way.
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
