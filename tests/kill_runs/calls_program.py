@@ -82,15 +82,24 @@ def _word(scene: Scene, request: dict[str, Any]) -> str:
 
 
 def hooked_ending(scene: Scene) -> Ending:
-    """With the records of who decided what."""
+    """With the records of who decided what. A call of which a person said that it happened has no result for a hook."""
     conn = sqlite3.connect(scene.store)
     try:
         rows = conn.execute("select idx, attempt, body from decisions").fetchall()
+        skipped = conn.execute(
+            "select json_extract(request, '$.call.name') from approvals where json_extract(answer, '$.text') = 'skip' "
+            "and json_extract(request, '$.kind') = 'outcome' and key not like 'hook:%'"
+        ).fetchall()
     finally:
         conn.close()
     told = [(index, attempt, json.loads(body)) for index, attempt, body in rows]
     short = [(i, a, d["by"], d["decision"], d.get("event", ""), d.get("becomes", 0)) for i, a, d in told]
-    return replace(ending(scene), more={"decisions": sorted(short)})
+    end = ending(scene)
+    passed_by = (
+        "AfterTool-shell" if name == "run_shell_command" else "AfterTool-write" for (name,) in skipped
+    )
+    effects = tuple(sorted((*end.effects, *passed_by)))
+    return replace(end, effects=effects, more={"decisions": sorted(short)})
 
 
 if __name__ == "__main__":

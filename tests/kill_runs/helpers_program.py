@@ -115,7 +115,9 @@ class HelperScene(Scene):
     def options(self) -> Options:
         first, second = (f"script:{self.folder / name}" for name in ("script.json", "second.json"))
         model = {"retryDelayScale": 0, "streamRetryDelay": 0, "fallback": [first, second]}
-        return replace(super().options, overrides={"model": model}, limits={"max_turns": 400})
+        model |= {"aliases": {"auto": first}}  # another model answers only under it
+        options = replace(super().options, model="auto", limits={"max_turns": 400})
+        return replace(options, overrides={"model": model})
 
 
 def crossed(scene: Scene) -> dict[str, int]:

@@ -77,10 +77,11 @@ class Session(Scene):
             home=self.folder / "home",
             user_home=self.folder / "user",
             workspace=self.folder / "work",
-            model=names[0],
+            model="auto",  # another model answers only under it
             limits={"max_turns": TURNS + 20},
             overrides={
                 "model": {
+                    "aliases": {"auto": names[0]},
                     "fallback": names,
                     "tokenLimits": dict.fromkeys(names, LIMIT),
                     "retryDelayScale": 0,
