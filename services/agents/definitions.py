@@ -1,8 +1,9 @@
 """definitions: sub-agents as Markdown files describe them, and what each may call."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -41,6 +42,7 @@ def _inputs(definition: AgentDefinition) -> str:
     return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
 
 
+@cache
 def _invoke_args(names: tuple[str, ...]) -> type[BaseModel]:
     def known(name: str) -> str:
         if name not in names:
@@ -118,7 +120,7 @@ def load_agents(root: Path, home: Path, trusted: bool) -> tuple[dict[str, AgentD
 
     Order: the package, the user's folders, the project's (only of a trusted folder).
     """
-    found = {d.name: d for d in map(_shipped, sorted(Path(__file__).parent.glob("*.md")))}
+    found = {**_shipped()}
     problems: list[str] = []
     for folder in _folders(root, home, trusted):
         for path in sorted((folder / "agents").glob("*.md")):
@@ -136,21 +138,32 @@ def _folders(root: Path, home: Path, trusted: bool) -> Sequence[Path]:
     return [*mine, *(root / name for name in FOLDERS)] if trusted else mine
 
 
-def _shipped(path: Path) -> AgentDefinition:
-    definition = _read(path).model_copy(update={"source": "interlock"})
-    if definition.name != INVESTIGATOR:
-        return definition
-    return definition.model_copy(update={"output_schema": Report.model_json_schema()})
+@cache
+def _shipped() -> Mapping[str, AgentDefinition]:
+    found: dict[str, AgentDefinition] = {}
+    for path in sorted(Path(__file__).parent.glob("*.md")):
+        definition = _read(path, _shipped_front).model_copy(update={"source": "interlock"})
+        if definition.name == INVESTIGATOR:
+            definition = definition.model_copy(update={"output_schema": Report.model_json_schema()})
+        found[definition.name] = definition
+    return found
 
 
-def _read(path: Path) -> AgentDefinition:
+def _shipped_front(text: str) -> Mapping[str, Any]:
+    """With the fast parser, which strange files could crash."""
+    import yaml
+
+    return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def _read(path: Path, front_of: Callable[[str], Mapping[str, Any]] | None = None) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
     if path.stat().st_size > _LARGEST:
         raise ValueError(f"it is larger than {_LARGEST} bytes")
     parts = _FRONT.match(path.read_text(encoding="utf-8"))
     if parts is None:
         raise ValueError("expected YAML front matter between two lines '---' at the top")
-    front = _front(parts[1])
+    front = (front_of or _front)(parts[1])
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
     fields.setdefault("name", path.stem)
     if fields.get("tools") in ("*", ["*"]):
