@@ -26,7 +26,6 @@ from interlock.services.mcp.toolset import JoinedToolset
 from interlock.services.models import ChatModels
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox import SandboxedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.services.sqlite import Buffered
 from interlock.services.toolset import BuiltinToolset
@@ -56,7 +55,7 @@ class DriveServices:
     transcript: ChainTranscript
     journal: SqlJournal
     models: ChatModels
-    processes: SupervisedProcesses | SandboxedProcesses
+    processes: SupervisedProcesses
     mcp: Servers
 
     async def close(self) -> None:
@@ -120,13 +119,12 @@ def compose(
     return DriveServices(deps, transcript, journal, models, commands, servers)
 
 
-def _processes(
-    prepared: RunConfig, outputs: OutputFiles
-) -> tuple[SupervisedProcesses, SupervisedProcesses | SandboxedProcesses]:
+def _processes(prepared: RunConfig, outputs: OutputFiles) -> tuple[SupervisedProcesses, SupervisedProcesses]:
     """Those of hooks and checkers, and those of commands."""
     env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
-    own = SupervisedProcesses(outputs=outputs, env=env, redact=prepared.redact, most=_most(prepared))
-    return own, SandboxedProcesses(own, prepared.sandbox) if prepared.sandbox else own
+    most = _most(prepared)
+    make = partial(SupervisedProcesses, outputs=outputs, env=env, redact=prepared.redact, most=most)
+    return make(), make(sandbox=prepared.sandbox)
 
 
 def _most(prepared: RunConfig) -> tuple[int, int]:
@@ -163,7 +161,7 @@ def _hooks(
 
 def _toolset(
     prepared: RunConfig,
-    processes: SupervisedProcesses | SandboxedProcesses,
+    processes: SupervisedProcesses,
     outputs: OutputFiles,
     servers: Servers,
     chosen: Mapping[str, Tool],

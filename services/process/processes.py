@@ -1,16 +1,19 @@
 """processes: runs commands under a supervisor; whatever becomes of the run, none outlives it (`engine.md` 16)."""
 
+import asyncio
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from interlock.services.process.output import ProcessOutput
 from interlock.services.process.supervised import Supervised, Watch
+from interlock.services.sandbox.sandbox import Sandbox
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.secrets.stream import redact_file
-from interlock.state.errors import RunError
+from interlock.state.errors import InterlockError, RunError
 from interlock.state.tooling import Ended, Outputs
 
 
@@ -31,12 +34,16 @@ class SupervisedProcesses:
         env: Mapping[str, str],
         redact: Redactor = SHAPES,
         most: tuple[int, int] = (0, 0),
+        sandbox: Sandbox | None = None,
     ) -> None:
         self._most = most
         self._outputs = outputs
         self._env = dict(env)
         self._redact = redact
         self._background: list[_Background] = []
+        self._sandbox = sandbox
+        self._held = ExitStack()
+        """What background commands stand on in their sandboxes."""
 
     async def run(
         self,
@@ -49,53 +56,52 @@ class SupervisedProcesses:
         env: Mapping[str, str] | None = None,
         stdin: bytes | None = None,
         on_output: Callable[[str], None] | None = None,
-        ours: bool = False,  # noqa: ARG002 - there is no sandbox here that could be left
-        sandboxed: bool = False,  # `argv` is bubblewrap: what becomes of the command in it is told
+        ours: bool = False,
     ) -> Ended:
-        """Run to the end; 20 % head and 80 % tail of the output are kept past the limit, the rest is in a file."""
-        read, write = os.pipe()
-        try:
-            mode = "once-sandboxed" if sandboxed else "once"
-            child = Supervised(
-                argv, cwd=cwd, env=self._with(env), output=write, mode=mode, stdin=stdin, most=self._most
-            )
-        except (OSError, ValueError) as error:
-            os.close(read)
-            return _not_started(_reason(error))
-        finally:
-            os.close(write)
+        """As `Processes.run`; a failure that a sandbox may be the reason of has a `hint`."""
         # What a program of ours, or a hook, says is parsed: a mark could become an argument.
         output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
-        watch = Watch(child, read, output, on_output)
-        try:
-            return await watch.until_end(timeout_s, inactivity_s or float("inf"))
-        finally:
-            child.close()
-            os.close(read)
-            output.discard()
+        with ExitStack() as stack:
+            read, write = os.pipe()
+            stack.callback(os.close, read)
+            try:
+                prefix = [] if ours else await self._entered(stack, cwd)
+                child = Supervised(
+                    [*prefix, *argv],
+                    cwd=cwd,
+                    env={**self._env, **(env or {})},
+                    output=write,
+                    mode="once-sandboxed" if prefix else "once",
+                    stdin=stdin,
+                    most=self._most,
+                )
+            except (OSError, ValueError) as error:
+                return Ended("not_started", None, None, _reason(error), 0, None, 0.0)
+            finally:
+                os.close(write)
+            stack.callback(child.close)
+            stack.callback(output.discard)
+            watch = Watch(child, read, output, on_output)
+            ended = await watch.until_end(timeout_s, inactivity_s or float("inf"))
+        return replace(ended, hint=self._sandbox.hint(ended)) if self._sandbox and prefix else ended
 
     async def start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        label: str,
-        env: Mapping[str, str] | None = None,
-        sandboxed: bool = False,
+        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
     ) -> int:
         """Start in the background; the pid of the command. Output goes to a file in `outputs/`.
 
         Raises `RunError` when it can't be started.
         """
         try:
+            prefix = await self._entered(self._held, cwd, alone=False)
             path = self._outputs.new_spool()
             with path.open("wb") as file:
                 child = Supervised(
-                    argv,
+                    [*prefix, *argv],
                     cwd=cwd,
-                    env=self._with(env),
+                    env={**self._env, **(env or {})},
                     output=file.fileno(),
-                    mode="background-sandboxed" if sandboxed else "background",
+                    mode="background-sandboxed" if prefix else "background",
                     most=self._most,
                 )
         except (OSError, ValueError) as error:
@@ -137,13 +143,17 @@ class SupervisedProcesses:
         for one in self._background:
             one.child.close()
             redact_file(one.output_file, self._redact)
+        self._held.close()
 
-    def _with(self, env: Mapping[str, str] | None) -> dict[str, str]:
-        return {**self._env, **(env or {})}
-
-
-def _not_started(why: str) -> Ended:
-    return Ended("not_started", None, None, why, omitted=0, full_output=None, duration_s=0.0)
+    async def _entered(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> list[str]:
+        """What puts a command into the sandbox, if there is one, while `stack` is open. Raises `ValueError`."""
+        if self._sandbox is None:
+            return []
+        try:
+            return await asyncio.to_thread(stack.enter_context, self._sandbox.entered(cwd, alone=alone))
+        except (OSError, InterlockError) as error:
+            why = f"its sandbox could not be made ({error})"
+            raise ValueError(why.replace(".)", ")")) from error
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -1,20 +1,17 @@
 """sandbox: the command line that puts a command into bubblewrap."""
 
-import asyncio
 import os
 import re
 import sys
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox.bubblewrap import Mounts, find_bwrap, remedy, system_mounts, trouble
+from interlock.services.sandbox.bubblewrap import find_bwrap, remedy, system_mounts, trouble
 from interlock.services.sandbox.repository import held, survey
-from interlock.state.errors import ConfigError, InterlockError, RunError, SandboxError
+from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended
 
@@ -24,6 +21,15 @@ _AGENTS = (
     *("DOCKER_HOST", "CONTAINER_HOST", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TMP", "TEMP"),
 )
 """Variables that lead to sockets and folders that aren't there."""
+_UNREACHED = re.compile(
+    r"Network is unreachable|Could not resolve host|Temporary failure in name resolution|Name or service not known"
+    r"|getaddrinfo|EAI_AGAIN|Connection refused|Couldn't connect to server"
+    r"|bad address|Failed to establish a new connection",
+    re.IGNORECASE,
+)
+_READ_ONLY = "Read-only file system"
+_SHOWN = 4000
+"""Characters at the end of the output in which a failure says what it was."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +57,9 @@ class Sandbox:
         Looks through the workspace: call it in a thread. Raises `OSError`, and `SandboxError`.
         """
         found = survey(self.roots, self.env, self.protected)
-        mounts = self._base()
+        mounts = system_mounts()
+        for home in self.homes:
+            mounts.scratch(home)
         mounts.update(found.mounts)
         for path in self.readable:
             mounts.read_only(path)
@@ -60,13 +68,8 @@ class Sandbox:
         if self.state.exists() and mounts.shows(self.state):
             mounts.hide(self.state)
         with held(found.missing):
-            yield [self.program, *self._options(alone), *mounts.arguments(), *self._end(cwd)]
-
-    def _base(self) -> Mounts:
-        mounts = system_mounts()
-        for home in self.homes:
-            mounts.scratch(home)
-        return mounts
+            end = ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", str(cwd), "--"]
+            yield [self.program, *self._options(alone), *mounts.arguments(), *end]
 
     def _options(self, alone: bool) -> list[str]:
         net = [] if self.network else ["--unshare-net"]
@@ -76,94 +79,14 @@ class Sandbox:
         apart = [*_APART, *net, "--cap-drop", "ALL", "--new-session", *death]
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
 
-    def _end(self, cwd: Path) -> list[str]:
-        return ["--proc", "/proc", "--dev", "/dev", "--remount-ro", "/", "--chdir", str(cwd), "--"]
-
-
-_UNREACHED = re.compile(
-    r"Network is unreachable|Could not resolve host|Temporary failure in name resolution|Name or service not known"
-    r"|getaddrinfo|EAI_AGAIN|Connection refused|Couldn't connect to server"
-    r"|bad address|Failed to establish a new connection",
-    re.IGNORECASE,
-)
-_READ_ONLY = "Read-only file system"
-_SHOWN = 4000
-"""Characters at the end of the output in which a failure says what it was."""
-
-
-class SandboxedProcesses:
-    """Implements `Processes` over those that only supervise."""
-
-    def __init__(self, plain: SupervisedProcesses, sandbox: Sandbox) -> None:
-        self._plain = plain
-        self._sandbox = sandbox
-        self._held = ExitStack()
-        """What background commands stand on."""
-
-    async def run(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        timeout_s: float,
-        inactivity_s: float = 0,
-        limit_chars: int = 40_000,
-        env: Mapping[str, str] | None = None,
-        stdin: bytes | None = None,
-        on_output: Callable[[str], None] | None = None,
-        ours: bool = False,
-    ) -> Ended:
-        """As without a sandbox; a failure that it may be the reason of has a `hint`."""
-        with ExitStack() as stack:
-            prefix: list[str] = []
-            if not ours:
-                try:
-                    prefix = await asyncio.to_thread(stack.enter_context, self._sandbox.entered(cwd))
-                except (OSError, InterlockError) as error:
-                    return Ended("not_started", None, None, _no_sandbox(error), 0, None, 0.0)
-            ended = await self._plain.run(
-                [*prefix, *argv],
-                cwd=cwd,
-                timeout_s=timeout_s,
-                inactivity_s=inactivity_s,
-                limit_chars=limit_chars,
-                env=env,
-                stdin=stdin,
-                on_output=on_output,
-                sandboxed=bool(prefix),
-            )
-        return replace(ended, hint=self._hint(ended)) if prefix else ended
-
-    async def start(
-        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
-    ) -> int:
-        """In the background, sandboxed. Raises `RunError`."""
-        try:
-            entered = self._sandbox.entered(cwd, alone=False)
-            prefix = await asyncio.to_thread(self._held.enter_context, entered)
-        except (OSError, InterlockError) as error:
-            raise RunError(f"Command {label!r} could not be started: {_no_sandbox(error)}.") from error
-        return await self._plain.start([*prefix, *argv], cwd=cwd, label=label, env=env, sandboxed=True)
-
-    def background(self) -> Sequence[Mapping[str, Any]]:
-        return self._plain.background()
-
-    def close(self) -> None:
-        """End all background commands, then let go of what they stood on."""
-        self._plain.close()
-        self._held.close()
-
-    def _hint(self, ended: Ended) -> str:
+    def hint(self, ended: Ended) -> str:
+        """What a command that failed may have missed; empty: nothing that it says."""
         if not ended.exit_code:
             return ""
         said = ended.output[-_SHOWN:]
-        if not self._sandbox.network and _UNREACHED.search(said):
+        if not self.network and _UNREACHED.search(said):
             return "Sandbox: commands have no network here."
         return "Sandbox: only the workspace can be written, and not all of it." if _READ_ONLY in said else ""
-
-
-def _no_sandbox(error: Exception) -> str:
-    return f"its sandbox could not be made ({error})".replace(".)", ")")
 
 
 _WITHOUT = "or run without the sandbox (no -s; tools.sandbox, GEMINI_SANDBOX and INTERLOCK_SANDBOX unset)"

@@ -9,18 +9,18 @@ from pathlib import Path
 
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox import SandboxedProcesses, open_sandbox
+from interlock.services.sandbox import open_sandbox
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.settings import ToolSettings
 
 
 async def main(folder: Path, mode: str, command: str) -> None:
-    plain = SupervisedProcesses(outputs=OutputFiles(folder / "state"), env=tool_environment(os.environ))
     settings = ToolSettings(sandbox=mode.endswith("sandboxed"))
     sandbox = open_sandbox(
         settings, roots=[folder], home=folder.parent / "home", state=folder / "state", env=os.environ
     )
-    processes = SandboxedProcesses(plain, sandbox) if sandbox else plain
+    outputs, env = OutputFiles(folder / "state"), tool_environment(os.environ)
+    processes = SupervisedProcesses(outputs=outputs, env=env, sandbox=sandbox)
     argv = ["bash", "-c", command]
     if mode.startswith("background"):
         await processes.start(argv, cwd=folder, label=command)

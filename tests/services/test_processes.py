@@ -16,7 +16,6 @@ from sandboxes import needs_sandbox, sandbox_for
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.process.output import ProcessOutput
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox import SandboxedProcesses
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
 
@@ -27,10 +26,9 @@ class Bench:
     def __init__(self, folder: Path, sandboxed: bool = False) -> None:
         self.folder = folder
         self.outputs = OutputFiles(folder / "state")
-        plain = SupervisedProcesses(
-            outputs=self.outputs, env={"PATH": os.environ["PATH"], "HELLO": "from env"}
-        )
-        self.processes = SandboxedProcesses(plain, sandbox_for(folder)) if sandboxed else plain
+        env = {"PATH": os.environ["PATH"], "HELLO": "from env"}
+        sandbox = sandbox_for(folder) if sandboxed else None
+        self.processes = SupervisedProcesses(outputs=self.outputs, env=env, sandbox=sandbox)
 
     async def bash(self, command: str, **options: Any) -> Ended:
         options.setdefault("timeout_s", 30)

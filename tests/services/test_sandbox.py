@@ -14,7 +14,6 @@ from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox import SandboxedProcesses
 from interlock.state.tooling import Ended
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n"
@@ -35,9 +34,9 @@ class Place:
     ) -> Ended:
         """One command in the workspace, as `run_shell_command` runs it."""
         whole = {"PATH": os.environ["PATH"], "HOME": str(self.home), **(env or {})}
-        plain = SupervisedProcesses(outputs=OutputFiles(self.work.parent), env=whole)
         sandbox = sandbox_for(self.work, included=included, env=whole, **tools)
-        processes = SandboxedProcesses(plain, sandbox)
+        outputs = OutputFiles(self.work.parent)
+        processes = SupervisedProcesses(outputs=outputs, env=whole, sandbox=sandbox)
         try:
             return asyncio.run(processes.run(["bash", "-c", command], cwd=self.work, timeout_s=30))
         finally:
@@ -310,7 +309,7 @@ def test_a_command_sees_no_process_of_others_and_has_no_capability(place: Place)
 
 
 def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
-    async def scene(processes: SandboxedProcesses) -> str:
+    async def scene(processes: SupervisedProcesses) -> str:
         command = "touch /usr/x $HOME/x; touch .gemini/x; ls .gemini && sleep 60"
         await processes.start(["bash", "-c", command], cwd=place.work, label="server")
         file = Path(processes.background()[0]["output_file"])
@@ -322,11 +321,11 @@ def test_a_background_command_is_in_the_sandbox_too(place: Place) -> None:
         assert (place.work / ".gemini").is_dir(), "a command that ended took away what another stands on"
         return file.read_text()
 
-    plain = SupervisedProcesses(
+    processes = SupervisedProcesses(
         outputs=OutputFiles(place.work.parent),
         env={"PATH": os.environ["PATH"], "HOME": str(place.home)},
+        sandbox=sandbox_for(place.work, env={"HOME": str(place.home)}),
     )
-    processes = SandboxedProcesses(plain, sandbox_for(place.work, env={"HOME": str(place.home)}))
     try:
         output = asyncio.run(scene(processes))
     finally:
@@ -344,8 +343,8 @@ def test_what_a_killed_run_left_is_removed_and_an_empty_folder_of_the_users_is_n
 
 def test_our_own_programs_stay_outside(place: Place) -> None:
     (place.work / ".env").write_text("SECRET")
-    plain = SupervisedProcesses(outputs=OutputFiles(place.work.parent), env={})
-    processes = SandboxedProcesses(plain, sandbox_for(place.work))
+    outputs, sandbox = OutputFiles(place.work.parent), sandbox_for(place.work)
+    processes = SupervisedProcesses(outputs=outputs, env={}, sandbox=sandbox)
     ended = asyncio.run(processes.run(["cat", ".env"], cwd=place.work, timeout_s=30, ours=True))
     assert ended.output == "SECRET"
 
@@ -366,8 +365,8 @@ def test_a_failure_that_the_sandbox_may_have_caused_says_so(place: Place, comman
 def test_a_sandbox_that_can_not_be_made_any_more_runs_nothing(place: Place, tmp_path: Path) -> None:
     sandbox = sandbox_for(place.work)
     (place.work / ".gemini").symlink_to(tmp_path)
-    plain = SupervisedProcesses(outputs=OutputFiles(tmp_path), env={"PATH": os.environ["PATH"]})
-    run: Callable[..., Any] = SandboxedProcesses(plain, sandbox).run
+    outputs, env = OutputFiles(tmp_path), {"PATH": os.environ["PATH"]}
+    run: Callable[..., Any] = SupervisedProcesses(outputs=outputs, env=env, sandbox=sandbox).run
     ended = asyncio.run(run(["touch", "made"], cwd=place.work, timeout_s=30))
     assert ended.how == "not_started" and "is a link" in ended.output
     assert not (place.work / "made").exists()
