@@ -33,6 +33,17 @@ Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
 class Supervised:
     """One command under its supervisor. `close` must be called; it kills whatever is left."""
 
+    pid: int | None = None
+    """Of the command, once it has started."""
+    exit_code: int | None = None
+    signal: int | None = None
+    error: str | None = None
+    """Why the command could not be started."""
+    limit: str | None = None
+    """What it used too much of, and was ended for."""
+    over = False
+    """The supervisor has ended, and all descendants with it."""
+
     def __init__(
         self,
         argv: Sequence[str],
@@ -49,16 +60,6 @@ class Supervised:
 
         `most`: processes, and bytes of memory, of all that it starts; 0: no limit. Raises `OSError`, `ValueError`.
         """
-        self.pid: int | None = None
-        """Of the command, once it has started."""
-        self.exit_code: int | None = None
-        self.signal: int | None = None
-        self.error: str | None = None
-        """Why the command could not be started."""
-        self.limit: str | None = None
-        """What it used too much of, and was ended for."""
-        self.over = False
-        """The supervisor has ended, and all descendants with it."""
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
         self._mark = secrets.token_hex(8)
         ours, theirs = _pipes()
@@ -66,8 +67,16 @@ class Supervised:
         program = [sys.executable, "-I", "-S", _SUPERVISOR, *map(str, (*theirs, mode, GRACE_S, *most)), *argv]
         try:
             with _source(stdin) as source:
-                streams = source, output, output if errors is None else errors
-                self._process = _started(program, cwd, {**env, _MARK: self._mark}, streams, theirs)
+                self._process = subprocess.Popen(
+                    program,
+                    cwd=cwd,
+                    env={**env, _MARK: self._mark},
+                    stdin=source,
+                    stdout=output,
+                    stderr=output if errors is None else errors,
+                    start_new_session=True,
+                    pass_fds=theirs,
+                )
         except BaseException:
             _close(ours)
             raise
@@ -155,25 +164,6 @@ class Supervised:
                 self.limit = value
             case _:
                 self.error = value
-
-
-def _started(
-    program: Sequence[str],
-    cwd: Path,
-    env: Mapping[str, str],
-    streams: tuple[int, int, int],
-    descriptors: tuple[int, int],
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        program,
-        cwd=cwd,
-        env=env,
-        stdin=streams[0],
-        stdout=streams[1],
-        stderr=streams[2],
-        start_new_session=True,
-        pass_fds=descriptors,
-    )
 
 
 def orphans(mark: str, session: int) -> list[int]:
@@ -302,21 +292,21 @@ class Watch:
             await readable(self._read)
             chunk = os.read(self._read, _CHUNK)
             self._spoke = time.monotonic()
-            self._show(self._output.feed(chunk) if chunk else self._output.end())
+            text = self._output.feed(chunk) if chunk else self._output.end()
+            if text and self._on_output:
+                self._on_output(text)
             if not chunk:
                 return
 
-    def _show(self, text: str) -> None:
-        if text and self._on_output:
-            self._on_output(text)
-
     async def _ended(self, why: Why) -> Ended:
         file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
-        child = self._child
+        child, how = self._child, why
+        if why == "exited" and child.lost:
+            how = "lost"
         return Ended(
-            how=self._how(why),
+            how="not_started" if child.error else "limit" if child.limit else how,
             exit_code=child.exit_code,
-            signal=self._signal(),
+            signal=_signal_name(child.signal),
             output=child.error or self._output.text(),
             omitted=self._output.omitted,
             full_output=file,
@@ -325,18 +315,9 @@ class Watch:
             excess=child.limit or "",
         )
 
-    def _how(self, why: Why) -> Literal[Why, "not_started", "limit", "lost"]:
-        if self._child.error:
-            return "not_started"
-        if self._child.limit:
-            return "limit"
-        return "lost" if why == "exited" and self._child.lost else why
 
-    def _signal(self) -> str | None:
-        number = self._child.signal
-        if number is None:
-            return None
-        try:
-            return signal.Signals(number).name
-        except ValueError:
-            return f"signal {number}"  # real-time signals have no name
+def _signal_name(number: int | None) -> str | None:
+    try:
+        return None if number is None else signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"  # real-time signals have no name

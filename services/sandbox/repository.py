@@ -24,61 +24,6 @@ _INCLUDE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _NOTHING = b"# nothing is included\n"
 
 
-@dataclass
-class Repository:
-    """What must be done for commands to work with it, and to get no rights from it."""
-
-    common: Path
-    """The git directory that worktrees share."""
-    own: list[Path] = field(default_factory=list[Path])
-    """What a linked worktree has there for itself, writable."""
-    kept: list[Path] = field(default_factory=list[Path])
-    never_new: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
-
-
-def read_repository(git: Path, tree: Path | None = None) -> Repository:
-    """Of a `.git` folder; `tree` is a work tree that isn't the folder around it. What git wouldn't take for a whole
-    repository is read only as a whole."""
-    found = Repository(git)
-    config = git / "config"
-    text = config.read_text(errors="replace") if config.is_file() else None
-    if text is None or not (git / "HEAD").exists() or _ELSEWHERE.search(text):
-        found.kept.append(git)
-        return found
-    found.kept += [git / name for name in _EXECUTES if os.path.lexists(git / name)]
-    found.never_new[git / "hooks"] = None
-    found.never_new[git / "commondir"] = _HERE
-    found.never_new |= dict.fromkeys(_named(_HOOKS, text, tree or git.parent))
-    found.never_new |= dict.fromkeys(_named(_INCLUDE, text, git), _NOTHING)
-    return found
-
-
-def _named(setting: re.Pattern[str], config: str, base: Path) -> Iterable[Path]:
-    """What the configuration names, from `base`; that folder itself can't be kept."""
-    paths = (Path(os.path.normpath(base / Path(v.strip('"')).expanduser())) for v in setting.findall(config))
-    return [path for path in paths if path != base]
-
-
-def linked_worktree(git_file: Path) -> Repository | None:
-    """Of a `.git` file, if the repository that it names has this worktree: a file alone must not open a folder."""
-    try:
-        own = _leads_to(git_file.parent, git_file.read_text().strip().removeprefix("gitdir:").strip())
-        common = _leads_to(own, (own / "commondir").read_text().strip())
-        back = _leads_to(own, (own / "gitdir").read_text().strip())
-    except (OSError, UnicodeDecodeError):
-        return None
-    if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
-        return None
-    found = read_repository(common, git_file.parent)
-    found.own.append(own)
-    found.kept += [p for name in ("commondir", "gitdir", "config.worktree") if (p := own / name).exists()]
-    return found
-
-
-def _leads_to(base: Path, name: str) -> Path:
-    return Path(os.path.realpath(base / name))
-
-
 _PRIVATE = (".env", ".git")
 _NOT_SEARCHED = "node_modules"
 """Tens of thousands of folders of other people's packages."""
@@ -145,9 +90,8 @@ def _top(path: Path, found: Survey) -> None:
         )
     if not os.path.lexists(path) or is_placeholder(path, None):
         found.never_new(path)
-    elif path.name == ".git" and path.is_file() and (linked := linked_worktree(path)):
-        found.mounts.writable(linked.common)
-        _take(linked, found)
+    elif path.name == ".git" and path.is_file():
+        _linked_worktree(path, found)
 
 
 def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
@@ -157,30 +101,63 @@ def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
             name = folded(entry.name)
             is_dir = entry.is_dir(follow_symlinks=False)
             if name == ".git" and is_dir:
-                _take(read_repository(Path(entry.path)), found)
+                _repository(Path(entry.path), found)
             elif name in (*names, ".git") and not entry.is_symlink():
                 found.keep(Path(entry.path))
             elif is_private(entry.name):
-                _hide(Path(os.path.realpath(entry.path)), found)
+                real = Path(os.path.realpath(entry.path))
+                if found.root_of(real) and real.exists():  # outside, there is nothing to be seen anyway
+                    found.mounts.hide(real)
             elif is_dir and name != _NOT_SEARCHED:
                 pending.append(entry.path)
 
 
-def _hide(real: Path, found: Survey) -> None:
-    """Where a link leads outside, there is nothing to be seen anyway."""
-    if found.root_of(real) and real.exists():
-        found.mounts.hide(real)
-
-
-def _take(repository: Repository, found: Survey) -> None:
-    for path in repository.own:
-        found.mounts.writable(path)
-    found.mounts.pin(repository.common)
-    for path in repository.kept:
-        found.keep(path)
-    for path, content in repository.never_new.items():
-        if found.root_of(path) or path.is_relative_to(repository.common):
+def _repository(git: Path, found: Survey, tree: Path | None = None) -> None:
+    """What commands need to work with a `.git` folder and to get no rights from it; `tree` is a work tree that isn't
+    the folder around it. What git wouldn't take for a whole repository is read only as a whole."""
+    found.mounts.pin(git)
+    config = git / "config"
+    text = config.read_text(errors="replace") if config.is_file() else None
+    if text is None or not (git / "HEAD").exists() or _ELSEWHERE.search(text):
+        found.keep(git)
+        return
+    for name in _EXECUTES:
+        if os.path.lexists(git / name):
+            found.keep(git / name)
+    never_new: dict[Path, bytes | None] = {git / "hooks": None, git / "commondir": _HERE}
+    never_new |= dict.fromkeys(_named(_HOOKS, text, tree or git.parent))
+    never_new |= dict.fromkeys(_named(_INCLUDE, text, git), _NOTHING)
+    for path, content in never_new.items():
+        if found.root_of(path) or path.is_relative_to(git):
             found.never_new(path, content)
+
+
+def _named(setting: re.Pattern[str], config: str, base: Path) -> Iterable[Path]:
+    """What the configuration names, from `base`; that folder itself can't be kept."""
+    paths = (Path(os.path.normpath(base / Path(v.strip('"')).expanduser())) for v in setting.findall(config))
+    return [path for path in paths if path != base]
+
+
+def _linked_worktree(git_file: Path, found: Survey) -> None:
+    """Of a `.git` file, if the repository that it names has this worktree: a file alone must not open a folder."""
+    try:
+        own = _leads_to(git_file.parent, git_file.read_text().strip().removeprefix("gitdir:").strip())
+        common = _leads_to(own, (own / "commondir").read_text().strip())
+        back = _leads_to(own, (own / "gitdir").read_text().strip())
+    except (OSError, UnicodeDecodeError):
+        return
+    if back != git_file or own.parent != common / "worktrees" or not (common / "objects").is_dir():
+        return
+    found.mounts.writable(common)
+    found.mounts.writable(own)
+    _repository(common, found, git_file.parent)
+    for name in ("commondir", "gitdir", "config.worktree"):
+        if (own / name).exists():
+            found.keep(own / name)
+
+
+def _leads_to(base: Path, name: str) -> Path:
+    return Path(os.path.realpath(base / name))
 
 
 def _entries(folder: str) -> list[os.DirEntry[str]]:
