@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
@@ -68,9 +68,8 @@ def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
     try:
         return Matcher(text, compile_pattern(text)), ""
     except PatternError as error:
-        return Matcher(
-            text
-        ), f"{error}; only a tool of exactly this name matches, and for required hooks every tool"
+        why = f"{error}; only a tool of exactly this name matches, and for required hooks every tool"
+        return Matcher(text), why
 
 
 def subjects_of(event: HookEvent, subject: str, given: Mapping[str, JsonValue]) -> Collection[str]:
@@ -136,24 +135,19 @@ class HookBook:
         for hook in self.hooks:
             if hook.event != event or not hook.matcher.matches(subjects):
                 continue
-            known = chosen.get(hook.id)
-            chosen[hook.id] = _stricter(known, hook) if known else hook
+            known = chosen.get(hook.id, hook)
+            chosen[hook.id] = replace(
+                known,
+                required=known.required or hook.required,
+                sequential=known.sequential or hook.sequential,
+                idempotent=known.idempotent and hook.idempotent,
+            )
         return list(chosen.values())
-
-
-def _stricter(first: Hook, other: Hook) -> Hook:
-    return replace(
-        first,
-        required=first.required or other.required,
-        sequential=first.sequential or other.sequential,
-        idempotent=first.idempotent and other.idempotent,
-    )
 
 
 TIMEOUT_MS = 60_000
 """gemini-cli's."""
 _SUSPICIOUS_MS = 1_000
-_UNUSED = "this hook doesn't count"
 
 
 class _Command(BaseModel):
@@ -176,6 +170,9 @@ class _Group(BaseModel):
     hooks: list[Any]
 
 
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
 @dataclass
 class _Reader:
     """Reads one source."""
@@ -193,23 +190,19 @@ class _Reader:
             if event is None:
                 self._refuse(f"hooks.{name}: {no_event(name)}", groups)
             elif not isinstance(groups, list):
-                yield from self._broken(event, f"hooks.{name}", groups, "an array")
+                yield from self._kept(
+                    event, f"hooks.{name}", groups, self._wrong(f"hooks.{name}", groups, "an array")
+                )
             else:
                 for number, group in enumerate(cast(list[Any], groups)):
                     yield from self._group(event, f"hooks.{name}.{number}", group, event != name)
 
     def _group(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
-        if not isinstance(data, dict):
-            yield from self._broken(event, place, data, "an object")
-            return
-        given = cast(dict[str, Any], data)
         try:
-            group = _Group.model_validate(given)
-        except ValidationError as error:
-            problem = explain(self.source, given, error, f"{place}.")
-            yield from self._kept(event, place, given, problem)
+            group = self._valid(_Group, place, data)
+        except ConfigError as error:
+            yield from self._kept(event, place, data, str(error))
             return
-        self._unknown(place, group)
         match, problem = matcher(event, group.matcher)
         if problem:
             self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
@@ -220,22 +213,19 @@ class _Reader:
                 yield replace(hook, matcher=found, sequential=group.sequential)
 
     def _command(self, event: HookEvent, place: str, data: object, aliased: bool) -> Iterator[Hook]:
-        if not isinstance(data, dict):
-            yield from self._broken(event, place, data, "an object")
-            return
-        given = cast(dict[str, Any], data)
         try:
-            command = _Command.model_validate(given)
-        except ValidationError as error:
-            problem = explain(self.source, given, error, f"{place}.")
-            yield from self._kept(event, place, given, problem)
+            command = self._valid(_Command, place, data)
+        except ConfigError as error:
+            yield from self._kept(event, place, data, str(error))
             return
-        self._unknown(place, command)
         if aliased and "timeout" in command.model_fields_set and command.timeout < _SUSPICIOUS_MS:
             self.problems.append(
                 f"{self.source}: {place}.timeout is {command.timeout:g} milliseconds; for seconds write "
                 f"{command.timeout * 1000:g}."
             )
+        unset: list[str] = []
+        env = {name: expand(value, self.env, unset) for name, value in command.env.items()}
+        self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
         yield Hook(
             event=event,
             source=self.source,
@@ -243,35 +233,39 @@ class _Reader:
             command=command.command,
             name=command.name,
             timeout_s=command.timeout / 1000,
-            env=self._env(place, command.env),
+            env=env,
             required=command.required,
             idempotent=command.idempotent,
         )
 
-    def _env(self, place: str, env: Mapping[str, str]) -> dict[str, str]:
-        unset: list[str] = []
-        expanded = {name: expand(value, self.env, unset) for name, value in env.items()}
-        self.problems += [f"{self.source}: {place}.env names ${name}, which is not set." for name in unset]
-        return expanded
-
-    def _unknown(self, place: str, model: BaseModel) -> None:
-        for key in model.model_extra or ():
-            hint = near(key, type(model).model_fields) or "."
+    def _valid(self, model: type[_Model], place: str, data: object) -> _Model:
+        """Raises `ConfigError`; unknown keys are reported."""
+        if not isinstance(data, dict):
+            raise ConfigError(self._wrong(place, data, "an object"))
+        given = cast(dict[str, Any], data)
+        try:
+            found = model.model_validate(given)
+        except ValidationError as error:
+            raise ConfigError(explain(self.source, given, error, f"{place}.")) from None
+        for key in found.model_extra or ():
+            hint = near(key, model.model_fields) or "."
             self.problems.append(f"{self.source}: {place}: no setting is called {key!r}{hint}")
+        return found
 
-    def _broken(self, event: HookEvent, place: str, data: object, expected: str) -> Iterator[Hook]:
-        problem = f"{self.source}: {place} is {shown(data)}, expected {expected}."
-        yield from self._kept(event, place, data, problem)
+    def _wrong(self, place: str, data: object, expected: str) -> str:
+        return f"{self.source}: {place} is {shown(data)}, expected {expected}."
 
     def _kept(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
         """A malformed definition doesn't count, unless it says that nothing may go on without it."""
-        if not _says_required(data):
-            self.problems.append(f"{problem.rstrip('.')}; {_UNUSED}.")
-            return
-        self.problems.append(
-            f"{problem.rstrip('.')}; it is required, so {event} blocks until it is corrected."
+        required = _says_required(data)
+        effect = (
+            f"it is required, so {event} blocks until it is corrected"
+            if required
+            else "this hook doesn't count"
         )
-        yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
+        self.problems.append(f"{problem.rstrip('.')}; {effect}.")
+        if required:
+            yield Hook(event=event, source=self.source, place=place, required=True, broken=problem)
 
     def _refuse(self, problem: str, data: object) -> None:
         if _says_required(data):

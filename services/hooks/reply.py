@@ -153,7 +153,6 @@ def _reply(given: Mapping[str, Any]) -> tuple[Reply, str]:
 def _output_reply(specific: _Specific) -> dict[str, JsonValue]:
     """As gemini-cli spells it."""
     output = specific.model_dump(exclude_none=True, exclude={"additionalContext", *_CLAUDES})
-    output.pop("hookEventName", None)
     if specific.updatedInput is not None and specific.tool_input is None:
         output["tool_input"] = specific.updatedInput
     return output
@@ -202,6 +201,7 @@ def _narrowed(given: Mapping[str, Any], problem: str, required: bool) -> Reply:
 _JOINED = ("tool_input", "llm_request")
 """Changes to what the event is about: each hook names what it changes, the later one wins where both do."""
 _MODES = ("AUTO", "ANY", "NONE")
+_TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
 
 
 class Said(NamedTuple):
@@ -224,7 +224,10 @@ def merged(event: HookEvent, said: Sequence[Said]) -> HookOutcome:
         messages=tuple(one.reply.message for one in said if one.reply.message),
         context=_lines(one.reply.context for one in said),
         output=_output(event, [one.reply.output for one in said]),
-        verdicts=tuple(_verdict(one) for one in said),
+        verdicts=tuple(
+            HookVerdict(name=name, source=source, **reply.model_dump(include=_TOLD))
+            for name, source, reply in said
+        ),
     )
 
 
@@ -272,16 +275,3 @@ def _tool_config(configs: Sequence[JsonValue]) -> JsonValue:
     names = {name for config in given for name in config.get("allowedFunctionNames", ())}
     allowed: list[JsonValue] = [] if mode == "NONE" else sorted(names)
     return {"mode": mode, "allowedFunctionNames": allowed}
-
-
-def _verdict(one: Said) -> HookVerdict:
-    reply = one.reply
-    return HookVerdict(
-        name=one.name,
-        source=one.source,
-        decision=reply.decision,
-        reason=reply.reason,
-        warning=reply.warning,
-        exit_code=reply.exit_code,
-        duration_ms=reply.duration_ms,
-    )
