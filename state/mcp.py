@@ -57,6 +57,7 @@ class ServerView(Frozen):
 class McpOutput(WorkflowOutput):
     """Output of `mcp`."""
 
+    status: Literal["done", "failed"]
     servers: list[dict[str, Any]]
     content: str | None = None
     is_error: bool | None = None

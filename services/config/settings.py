@@ -189,6 +189,8 @@ _JOINED = frozenset(
     }
 )
 """Lists that add up over the sources, so that a project can't take back a user's exclusion (as in gemini-cli)."""
+_SERVERS = "mcpServers."
+"""A server is replaced as a whole: what one source trusts isn't what another one starts."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +235,7 @@ def project_paths(workspace: Path, home: Path, name: str) -> list[Path]:
 def load_settings(
     *, workspace: Path, home: Path, env: Mapping[str, str], overrides: Mapping[str, Any], trusted: bool
 ) -> LoadedSettings:
-    """Defaults < user < project < environment < `overrides` (nested like a file: `{"model": {"name": …}}`).
+    """Defaults < user < MCP files < project < environment < `overrides` (nested like a file: `{"model": {"name": …}}`).
 
     Raises `ConfigError`, naming file and place, for what can't be read, isn't JSON or has a wrong type.
     """
@@ -241,14 +243,18 @@ def load_settings(
     project = project_paths(workspace, home, "settings.json")
     wanted = [*user, *project] if trusted else user
     read = [(file, layer) for file in wanted if (layer := read_layer(file, env)) is not None]
-    layers = [layer for _, layer in read]
+    layers = [layer for file, layer in read if file not in project]
+    warnings: list[str] = []
+    if trusted:
+        layers += _server_layers(workspace, env, warnings)
+    layers += [layer for file, layer in read if file in project]
     layers += [check_layer("environment", _from_environment(env)), check_layer("flags", overrides)]
     return LoadedSettings(
         settings=_merged(layers),
         files=[file for file, _ in read],
         ignored=[] if trusted else [file for file in project if os.path.lexists(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
-        warnings=[line for layer in layers for line in _warnings(layer)],
+        warnings=[*warnings, *(line for layer in layers for line in _warnings(layer))],
         hooks=_hooks(layers, {str(file) for file in project}),
     )
 
@@ -282,13 +288,50 @@ def _merge(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[s
     merged = dict(old)
     for key, value in new.items():
         before: Any = old.get(key)
-        if isinstance(before, dict) and isinstance(value, dict):
+        if isinstance(before, dict) and isinstance(value, dict) and prefix != _SERVERS:
             merged[key] = _merge(cast(dict[str, Any], before), cast(dict[str, Any], value), f"{prefix}{key}.")
         elif prefix + key in _JOINED:
             merged[key] = list(dict.fromkeys(cast(list[str], before or []) + cast(list[str], value)))
         else:
             merged[key] = value
     return merged
+
+
+def _server_layers(workspace: Path, env: Mapping[str, str], warnings: list[str]) -> Iterator[Layer]:
+    """Roo's file, then Claude Code's. What is wrong with a file or a server is a warning, and the rest counts."""
+    for file, is_roos in ((workspace / ".roo" / "mcp.json", True), (workspace / ".mcp.json", False)):
+        try:
+            servers = (read_object(file) or {}).get("mcpServers", {})
+        except ConfigError as error:
+            warnings.append(f"{error} Its MCP servers are left out.")
+            continue
+        if not isinstance(servers, dict):
+            warnings.append(f"{file}: mcpServers is {shown(servers)}, expected an object.")
+            continue
+        unset: list[str] = []
+        good: dict[str, Any] = {}
+        for name, server in cast(dict[str, Any], servers).items():
+            if is_roos and isinstance(server, dict):
+                server = _from_roo(cast(dict[str, Any], server), workspace)
+            try:
+                one = {"mcpServers": {name: expand(server, env, unset)}}
+                good |= check_layer(str(file), one).data["mcpServers"]
+            except ConfigError as error:
+                warnings.append(f"{error} The server is left out.")
+        yield Layer(str(file), {"mcpServers": good}, unset=unset)
+
+
+def _from_roo(server: dict[str, Any], workspace: Path) -> dict[str, Any]:
+    """Its time-out is in seconds, an address is SSE where nothing else is said, and variables are `${env:NAME}`."""
+    text = json.dumps(server).replace("${workspaceFolder}", json.dumps(str(workspace))[1:-1])
+    made: dict[str, Any] = json.loads(re.sub(r"\$\{env:(\w+)\}", r"${\1}", text))
+    if isinstance(seconds := made.get("timeout", 60), int | float):
+        made["timeout"] = seconds * 1000
+    if "url" in made:
+        made.setdefault("type", "sse")
+    if "disabledTools" in made:
+        made["excludeTools"] = made.pop("disabledTools")
+    return made
 
 
 def _from_environment(env: Mapping[str, str]) -> dict[str, Any]:

@@ -113,8 +113,8 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
 
 def _of_server(tool: str, server: str | None) -> str:
     """A tool's name as calls have it: with `mcpName` it may be named as its server names it."""
-    plain = server is None or tool == "*" or tool.startswith("mcp_")
-    return canonical(tool) if plain else mcp_name(server, tool)
+    plain = tool == "*" or tool.startswith("mcp_")
+    return canonical(tool) if server is None or plain else mcp_name(server, tool)
 
 
 def _words(prefix: str) -> tuple[str, ...]:

@@ -2,13 +2,16 @@
 
 import json
 import os
+import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from interlock.engine import Options, resume_sync, run_sync
+from interlock.engine.diagrams.path import run_path
 
 SERVER = Path(__file__).with_name("odd.py")
 
@@ -19,6 +22,7 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.work, self.user, self.home = folder / "work", folder / "user", folder / "home"
         self.log = folder / "odd.log"
+        self.events: list[Any] = []
         for made in (self.work, self.user / ".interlock"):
             made.mkdir(parents=True)
 
@@ -49,12 +53,23 @@ class Place:
 
     def main(self, *replies: dict[str, Any], **changes: Any) -> Any:
         """One prompt to `main`; the outcome."""
-        return run_sync(
-            "main", {"prompt": "go"}, options=self.options(model=self.script(*replies), **changes)
-        )
+        options = self.options(model=self.script(*replies), **changes)
+        return run_sync("main", {"prompt": "go"}, options=options, renderers=[self.events.append])
+
+    @property
+    def told(self) -> list[str]:
+        """Warnings and errors that people were shown."""
+        return [event.message for event in self.events if event.type == "error"]
 
     def resume(self, run: str, **changes: Any) -> Any:
         return resume_sync(run, options=self.options(), **changes)
+
+    def path(self, run: str) -> Any:
+        """Which way the run took."""
+        with closing(sqlite3.connect(self.home / "interlock.db")) as conn:
+            conn.row_factory = sqlite3.Row
+            rows = conn.execute("select * from steps where run = ? order by seq", (run,)).fetchall()
+        return run_path(rows, ended=True)
 
     def noted(self) -> list[str]:
         """What the server did outside itself, but for its own starts and ends."""

@@ -1,0 +1,74 @@
+"""mcp: MCP servers: what they offer, one of their resources or prompts, or one call of a tool.
+
+A call is a batch of one in `tools`: decided, asked about and journalled like a model's. Nothing loops.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from interlock.graphs import tools
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.mcp import connect, format_answer, load, prompt, read
+from interlock.state.errors import InputError
+from interlock.state.mcp import McpInput, McpOutput, McpState
+from interlock.state.messages import Message, ToolCall
+from interlock.state.subagent import MAX_DEPTH
+from interlock.state.text import clean, clean_json
+from interlock.state.tool_names import mcp_name
+from interlock.state.workflow import WorkflowContext, error_of
+
+_NEEDED = {"list": (), "call": ("server", "name"), "read": ("server", "uri"), "prompt": ("server", "name")}
+
+
+def build(depth: int = MAX_DEPTH) -> Graph:
+    """`depth`: levels of sub-agents, as of `tools`."""
+    g = Graph("mcp", McpState)
+    g.node("load", load)
+    g.node("connect", connect)
+    g.part("call", tools.build(depth))
+    g.node("read", read)
+    g.node("prompt", prompt)
+    g.node("format", format_answer)
+
+    g.edge(START, "load")
+    g.by_label("load", {"known": "connect", "unknown": "format"})
+    asked = {"list": "format", "call": "call", "read": "read", "prompt": "prompt"}
+    g.by_label("connect", {**asked, "failed": "format"})
+    g.edge("call", "format")
+    g.edge("read", "format")
+    g.edge("prompt", "format")
+    g.edge("format", END)
+    return g
+
+
+def enter(given: McpInput, context: WorkflowContext) -> dict[str, Any]:
+    for field in _NEEDED[given.action]:
+        if not getattr(given, field):
+            raise InputError(f"Input field {field!r} is missing: action {given.action!r} needs it.", field)
+    plain = given.model_dump(mode="json", include={"action", "server", "name", "args", "uri"})
+    text = clean(json.dumps(plain, ensure_ascii=False))
+    request = context.transcript.append("", [Message(role="user", content=text)])
+    state: dict[str, Any] = {"request": request, "approval_mode": context.approval_mode}
+    if given.action == "call":
+        args: Any = clean_json(given.args)
+        call = ToolCall(id="0.0", name=mcp_name(given.server or "", given.name or ""), args=args)
+        message = Message(role="assistant", tool_calls=(call,))
+        state["head"] = context.transcript.append("", [message])
+    return state
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> McpOutput:
+    servers, found = values.get("servers"), values.get("found")
+    return McpOutput(
+        status=values["mcp_status"],
+        servers=json.loads(context.transcript.message(servers).text) if servers else [],
+        content=context.transcript.message(found).text if found else None,
+        is_error=values["mcp_status"] == "failed" if found else None,
+        error=error_of(values),
+    )
+
+
+PIPELINE = Pipeline("mcp", build, McpInput, McpOutput, enter=enter, leave=leave, outcome="mcp_status")

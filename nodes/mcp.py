@@ -1,0 +1,100 @@
+"""mcp: one question to MCP servers, or one call of a tool."""
+
+import difflib
+import json
+
+from langgraph.runtime import Runtime
+
+from interlock.state.calls import ToolResult
+from interlock.state.deps import Deps
+from interlock.state.mcp import McpInput, McpState, ServerView
+from interlock.state.messages import Message
+from interlock.state.node import node
+
+
+@node(reads=("request",), writes=("servers", "found", "mcp_status", "error"), labels=("known", "unknown"))
+async def load(state: McpState, runtime: Runtime[Deps]) -> McpState:
+    """A server that isn't in settings is an error with the nearest names."""
+    asked = request_of(state, runtime.context)
+    known = [view.name for view in runtime.context.mcp.views()]
+    fresh: McpState = {"servers": "", "found": "", "mcp_status": "", "error": {}, "label": "known"}
+    if asked.server is None or asked.server in known:
+        return fresh
+    near = difflib.get_close_matches(asked.server, known, 3, 0.6) or known
+    hint = f" There are: {', '.join(map(repr, near))}." if near else " There are none in settings."
+    return {
+        **fresh,
+        **_failed("unknown_server", f"No MCP server {asked.server!r}.{hint}"),
+        "label": "unknown",
+    }
+
+
+@node(
+    reads=("request",),
+    writes=("servers", "mcp_status", "error"),
+    labels=("list", "call", "read", "prompt", "failed"),
+)
+async def connect(state: McpState, runtime: Runtime[Deps]) -> McpState:
+    """Side by side. One that fails is told; it stops only what is asked of just it."""
+    deps = runtime.context
+    asked = request_of(state, deps)
+    await deps.mcp.ready(asked.server)
+    views = [view for view in deps.mcp.views() if asked.server in (None, view.name)]
+    update: McpState = {"servers": _kept(deps, [view.model_dump(mode="json") for view in views])}
+    if asked.action == "list":
+        return {**update, "label": "list"}
+    (view,) = views
+    if view.status != "connected":
+        return {**update, **_failed("mcp_unavailable", _why(view)), "label": "failed"}
+    return {**update, "label": asked.action}
+
+
+@node(reads=("request",), writes=("found", "mcp_status"))
+async def read(state: McpState, runtime: Runtime[Deps]) -> McpState:
+    asked = request_of(state, runtime.context)
+    return _found(runtime.context, await runtime.context.mcp.read(asked.server or "", asked.uri or ""))
+
+
+@node(reads=("request",), writes=("found", "mcp_status"))
+async def prompt(state: McpState, runtime: Runtime[Deps]) -> McpState:
+    asked = request_of(state, runtime.context)
+    found = await runtime.context.mcp.prompt(asked.server or "", asked.name or "", asked.args)
+    return _found(runtime.context, found)
+
+
+@node(reads=("mcp_status", "found", "head", "request"), writes=("found", "mcp_status"))
+async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
+    """A call's answer is the last record of its batch."""
+    if state["mcp_status"]:
+        return {}
+    if request_of(state, runtime.context).action != "call":
+        return {"mcp_status": "done"}
+    answer = runtime.context.transcript.message(state["head"])
+    return {"found": state["head"], "mcp_status": "done" if answer.status == "success" else "failed"}
+
+
+def request_of(state: McpState, deps: Deps) -> McpInput:
+    return McpInput.model_validate_json(deps.transcript.message(state["request"]).text)
+
+
+def _found(deps: Deps, result: ToolResult) -> McpState:
+    record = Message(role="tool", name="mcp", status=result.status, content=result.content)
+    status = "done" if result.status == "success" else "failed"
+    return {"found": deps.transcript.append("", [record]), "mcp_status": status}
+
+
+def _kept(deps: Deps, value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return deps.transcript.append("", [Message(role="tool", name="mcp", content=text)])
+
+
+def _why(view: ServerView) -> str:
+    if view.status == "disabled":
+        return f"MCP server {view.name!r} is disabled in settings."
+    if view.status == "connecting":
+        return f"MCP server {view.name!r} is still starting. Try again."
+    return f"MCP server {view.name!r} can't be reached: {view.error}."
+
+
+def _failed(kind: str, message: str) -> McpState:
+    return {"mcp_status": "failed", "error": {"type": kind, "message": message}}
