@@ -1,124 +1,150 @@
-"""_chain: pure nodes that follow each other share one superstep (`engine.md` 23).
+"""_chain: what LangGraph runs as a node: the node, its way on, and pure nodes that follow it (`engine.md` 23).
 
-The graph stays as it is declared; only at run time a pure node whose way on is decided runs on to the next one, as long
-as that is pure, too. A kill repeats the whole chain, a request to stop ends it before its next node.
+The graph stays as it is declared, and is drawn so; at run time a pure node runs on to the next one, as long as that is
+pure, too. A kill repeats the whole chain, a request to stop ends it before its next node. Update and way on are
+written at once: LangGraph's own branches would read the state anew and wrap every router in a task.
 
 A graph inside another begins as a chain in the superstep of the node that it is, and one node of it may do what is
 recorded and found again. Where that doesn't lead to its end, LangGraph takes it on from the node that was reached.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables.config import var_child_runnable_config
 from langgraph.graph import END, START
+from langgraph.pregel._read import ChannelRead
+from langgraph.pregel._write import ChannelWrite, ChannelWriteEntry
 from langgraph.runtime import Runtime, get_runtime
-from langgraph.types import Command
+from langgraph.types import Send
 
-from interlock.graphs._checks import hints_of
 from interlock.state.deps import Deps
 from interlock.state.node import inside
 
-_Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
-_Router = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]
+Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
+"""A node: the whole state, or a payload, to an update."""
+_Reducers = Mapping[str, Callable[[Any, Any], Any]]
 
 
 class _Node(NamedTuple):
-    run: _Run
-    keys: frozenset[str]
-    reducers: Mapping[str, Callable[[Any, Any], Any]]
+    run: Run
+    reducers: _Reducers
     """Of the channels that it writes; what follows reads what they make of it."""
     pure: bool
-    """Else what it does is recorded, and found again."""
+    recorded: bool
+    """What it does is recorded, and found again."""
+
+    def applied(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
+        """The state after the update."""
+        both = self.reducers.keys() & update.keys() & state.keys()
+        return {**state, **update, **{key: self.reducers[key](state[key], update[key]) for key in both}}
 
 
-class _Choice(NamedTuple):
-    router: _Router
-    keys: frozenset[str]
+class Choice(NamedTuple):
+    """A conditional edge."""
+
+    router: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]
     targets: Mapping[str, str]
 
 
+class Fan(NamedTuple):
+    """A payload for each of several tasks, or where to go with none."""
+
+    sender: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]
+
+
+_Target = str | Send
+
+
 class Chain:
-    """The nodes of a graph that may share a superstep, and their ways on."""
+    """The nodes of a graph, and their ways on."""
 
     def __init__(self) -> None:
-        self._nodes: dict[str, _Node] = {}
-        self._ways: dict[str, str | _Choice] = {}
+        self._nodes = {START: _Node(_as_it_is, {}, False, False)}
+        self._ways: dict[str, list[str | Choice | Fan]] = {}
 
-    def add(self, name: str, run: _Run, reads: type, writes: type, *, pure: bool) -> None:
-        noted = ((key, m) for key, h in hints_of(writes).items() for m in getattr(h, "__metadata__", ()))
-        reducers = {key: m for key, m in noted if callable(m)}
-        self._nodes[name] = _Node(run, frozenset(hints_of(reads)), reducers, pure)
+    def add(
+        self, name: str, run: Run, reducers: _Reducers, *, pure: bool = False, recorded: bool = False
+    ) -> None:
+        self._nodes[name] = _Node(run, reducers, pure, recorded)
 
-    def lead(self, source: str, target: str) -> None:
-        self._ways[source] = target
+    def lead(self, source: str, way: str | Choice | Fan) -> None:
+        self._ways.setdefault(source, []).append(way)
 
-    def choose(self, source: str, router: _Router, reads: type, targets: Mapping[str, str]) -> None:
-        self._ways[source] = _Choice(router, frozenset(hints_of(reads)), targets)
+    async def run(
+        self,
+        at: str,
+        state: dict[str, Any],
+        runtime: Runtime[Deps],
+        read: Callable[[], dict[str, Any]] | None,
+    ) -> tuple[dict[str, Any], Sequence[_Target]]:
+        """The node, and the pure ones that follow it: their update, and where they lead.
 
-    def goes_on(self, name: str) -> bool:
-        """It decides itself where it leads, when it is reached by an edge of LangGraph's."""
-        node = self._nodes.get(name)
-        return (
-            node is not None and node.pure and not node.reducers and isinstance(self._ways.get(name), _Choice)
-        )
-
-    def starting_at(self, name: str) -> Callable[..., Awaitable[Any]]:
-        """What LangGraph runs as this node."""
-
-        async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> Any:
-            if self.goes_on(name):
-                return await self._run(name, state, runtime)
-            return await self._nodes[name].run(_part(state, self._nodes[name].keys), runtime)
-
-        return partial(node)
-
-    async def _run(self, at: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Command[Any]:
+        `read`: the state, where the node was given a payload; it ends its superstep.
+        """
         update: dict[str, Any] = {}
         seen = {at}
         while True:
             node = self._nodes[at]
-            written = await node.run(_part(state, node.keys), runtime)
+            written = await node.run(state, runtime)
             update |= written
-            state = {**state, **written}
-            target = await self._way(at, state, runtime)
-            if target in seen or not self._may_follow(target) or _must_stop(runtime):
-                return Command(update=update, goto=target)
-            at = target
+            state = node.applied(read() if read else state, written)
+            targets = await self._targets(at, state, runtime)
+            following = None if read or not node.pure else self._following(targets, update)
+            if following is None or following in seen or _must_stop(runtime):
+                return update, targets
+            at = following
             seen.add(at)
 
-    async def _way(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> str:
-        way = self._ways[source]
-        if isinstance(way, str):
-            return way
-        return way.targets[await way.router(_part(state, way.keys), runtime)]
+    async def _targets(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> Sequence[_Target]:
+        targets: list[_Target] = []
+        for way in self._ways.get(source, ()):
+            if isinstance(way, str):
+                targets.append(way)
+            elif isinstance(way, Choice):
+                targets.append(way.targets[await way.router(state, runtime)])
+            else:
+                sent = await way.sender(state, runtime)
+                targets += [sent] if isinstance(sent, str) else sent
+        return targets
 
-    def _may_follow(self, name: str) -> bool:
-        node, way = self._nodes.get(name), self._ways.get(name)
-        if node is None or not node.pure:
-            return False
-        return isinstance(way, str) or (isinstance(way, _Choice) and not node.reducers)
+    def _following(self, targets: Sequence[_Target], written: Mapping[str, Any]) -> str | None:
+        """The one pure node that comes next, and adds to nothing that was written in this superstep."""
+        if len(targets) != 1 or not isinstance(targets[0], str):
+            return None
+        node = self._nodes.get(targets[0])
+        follows = node is not None and node.pure and not node.reducers.keys() & written.keys()
+        return targets[0] if follows else None
 
     async def begun(self, state: dict[str, Any], runtime: Runtime[Deps]) -> "_Begun":
         """As far as the graph comes without a superstep of its own."""
         written: dict[str, Any] = {}
         seen: set[str] = set()
-        at, recorded = await self._way(START, state, runtime) if START in self._ways else "", False
+        at, recorded = await self._only(START, state, runtime), False
         while at != END and at not in seen and not _must_stop(runtime):
-            node = self._nodes.get(at)
-            if node is None or at not in self._ways or (recorded and not node.pure):
+            node = self._nodes[at]
+            if not node.pure and (recorded or not node.recorded):
                 break
-            update = await node.run(_part(state, node.keys), _within(runtime, at))
-            for key in node.reducers.keys() & update.keys():
-                update[key] = node.reducers[key](state[key], update[key])
-            written |= update
-            state = {**state, **update}
+            within = _within(runtime, at)
+            update = await node.run(state, within)
+            state = node.applied(state, update)
+            written |= {key: state[key] for key in update}
             seen.add(at)
             recorded = recorded or not node.pure
-            at = await self._way(at, state, _within(runtime, at))
+            at = await self._only(at, state, within)
         return _Begun(at, state, written)
+
+    async def _only(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> str:
+        [target] = await self._targets(source, state, runtime)
+        if not isinstance(target, str):
+            raise TypeError(f"{source!r} sends payloads, which a graph that is a node can't begin with.")
+        return target
+
+
+async def _as_it_is(state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
+    return state
 
 
 class _Begun(NamedTuple):
@@ -128,44 +154,37 @@ class _Begun(NamedTuple):
     written: dict[str, Any]
 
 
-class Part(Runnable[Any, Any]):
-    """What LangGraph runs as a node that is a graph."""
+class Task(Runnable[Any, Any]):
+    """What LangGraph runs as a node, START included."""
 
-    def __init__(self, chain: Chain, compiled: Any, given: type) -> None:
-        """`compiled`: any, for the types of LangGraph's channels aren't told."""
-        self._chain, self._compiled = chain, compiled
-        self._keys = frozenset(hints_of(given))
-        # Channels with a reducer hold something from the beginning.
-        self._empty = {key: c.get() for key, c in compiled.channels.items() if c.is_available()}
+    def __init__(self, chain: Chain, name: str, channels: Set[str], *, sent: bool) -> None:
+        """`sent`: it is given a payload, or the graph's input, not the state."""
+        self._chain, self._node, self._channels, self._sent = chain, name, channels, sent
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
         raise NotImplementedError("Graphs are driven by `ainvoke`.")
 
     async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
-        state = _part(input, self._keys)
-        if _is_under_way(config):
-            return await self._compiled.ainvoke(state, config)
-        begun = await self._chain.begun({**self._empty, **state}, get_runtime(Deps))
-        if begun.at == END:
-            outputs = self._compiled.output_channels
-            return {key: value for key, value in begun.written.items() if key in outputs}
+        config = config or {}
+
+        def read() -> dict[str, Any]:
+            return ChannelRead.do_read(config, select=[*self._channels])
+
+        token = var_child_runnable_config.set(config)  # what `interrupt` and `get_runtime` ask
+        try:
+            runtime = get_runtime(Deps)
+            update, targets = await self._chain.run(self._node, input, runtime, read if self._sent else None)
+        finally:
+            var_child_runnable_config.reset(token)
+        writes = [ChannelWriteEntry(key, value) for key, value in update.items() if key in self._channels]
         # The channel by which LangGraph's edges lead to a node.
-        return await self._compiled.ainvoke({**begun.state, f"branch:to:{begun.at}": None}, config)
-
-
-def takes_up(compiled: Any) -> None:
-    """Its input is a state and the node to begin with, not a state for START."""
-    compiled.input_channels = [*compiled.channels]
-
-
-def _is_under_way(config: RunnableConfig | None) -> bool:
-    """LangGraph has a checkpoint of this very task's graph."""
-    known = (config or {}).get("configurable", {})
-    saver = known.get("__pregel_checkpointer")
-    if saver is None:
-        return False
-    where = {"thread_id": known["thread_id"], "checkpoint_ns": known["checkpoint_ns"]}
-    return saver.get_tuple({"configurable": where}) is not None
+        ways = [
+            t if isinstance(t, Send) else ChannelWriteEntry(f"branch:to:{t}", None)
+            for t in targets
+            if t != END
+        ]
+        ChannelWrite.do_write(config, [*writes, *ways])
+        return update
 
 
 def _within(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
@@ -177,15 +196,6 @@ def _within(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     return runtime.override(
         execution_info=replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}")
     )
-
-
-async def went_on(_: Any) -> list[str]:
-    """In place of the router of a node that goes on by itself."""
-    return []
-
-
-def _part(state: Mapping[str, Any], keys: frozenset[str]) -> dict[str, Any]:
-    return {key: value for key, value in state.items() if key in keys}
 
 
 def _must_stop(runtime: Runtime[Deps]) -> bool:

@@ -1,6 +1,6 @@
 """_checks: what must hold of a graph before it is compiled."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping, Sequence, Set
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -17,12 +17,22 @@ def hints_of(annotated: Any) -> Mapping[str, Any]:
     return get_type_hints(annotated, include_extras=True)
 
 
-def check_keys(what: str, part: type, state: type) -> None:
-    """Each key of `part` is a key of `state`, with the same type. LangGraph would add a channel instead.
+@cache
+def channels_of(state: type) -> Mapping[str, Any]:
+    """A graph's channels and their types: its state's, and those that every graph has."""
+    return {**hints_of(state), **hints_of(RunChannels)}
 
-    `agent` and `hooked` are channels of every graph.
-    """
-    known = {**hints_of(RunChannels), **hints_of(state)}
+
+@cache
+def with_run_channels(state: type) -> type:
+    """The TypedDict, with the channels that every graph has."""
+    channels = dict(channels_of(state))
+    return TypedDict(state.__name__, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+
+
+def check_keys(what: str, part: type, state: type) -> None:
+    """Each key of `part` is a channel of the graph, with the same type. LangGraph would add a channel instead."""
+    known = channels_of(state)
     for key, kind in hints_of(part).items():
         if key not in known:
             raise SetupError(f"{what} {key!r}, which {state.__name__} lacks; it has {sorted(known)}.")
@@ -30,14 +40,11 @@ def check_keys(what: str, part: type, state: type) -> None:
             raise SetupError(f"{what} {key!r} as {kind}, {state.__name__} has it as {known[key]}.")
 
 
-@cache
-def keys_of(what: str, state: type, keys: tuple[str, ...]) -> type:
-    """The part of a state that a node reads or writes, with the state's types."""
-    known = {**hints_of(RunChannels), **hints_of(state)}
+def check_named(what: str, state: type, keys: Sequence[str]) -> None:
+    """Each key is one of the graph's."""
+    known = channels_of(state)
     if lost := [key for key in keys if key not in known]:
         raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
-    part = {key: known[key] for key in keys}
-    return TypedDict(f"{state.__name__}Part", part, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
 def check_shared(what: str, part: type, state: type) -> None:

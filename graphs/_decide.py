@@ -39,7 +39,7 @@ def build() -> Graph:
         ready,
     ):
         g.node(function.__name__, function)
-    g.part("edit", edit.build())
+    g.part("edit", edit.build)
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
     permitted = {"allow": "ready", "ask": "request_approval"}

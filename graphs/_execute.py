@@ -67,6 +67,6 @@ def _nodes(g: Graph, depth: int) -> None:
         g.node(name, await_person)
     g.node("notify", notify)
     if depth > 0:
-        g.part("subagent", subagent.build(depth - 1))
-    g.part("summarize", summarize.build())
+        g.part("subagent", lambda: subagent.build(depth - 1))
+    g.part("summarize", summarize.build)
     g.node("respond", respond)

@@ -1,10 +1,8 @@
 """_hooks: the part of a graph that fires hooks: `fire → ask → await`, the same wherever an event stands."""
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Collection, Mapping
 
-from interlock.graphs._checks import keys_of
-from interlock.graphs._pipeline import Graph, Node
+from interlock.graphs._pipeline import Graph, Node, Router
 from interlock.nodes.hooks import ask_hook, await_person
 from interlock.state.errors import RunError
 from interlock.state.hooks import HookEvent
@@ -26,10 +24,10 @@ def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) 
     if len(nodes) == 1:
         g.edge("await_hook", *nodes.values())
     else:
-        g.route("await_hook", _by_event(g.state, *events), nodes)
+        g.choose("await_hook", _by_event(events), ("hook_event",), [*events], nodes)
 
 
-def _by_event(state: type, *events: HookEvent) -> Any:
+def _by_event(events: Collection[str]) -> Router:
     """Back to the node that fired."""
 
     def after_await_hook(state: Mapping[str, str]) -> str:
@@ -38,6 +36,4 @@ def _by_event(state: type, *events: HookEvent) -> Any:
             raise RunError(f"A person was asked about hooks of {event!r}; expected one of {sorted(events)}.")
         return event
 
-    reads = keys_of("a router reads", state, ("hook_event",))
-    after_await_hook.__annotations__ = {"state": reads, "return": Literal[*events]}
     return after_await_hook

@@ -4,16 +4,26 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from inspect import signature
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
+from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
 
-from interlock.graphs._chain import Chain, Part, takes_up, went_on
-from interlock.graphs._checks import check_keys, check_shape, check_shared, hints_of, keys_of
-from interlock.graphs._wrap import by_label, checked_node, checked_router, checked_sender, with_run_channels
+from interlock.graphs._chain import Chain, Choice, Fan, Task
+from interlock.graphs._checks import (
+    channels_of,
+    check_keys,
+    check_named,
+    check_shape,
+    check_shared,
+    hints_of,
+    with_run_channels,
+)
+from interlock.graphs._part import Part, Parts, takes_up
+from interlock.graphs._wrap import Contract, checked_node, checked_router, checked_sender, label
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, SetupError
 from interlock.state.messages import Message
@@ -27,6 +37,16 @@ Router = Callable[[Any], str]
 Sender = Callable[[Any], Sequence[Mapping[str, Any]]]
 
 
+class Branch(Runnable[Any, Any]):
+    """A conditional edge as LangGraph draws it; at run time `Task` takes it."""
+
+    def __init__(self, name: str, *, sends: bool = False) -> None:
+        self.name, self.sends = name, sends
+
+    def invoke(self, input: Any, config: Any = None, **_: Any) -> Any:
+        raise NotImplementedError("Nodes take their ways themselves.")
+
+
 @dataclass
 class Graph:
     """One graph while it is declared: nodes, then edges. `build()` checks it as a whole."""
@@ -37,70 +57,75 @@ class Graph:
     """What a `Send` or a parent may hand in; default: the state."""
     output: type | None = None
     """What a parent gets back; for a graph reached by `Send` reducer channels only."""
-    parts: dict[str, "Graph"] = field(default_factory=dict[str, "Graph"])
     retired: frozenset[str] = frozenset()
     """Keys that earlier versions stored and nobody needs any more: a run that holds others is refused."""
+    parts: Parts = field(default_factory=Parts, init=False)
 
     def __post_init__(self) -> None:
-        # Any: the overloads of `add_node` aren't fully typed.
-        self._graph: Any = StateGraph(
-            with_run_channels(self.state),
-            context_schema=Deps,
-            input_schema=with_run_channels(self.input or self.state),
-            output_schema=self.output,
-        )
-        self._inputs: dict[str, type] = {}
-        self._labels: dict[str, tuple[str, ...]] = {}
-        self._edges: dict[str, set[str]] = {}
-        self._chain = Chain()
+        self.chain = Chain()
         self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         """Every declaration, in order: what `rooted` builds its graph from."""
+        self._contracts: dict[str, Contract | Part] = {}
+        self._edges: dict[str, set[str]] = {}
+        self._branches: list[tuple[str, Branch, Mapping[str, str]]] = []
+        self._plain: list[tuple[str, str]] = []
+        self._sent: set[str] = {START}
 
     def node(self, name: str, function: Node) -> None:
         """Add a node; what it reads and writes is declared with it (`state/node.py`) and held at run time."""
         self.declared.append((Graph.node, (name, function)))
+        where = f"{self.name}.{name}"
         if spec := spec_of(function):
-            reads = keys_of(f"{self.name}.{name} reads", self.state, spec.reads)
-            writes = keys_of(f"{self.name}.{name} writes", self.state, spec.writes)
-            self._labels[name] = spec.labels
+            check_named(f"{where} reads", self.state, spec.reads)
+            check_named(f"{where} writes", self.state, spec.writes)
+            contract = Contract(self.name, name, self.state, spec.reads, spec.writes, spec.labels)
         else:
             reads, writes = self._annotations(name, function)
-        check_keys(f"{self.name}.{name} reads", reads, self.state)
-        check_keys(f"{self.name}.{name} writes", writes, self.state)
-        self._inputs[name] = reads
-        labels = self._labels.get(name, ())
-        wrapped = checked_node(self.name, name, function, reads, writes, labels)
-        if spec and (spec.pure or spec.recorded):
-            self._chain.add(name, wrapped, with_run_channels(reads), writes, pure=spec.pure)
-        if spec and spec.pure:
-            # What it runs on to reads other keys.
-            self._graph.add_node(
-                name, self._chain.starting_at(name), input_schema=with_run_channels(self.state)
-            )
-        else:
-            self._graph.add_node(name, wrapped, input_schema=with_run_channels(reads))
+            check_keys(f"{where} reads", reads, self.state)
+            check_keys(f"{where} writes", writes, self.state)
+            contract = Contract(self.name, name, self.state, (*hints_of(reads),), (*hints_of(writes),))
+        self._contracts[name] = contract
+        pure, recorded = (spec.pure, spec.recorded) if spec else (False, False)
+        self.chain.add(
+            name, checked_node(function, contract), contract.reducers, pure=pure, recorded=recorded
+        )
 
-    def part(self, name: str, graph: "Graph") -> None:
-        """Add another graph as a node. Keys that both states have are handed over and back."""
+    def part(self, name: str, graph: "Graph | Callable[[], Graph]") -> None:
+        """Add another graph as a node; a function that makes it is asked when a run first enters it.
+
+        Keys that both states have are handed over and back.
+        """
         self.declared.append((Graph.part, (name, graph)))
-        if graph.input is None:
-            check_shared(f"{self.name}.{name}", graph.state, self.state)
-        elif graph.output is not None:  # reached by `Send`: it returns by its own keys alone
-            check_keys(f"{self.name}.{name} returns", graph.output, self.state)
-        self.parts[name] = graph
-        self._inputs[name] = graph.input or graph.state
-        self._graph.add_node(name, graph.compiled)
+        where = f"{self.name}.{name}"
+
+        def check(graph: Graph) -> None:
+            if graph.input is None:
+                check_shared(where, graph.state, self.state)
+            elif graph.output is not None:  # reached by `Send`: it returns by its own keys alone
+                check_keys(f"{where} returns", graph.output, self.state)
+
+        build: Any = (
+            (lambda: graph) if isinstance(graph, Graph) else graph
+        )  # Any: a module has its own types twice
+        part = Part(build, cast(Any, check))
+        if isinstance(graph, Graph):
+            check(graph)
+        self.parts.declared[name] = self._contracts[name] = part
+        self.chain.add(
+            name, part.run, Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
+        )
 
     def edge(self, source: str, target: str) -> None:
         self.declared.append((Graph.edge, (source, target)))
         self._note(source, target)
-        self._chain.lead(source, target)
-        self._graph.add_edge(source, target)
+        self._plain.append((source, target))
+        self.chain.lead(source, target)
 
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
         """Add a conditional edge by the label that the node writes; its labels must be exactly the map's keys."""
-        labels = self._labels.get(source, ())
-        self.route(source, by_label(self.state, labels), targets)
+        contract = self._contracts.get(source)
+        labels = contract.labels if isinstance(contract, Contract) else ()
+        self.choose(source, label, ("label",), labels, targets)
 
     def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
         """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys.
@@ -108,36 +133,63 @@ class Graph:
         A router stands where more than one node's result decides. An empty label is the usual way, which nobody is
         told of.
         """
-        self.declared.append((Graph.route, (source, router, targets)))
         labels = get_args(hints_of(router)["return"])
+        self.choose(source, router, self._reads(router), labels, targets)
+
+    def choose(
+        self,
+        source: str,
+        router: Router,
+        reads: Sequence[str],
+        labels: Sequence[str],
+        targets: Mapping[str, str],
+    ) -> None:
+        """`route` by a function without annotations: what it reads and returns is given."""
+        self.declared.append((Graph.choose, (source, router, reads, labels, targets)))
         if set(labels) != set(targets):
             raise SetupError(
                 f"{self.name}: {router.__name__} returns {sorted(labels)}, its map has {sorted(targets)}."
             )
         for target in targets.values():
             self._note(source, target)
-        reads = self._router_reads(router)
-        wrapped = checked_router(router, reads, labels)
-        self._chain.choose(source, wrapped, reads, targets)
-        # A pure node goes its way itself, as far as the chain reaches; its edges stand here as they are declared.
-        chosen = went_on if self._chain.goes_on(source) else wrapped
-        self._graph.add_conditional_edges(source, chosen, {**targets})
+        self.chain.lead(source, Choice(checked_router(router, reads, labels), targets))
+        self._branches.append((source, Branch(router.__name__), targets))
 
     def fan_out(self, source: str, sender: Sender, target: str, otherwise: str | None = None) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`."""
         self.declared.append((Graph.fan_out, (source, sender, target, otherwise)))
-        self._note(source, target)
-        targets = [target]
-        if otherwise is not None:
-            self._note(source, otherwise)
-            targets.append(otherwise)
-        wrapped = checked_sender(sender, self._router_reads(sender), target, self._inputs[target], otherwise)
-        self._graph.add_conditional_edges(source, wrapped, targets)
+        targets = [target] if otherwise is None else [target, otherwise]
+        for name in targets:
+            self._note(source, name)
+        self._sent.add(target)
+        sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
+        self.chain.lead(source, Fan(sends))
+        branch = Branch(getattr(sender, "__name__", "sender"), sends=True)
+        self._branches.append((source, branch, {name: name for name in targets}))
 
     def build(self) -> StateGraph[Any, Deps, Any, Any]:
         """The checked graph. Raises `SetupError` naming what is unreachable or can't end."""
-        check_shape(self.name, set(self._inputs), self._edges)
+        check_shape(self.name, set(self._contracts), self._edges)
         return self._graph
+
+    @cached_property
+    def _graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
+        given = with_run_channels(self.input or self.state)
+        made: Any = StateGraph  # its types aren't all known
+        graph = made(
+            with_run_channels(self.state),
+            context_schema=Deps,
+            input_schema=given,
+            output_schema=self.output,
+        )
+        channels = channels_of(self.state).keys() | channels_of(self.input or self.state).keys()
+        for name in self._contracts:
+            graph.add_node(name, Task(self.chain, name, channels, sent=name in self._sent))
+        for source, target in self._plain:
+            graph.add_edge(source, target)
+        for source, branch, targets in self._branches:
+            graph.add_conditional_edges(source, branch, {**targets})
+        return graph
 
     @cached_property
     def compiled(self) -> Compiled:
@@ -149,22 +201,30 @@ class Graph:
     def compile(self, checkpointer: BaseCheckpointSaver[Any] | None = None) -> Compiled:
         """Check and compile; parts keep LangGraph's default persistence (`engine.md`)."""
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
-        for name, part in self.parts.items():
-            given = with_run_channels(part.input or part.state)
-            compiled.nodes[name].bound = Part(part._chain, part.compiled, given)
+        start = Task(self.chain, START, channels_of(self.input or self.state).keys(), sent=True)
+        for name, node in compiled.nodes.items():
+            # What LangGraph would make of it: the task, then each of its writers.
+            node.node = start if name == START else node.bound
+            if part := self.parts.declared.get(name):
+                node.subgraphs = [part]
         return compiled
 
     def _note(self, source: str, target: str) -> None:
         for name in (source, target):
-            if name not in (START, END) and name not in self._inputs:
+            if name not in (START, END) and name not in self._contracts:
                 raise SetupError(f"{self.name}: edge {source!r} → {target!r} names no node {name!r}.")
         self._edges.setdefault(source, set()).add(target)
 
-    def _router_reads(self, function: Callable[..., Any]) -> type:
-        hints = dict(hints_of(function))
-        reads = next(t for key, t in hints.items() if key != "return")
+    def _payload(self, target: str) -> Callable[[], tuple[type, tuple[str, ...]]]:
+        contract = self._contracts[target]
+        if isinstance(contract, Contract):
+            return lambda: (contract.state, contract.reads)
+        return lambda: (contract.given, (*hints_of(contract.given),))
+
+    def _reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
+        reads = next(t for key, t in hints_of(function).items() if key != "return")
         check_keys(f"{self.name}: {function.__name__} reads", reads, self.state)
-        return reads
+        return (*hints_of(reads),)
 
     def _annotations(self, name: str, function: Node) -> tuple[type, type]:
         hints = dict(hints_of(function))

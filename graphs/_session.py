@@ -4,12 +4,13 @@ They are entered only where such hooks are configured: START leads past the one,
 other.
 """
 
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_type_hints
 
 from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
+from interlock.graphs._checks import hints_of
 from interlock.graphs._pipeline import Graph
 from interlock.nodes.hooks import (
     Session,
@@ -46,8 +47,8 @@ def rooted(graph: Graph) -> Graph:
     for declare, arguments in graph.declared:
         if declare is Graph.edge:
             _edge(root, *arguments)
-        elif declare is Graph.route:
-            _route(root, *arguments)
+        elif declare is Graph.choose:
+            _choose(root, *arguments)
         else:
             declare(root, *arguments)
     root.route("session_end", after_session_end, {"": END, "unknown": "ask_session"})
@@ -71,30 +72,24 @@ def _edge(root: Graph, source: str, target: str) -> None:
         root.edge(source, target)
 
 
-def _route(root: Graph, source: str, router: Router, targets: Mapping[str, str]) -> None:
-    over = {label for label, target in targets.items() if target == END}
+def _choose(
+    root: Graph,
+    source: str,
+    router: Router,
+    reads: Sequence[str],
+    labels: Sequence[str],
+    targets: Mapping[str, str],
+) -> None:
+    """Each label that leads to the end has a second one: the way there through the session's end."""
+    over = {label: f"{label}, session" for label, target in targets.items() if target == END}
     if not over:
-        root.route(source, router, targets)
+        root.choose(source, router, reads, labels, targets)
         return
-    diverted, further = _diverted(router, over)
-    root.route(source, diverted, {**targets, **dict.fromkeys(further.values(), "session_end")})
-
-
-def _diverted(router: Router, over: set[str]) -> tuple[Router, dict[str, str]]:
-    """The router, with a second label for each that leads to the end: the way there through the session's end."""
-    hints = get_type_hints(router, include_extras=True)
-    labels: Any = hints.pop("return")
-    reads = next(iter(hints.values()))
-    further = {label: f"{label}, session" for label in over}
 
     def route(state: Any) -> str:
         label = router(state)
-        return further[label] if label in over and by_session_end(state) else label
+        return over[label] if label in over and by_session_end(state) else label
 
-    keys = {**get_type_hints(reads, include_extras=True), **get_type_hints(RunChannels, include_extras=True)}
     route.__name__ = router.__name__
-    route.__annotations__ = {
-        "state": TypedDict(reads.__name__, keys, total=False),  # pyright: ignore[reportArgumentType,reportGeneralTypeIssues]
-        "return": Literal[labels, *further.values()],
-    }
-    return route, further
+    further = dict.fromkeys(over.values(), "session_end")
+    root.choose(source, route, (*reads, *hints_of(RunChannels)), (*labels, *further), {**targets, **further})

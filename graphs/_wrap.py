@@ -2,35 +2,44 @@
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from inspect import signature
-from typing import Any, Literal, cast
+from typing import Any, NamedTuple, cast
 
 from langgraph.errors import GraphDrained
 from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Send
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
-from interlock.graphs._checks import hints_of, keys_of
+from interlock.graphs._chain import Run
+from interlock.graphs._checks import channels_of, hints_of
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import SetupError
 from interlock.state.events import Event, NodeEnd, NodeStart
 from interlock.state.run import RunChannels
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
+_RUN_CHANNELS = hints_of(RunChannels)
 
 
-RUN_CHANNELS = hints_of(RunChannels)
+class Contract(NamedTuple):
+    """What a node may read and write, of the graph in which it stands."""
 
+    workflow: str
+    name: str
+    state: type
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    labels: tuple[str, ...] = ()
 
-@cache
-def with_run_channels(kind: type) -> type:
-    """The TypedDict, with the channels that every graph has."""
-    from typing_extensions import TypedDict
-
-    keys = {**hints_of(kind), **RUN_CHANNELS}
-    return TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+    @property
+    def reducers(self) -> dict[str, Callable[[Any, Any], Any]]:
+        """Of the channels that it writes."""
+        known = channels_of(self.state)
+        noted = ((key, m) for key in self.writes for m in getattr(known[key], "__metadata__", ()))
+        return {key: m for key, m in noted if callable(m)}
 
 
 def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
@@ -50,13 +59,12 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
 
 
 @cache
-def _adapter(kind: type) -> TypeAdapter[Any]:
-    """A strict checker for a TypedDict: unknown keys and wrong types are errors, absent keys are fine."""
-    keys = hints_of(kind)
-    from typing_extensions import TypedDict
-
-    partial = TypedDict(kind.__name__, keys, total=False)  # pyright: ignore[reportArgumentType]
-    return TypeAdapter(with_config(_STRICT)(cast(Any, partial)))
+def _adapter(state: type, keys: tuple[str, ...]) -> TypeAdapter[Any]:
+    """A strict checker for a part of a state: unknown keys and wrong types are errors, absent keys are fine."""
+    known = channels_of(state)
+    types = {key: known[key] for key in keys}
+    part = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
+    return TypeAdapter(with_config(_STRICT)(cast(Any, part)))
 
 
 def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
@@ -67,65 +75,60 @@ def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
     return context, info
 
 
-def checked_node(
-    workflow: str,
-    name: str,
-    function: Callable[..., Awaitable[Any]],
-    reads: type,
-    writes: type,
-    labels: Sequence[str] = (),
-) -> Callable[..., Awaitable[Any]]:
-    """The node, with its input keys and its update checked, its time kept, and its start and end told."""
-    keys = frozenset(hints_of(reads))
+def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Run:
+    """The node, given the keys that it reads, with its update checked, its time kept, and its start and end told."""
+    workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
-    asks_runtime = "runtime" in signature(function).parameters
 
-    async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> Any:
+    async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         deps, info = _context(runtime, where)
         runtime = _scoped(runtime, state.get("agent", ""))
-        state = {key: value for key, value in state.items() if key not in RUN_CHANNELS or key in keys}
-        if not keys.issuperset(state):
-            raise SetupError(f"{where} was sent {sorted(set(state) - keys)}, it reads {sorted(keys)}.")
+        given = {key: state[key] for key in reads if key in state}
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
         started = time.perf_counter()
         try:
             with deps.cancel.guarded():
-                update = await (function(state, runtime) if asks_runtime else function(state))
+                update = await (function(given, runtime) if _asks_runtime(function) else function(given))
         except Stopped as stop:  # the task has no write, so that a resumed run does it again
             raise GraphDrained from stop
         ms = (time.perf_counter() - started) * 1000
-        _check_update(where, update, writes, labels)
+        _check_update(where, update, contract)
         deps.steps.ended(info.task_id, ms, list(update))
         runtime.stream_writer(
             NodeEnd(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id, duration_ms=round(ms, 3))
         )
         return update
 
-    # LangGraph would read a plain function's bytecode, looking for graphs in it: 5 ms a node.
-    return partial(node)
+    return node
 
 
-def _check_update(where: str, update: Any, writes: type, labels: Sequence[str]) -> None:
+@cache
+def _asks_runtime(function: Callable[..., Any]) -> bool:
+    return "runtime" in signature(function).parameters
+
+
+def _check_update(where: str, update: Any, contract: Contract) -> None:
     try:
-        _adapter(writes).validate_python(update)
+        _adapter(contract.state, contract.writes).validate_python(update)
     except ValidationError as error:
         first = error.errors()[0]
-        raise SetupError(f"{where} wrote {first['loc']!r}: {first['msg']}; see {writes.__name__}.") from error
-    if labels and update.get("label") not in labels:
-        raise SetupError(f"{where} wrote label {update.get('label')!r}, expected one of {sorted(labels)}.")
+        raise SetupError(
+            f"{where} wrote {first['loc']!r}: {first['msg']}; see {contract.state.__name__}."
+        ) from error
+    if contract.labels and update.get("label") not in contract.labels:
+        raise SetupError(
+            f"{where} wrote label {update.get('label')!r}, expected one of {sorted(contract.labels)}."
+        )
 
 
 def checked_router(
-    router: Callable[[Any], str], reads: type, labels: Sequence[str]
-) -> Callable[..., Awaitable[str]]:
-    """The router, held to its labels; the label is kept as the step's route.
+    router: Callable[[Any], str], reads: Sequence[str], labels: Sequence[str]
+) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]:
+    """The router, held to its labels; the label is kept as the step's route."""
 
-    Async, although it waits for nothing: LangGraph hands a plain function to a thread.
-    """
-
-    async def route(state: Any, runtime: Runtime[Deps]) -> str:
-        label = router(state)
+    async def route(state: dict[str, Any], runtime: Runtime[Deps]) -> str:
+        label = router({key: state[key] for key in reads if key in state})
         if label not in labels:
             raise SetupError(f"{router.__name__} returned {label!r}, expected one of {sorted(labels)}.")
         deps, info = _context(runtime, router.__name__)
@@ -133,38 +136,29 @@ def checked_router(
             deps.steps.routed(info.task_id, label)
         return label
 
-    route.__name__ = router.__name__
-    route.__annotations__["state"] = reads
     return route
 
 
-def by_label(state: type, labels: Sequence[str]) -> Callable[[Any], str]:
-    """A router that reads the label which its node wrote."""
-    reads = keys_of("a router reads", state, ("label",))
-
-    def label(state: Mapping[str, str]) -> str:
-        return state["label"]
-
-    label.__annotations__ = {"state": reads, "return": Literal[*labels]}
-    return label
+def label(state: Mapping[str, str]) -> str:
+    """The router that reads what its node wrote."""
+    return state["label"]
 
 
 def checked_sender(
     sender: Callable[[Any], Sequence[Mapping[str, Any]]],
-    reads: type,
+    reads: Sequence[str],
     target: str,
-    payload: type,
+    payload: Callable[[], tuple[type, tuple[str, ...]]],
     otherwise: str | None,
-) -> Callable[..., Awaitable[list[Send] | str]]:
+) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]:
     """The sender, with every payload checked against the target's input; LangGraph checks none."""
-    check = _adapter(payload)
 
-    async def send(state: Any, runtime: Runtime[Deps]) -> list[Send] | str:
-        handed_on = {key: state[key] for key in RUN_CHANNELS if state.get(key)}
-        payloads = sender(state)
+    async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
+        handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}
+        payloads = sender({key: state[key] for key in reads if key in state})
         for item in payloads:
             try:
-                check.validate_python(item)
+                _adapter(*payload()).validate_python(item)
             except ValidationError as error:
                 raise SetupError(
                     f"{sender.__name__} sent {item!r} to {target!r}: {error.errors()[0]['msg']}."
@@ -175,6 +169,4 @@ def checked_sender(
             return otherwise or END
         return [Send(target, {**item, **handed_on}) for item in payloads]
 
-    send.__name__ = sender.__name__
-    send.__annotations__["state"] = with_run_channels(reads)
     return send

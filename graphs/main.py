@@ -35,9 +35,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.part("turn", turn.build())
-    g.part("tools", tools.build(depth))
-    g.part("next-speaker", next_speaker.build())
+    g.part("turn", turn.build)
+    g.part("tools", lambda: tools.build(depth))
+    g.part("next-speaker", next_speaker.build)
     g.node("continue", go_on)
     g.node("nudge", nudge)
     g.node("finish", finish)

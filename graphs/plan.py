@@ -26,8 +26,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
-    g.part("turn", turn.build())
-    g.part("tools", tools.build(depth))
+    g.part("turn", turn.build)
+    g.part("tools", lambda: tools.build(depth))
     for function in (nudge, remind, hand_over, finish):
         g.node(function.__name__, function)
     hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})

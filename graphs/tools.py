@@ -23,9 +23,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
     g = Graph("tools", ToolsState)
     g.node("parse", parse)
-    g.part("decide", _decide.build())
+    g.part("decide", _decide.build)
     g.node("next_group", next_group)
-    g.part("execute", _execute.build(depth))
+    g.part("execute", lambda: _execute.build(depth))
     g.node("collect", collect)
 
     g.edge(START, "parse")

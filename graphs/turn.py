@@ -32,9 +32,9 @@ from interlock.state.workflow import WorkflowContext, append_history, error_of, 
 def build() -> Graph:
     g = Graph("turn", TurnState, output=TurnDone)
     g.node("check_limits", check_limits)
-    for part in (compress, loop_check, route):
-        graph = part.build()
-        g.part(graph.name, graph)
+    g.part("compress", compress.build)
+    g.part("loop-check", loop_check.build)
+    g.part("route", route.build)
     for function in (
         mask_tool_outputs,
         check_context,

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any
 
 from langgraph.graph import END, START
-from langgraph.graph.state import CompiledStateGraph
-from langgraph.types import Send
 
-from interlock.graphs._pipeline import Compiled
+from interlock.graphs._part import Part
+from interlock.graphs._pipeline import Branch, Compiled
 
 EACH = "one each"
 NONE = "none"
@@ -26,8 +25,13 @@ class Wire:
 
 def parts(graph: Compiled) -> dict[str, Compiled]:
     """The nodes that are graphs themselves."""
-    nodes: dict[str, Any] = {name: spec.runnable for name, spec in graph.builder.nodes.items()}
-    return {name: node for name, node in nodes.items() if isinstance(node, CompiledStateGraph)}
+    nodes: dict[str, Any] = graph.nodes
+    return {
+        name: part.compiled
+        for name in graph.builder.nodes
+        for part in nodes[name].subgraphs
+        if isinstance(part, Part)
+    }
 
 
 def connections(graph: Compiled) -> list[Wire]:
@@ -54,18 +58,13 @@ def _declared(graph: Compiled) -> Iterator[Wire]:
     for source, branches in graph.builder.branches.items():
         for branch in branches.values():
             ends = {str(label): target for label, target in (branch.ends or {}).items()}
-            if _sends(branch.path):
+            if isinstance(branch.path, Branch) and branch.path.sends:
                 # `Graph.fan_out` names the target of its payloads first, then where to go without any.
                 for i, target in enumerate(ends.values()):
                     yield Wire(source, target, (NONE if i else EACH,), each=not i)
             else:
                 for label, target in ends.items():
                     yield Wire(source, target, (label,))
-
-
-def _sends(path: Any) -> bool:
-    """A branch sends payloads when the type of what its function returns says so."""
-    return list[Send] in get_args((path.afunc or path.func).__annotations__["return"])
 
 
 def places(graph: Compiled, place: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Compiled]]:

@@ -1,0 +1,88 @@
+"""_part: a graph as a node of another. It is declared when a run first enters it, for many are never entered."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from langgraph.config import get_config
+from langgraph.graph import END
+from langgraph.runtime import Runtime, get_runtime
+
+from interlock.graphs._checks import channels_of
+from interlock.state.deps import Deps
+
+if TYPE_CHECKING:
+    from interlock.graphs._pipeline import Compiled, Graph
+
+
+class Part:
+    """One node that is a graph."""
+
+    def __init__(self, build: "Callable[[], Graph]", check: "Callable[[Graph], None]") -> None:
+        """`check`: raises where the graph doesn't fit into the other."""
+        self._build, self._check = build, check
+
+    @cached_property
+    def graph(self) -> "Graph":
+        graph = self._build()
+        self._check(graph)
+        return graph
+
+    @property
+    def compiled(self) -> "Compiled":
+        return self.graph.compiled
+
+    @property
+    def given(self) -> type:
+        """What it is handed."""
+        return self.graph.input or self.graph.state
+
+    async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
+        config = get_config()
+        compiled: Any = self.compiled
+        given = {key: state[key] for key in channels_of(self.given) if key in state}
+        if _is_under_way(config):
+            return await compiled.ainvoke(given, config) or {}
+        # Channels with a reducer hold something from the beginning.
+        empty = {key: c.get() for key, c in compiled.channels.items() if c.is_available()}
+        begun = await self.graph.chain.begun({**empty, **given}, get_runtime(Deps))
+        if begun.at == END:
+            outputs = compiled.output_channels
+            return {key: value for key, value in begun.written.items() if key in outputs}
+        # The channel by which LangGraph's edges lead to a node.
+        return await compiled.ainvoke({**begun.state, f"branch:to:{begun.at}": None}, config) or {}
+
+    def __getattr__(self, name: str) -> Any:
+        """For LangGraph, which asks the graphs of a run that waits inside them for their state."""
+        return getattr(self.compiled, name)
+
+
+class Parts(Mapping[str, "Graph"]):
+    """The graphs inside a graph, by their nodes."""
+
+    def __init__(self) -> None:
+        self.declared: dict[str, Part] = {}
+
+    def __getitem__(self, name: str) -> "Graph":
+        return self.declared[name].graph
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.declared)
+
+    def __len__(self) -> int:
+        return len(self.declared)
+
+
+def takes_up(compiled: Any) -> None:
+    """Its input is a state and the node to begin with, not a state for START."""
+    compiled.input_channels = [*compiled.channels]
+
+
+def _is_under_way(config: Mapping[str, Any]) -> bool:
+    """LangGraph has a checkpoint of this very task's graph."""
+    known = config.get("configurable", {})
+    saver = known.get("__pregel_checkpointer")
+    if saver is None:
+        return False
+    where = {"thread_id": known["thread_id"], "checkpoint_ns": known["checkpoint_ns"]}
+    return saver.get_tuple({"configurable": where}) is not None
