@@ -196,7 +196,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
     call = deps.journal.call(key)
     reason = (
-        "The run, or what ran this, was killed meanwhile, so it may or may not have taken effect. "
+        "The run, or what ran this, was killed or fell silent meanwhile, so it may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
     )
     request = ApprovalRequest(

@@ -1,8 +1,9 @@
 """connection: one server over the life of a drive: started when first asked for, reconnected when lost, ended."""
 
 import asyncio
+import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +20,8 @@ READY_S = 10.0
 _RETRIES = 5
 _FIRST_DELAY_S = 0.5
 """Before a lost server is connected to again; doubles each time."""
+_STABLE_S = 30.0
+"""A session that lasted so long was a good one: retries begin anew."""
 _SETTLE_S = 0.05
 """A server that changes tells so several times in a row."""
 _CLOSE_S = 8.0
@@ -43,8 +46,10 @@ class Connection:
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """It is connected, or has failed."""
-        self._wake = asyncio.Event()
+        """It is connected, and what it offers is known; or it has failed."""
+        self._since = 0.0
+        """When it last was asked for and wasn't there, by the monotonic clock."""
+        self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._lost = ""
         self._changed = self._closing = False
         self._instructions = self._version = ""
@@ -90,13 +95,12 @@ class Connection:
         )
 
     async def ready(self) -> None:
-        """Start it, if that was never tried, and wait a while."""
+        """Start it, if that was never tried, and wait a while; not again and again for one that is slow."""
         if not self.usable:
             return
         if self._task is None:
             self._start()
-        if not self._settled.is_set():
-            await asyncio.wait({asyncio.ensure_future(self._settled.wait())}, timeout=READY_S)
+        await self._until_settled(self._since + READY_S - time.monotonic())
 
     async def live(self) -> Session:
         """A session, with another try where it had failed. Raises `UnavailableError`."""
@@ -104,6 +108,7 @@ class Connection:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
             self._start()
+        self._asked.set()
         await self._settled.wait()
         if self._session is None:
             raise UnavailableError(self.problem)
@@ -113,8 +118,11 @@ class Connection:
         """End the session and its process."""
         self._closing = True
         self._wake.set()
+        self._asked.set()
         if self._task is None:
             return
+        if not self._session and not self._task.done():
+            self._task.cancel()
         _, late = await asyncio.wait({self._task}, timeout=_CLOSE_S)
         for task in late:
             task.cancel()
@@ -122,31 +130,39 @@ class Connection:
             await asyncio.wait(late, timeout=_CLOSE_S)
 
     def _start(self) -> None:
-        self._settled.clear()
         self.problem = ""
+        self._unsettle()
         self._task = asyncio.create_task(self._serve(), name=f"MCP server {self.spec.name}")
 
-    async def _serve(self) -> None:
-        left, delay = 0, _FIRST_DELAY_S
-        while not self._closing:
-            was_connected = await self._connected()
-            self._session = None
-            if was_connected:
-                left, delay = _RETRIES, _FIRST_DELAY_S
-            if self._closing or not left:
-                break
-            self._settled.clear()
-            await self._pause(delay)
-            left, delay = left - 1, delay * 2
-        self._settled.set()
+    def _unsettle(self) -> None:
+        self._since = time.monotonic()
+        self._settled.clear()
 
-    async def _pause(self, seconds: float) -> None:
-        self._wake.clear()
-        await asyncio.wait({asyncio.ensure_future(self._wake.wait())}, timeout=seconds)
+    async def _until_settled(self, timeout_s: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, timeout_s)):
+                await self._settled.wait()
+
+    async def _serve(self) -> None:
+        """A server that was there once is connected to again, sooner where somebody asks for it."""
+        known, retries = False, 0
+        while not self._closing:
+            began = time.monotonic()
+            known = await self._connected() or known
+            if time.monotonic() - began > _STABLE_S:
+                retries = 0
+            if self._closing or not known or retries == _RETRIES:
+                break
+            self._asked.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_FIRST_DELAY_S * 2**retries):
+                    await self._asked.wait()
+            retries += 1
+        self._settled.set()
 
     async def _connected(self) -> bool:
         """One session from its beginning to its end; whether there was one."""
-        self._lost, self._changed = "", False
+        self._lost, self._changed, connected = "", False, False
         try:
             async with AsyncExitStack() as stack:
                 async with asyncio.timeout(CONNECT_S):
@@ -154,12 +170,10 @@ class Connection:
                     live = await stack.enter_async_context(made)
                     self.listing = await live.listing()
                 self._instructions, self._version = live.instructions, live.version
-                self._session, self.problem = live, ""
-                self._settled.set()
+                self._session, self.problem, connected = live, "", True
                 await self._until_lost(live)
         except Exception as error:  # whatever a server or the SDK meets ends this one session
-            self._lost = self._lost or _reason(error)
-        connected, self._session = self._session is not None, None
+            self._on_lost(_reason(error))
         self.problem = visible(self._lost)[:_REASON]
         return connected
 
@@ -173,22 +187,25 @@ class Connection:
                 await asyncio.sleep(_SETTLE_S)
                 self._changed = False
                 self.listing = await live.listing()
-                continue
-            await self._wake.wait()
+            else:
+                self._settled.set()
+                await self._wake.wait()
 
     def _on_lost(self, why: str) -> None:
+        """Nobody is given this session any more."""
         self._lost = self._lost or why
+        self._session = None
+        self._unsettle()
         self._wake.set()
 
     def _on_change(self) -> None:
         self._changed = True
+        self._unsettle()
         self._wake.set()
 
     def gone(self, why: LostError, session: Session) -> None:
         """A request found out that the session is over."""
         if self._session is session:
-            self._session = None
-            self._settled.clear()
             self._on_lost(str(why))
 
 

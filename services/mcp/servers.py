@@ -168,6 +168,8 @@ class Servers:
         """People hear once of a server that isn't there, and of each tool that doesn't count."""
         view = self._view(one)
         lines = [f"MCP server {view.name!r}: {line}; it is left out." for line in view.warnings]
+        if view.status == "connecting":
+            lines = [f"MCP server {view.name!r} is still starting; its tools come when it is ready."]
         if view.status == "failed":
             lines = [
                 f"MCP server {view.name!r} is left out: {view.error}. Check it: interlock mcp test {view.name}"

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.services.process.supervised import Supervised, readable
+from interlock.services.process.supervised import GRACE_S, Supervised, readable
 from interlock.state.errors import RunError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _CHUNK = 65_536
 _MOST = 64 * 1024 * 1024
 """Bytes of one message; more of them without an end of line is no server that can be worked with."""
-_LEAVE_S = 2.0
+_LEAVE_S = 1.0
 """A server may take so long to end by itself once its stdin is closed (the protocol's way to end it)."""
 _ERRORS = 4_000
 """Bytes of the end of its stderr that are kept, to say why it ended."""
@@ -193,7 +193,7 @@ async def _ended(child: Supervised) -> None:
     except TimeoutError:
         child.stop()
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LEAVE_S + 1):
+            async with asyncio.timeout(GRACE_S + 1):
                 await child.finished()
     finally:
         child.close()

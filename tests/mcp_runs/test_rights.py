@@ -15,23 +15,11 @@ NOTE = calls(("mcp_odd_note", {"text": "x"}))
 OVER = {"text": "over"}
 
 
-def rule(place: Place, **table: Any) -> None:
-    lines = "".join(
-        f"{key} = {json.dumps(value)}\n" for key, value in table.items() if not isinstance(value, dict)
-    )
-    lines += "".join(
-        f"{key} = {{ " + ", ".join(f"{k} = {json.dumps(v)}" for k, v in value.items()) + " }\n"
-        for key, value in table.items()
-        if isinstance(value, dict)
-    )
-    folder = place.user / ".interlock" / "policies"
-    folder.mkdir(exist_ok=True)
-    (folder / "rules.toml").write_text(f"[[rule]]\npriority = 100\n{lines}")
-
-
 def test_a_server_that_nobody_trusts_is_asked_about_whatever_it_says(place: Place) -> None:
     place.servers(odd=place.odd())
-    rule(place, toolName="*", decision="allow", toolAnnotations={"readOnlyHint": True})
+    place.rules(
+        {"priority": 100, "toolName": "*", "decision": "allow", "toolAnnotations": {"readOnlyHint": True}}
+    )
     assert place.main(LOOK, OVER).status == "waiting"
 
 
@@ -53,7 +41,7 @@ def test_of_a_trusted_server_nothing_is_asked(place: Place) -> None:
 )
 def test_rules_name_servers_and_their_tools(place: Place, table: dict[str, Any], status: str) -> None:
     place.servers(odd=place.odd())
-    rule(place, **table)
+    place.rules({"priority": 100, **table})
     outcome = place.main(NOTE, OVER)
     assert (outcome.error or {}).get("type", outcome.status) == status
     assert place.noted() == (["note x"] if status == "done" else [])

@@ -99,6 +99,9 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/list":
             names = os.environ.get("ODD_TOOLS", ",".join(TOOLS)).split(",")
             shown = [{"name": n, **TOOLS.get(n, TOOLS["again"])} for n in names if n in TOOLS or ":" in n]
+            for tool in shown:
+                if tool["name"] in os.environ.get("ODD_SAFE", "").split(","):
+                    tool["annotations"] = {"idempotentHint": True}
             return {"tools": shown + ([{"name": "fresh", **TOOLS["fresh"]}] if "fresh" in TOOLS else [])}
         case "tools/call":
             if params["name"] == "refuse":

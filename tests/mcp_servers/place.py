@@ -37,6 +37,13 @@ class Place:
     def servers(self, **servers: Any) -> None:
         self.settings(mcpServers=servers)
 
+    def rules(self, *tables: dict[str, Any]) -> None:
+        """The user's policy; JSON is TOML for what rules hold, but for tables."""
+        folder = self.user / ".interlock" / "policies"
+        folder.mkdir(exist_ok=True)
+        texts = ("".join(f"{key} = {_toml(value)}\n" for key, value in table.items()) for table in tables)
+        (folder / "rules.toml").write_text("".join(f"[[rule]]\n{text}\n" for text in texts))
+
     def options(self, **changes: Any) -> Options:
         base = {
             "home": self.home,
@@ -79,6 +86,12 @@ class Place:
     def starts(self) -> list[int]:
         lines = self.log.read_text().splitlines() if self.log.exists() else []
         return [int(line.split()[1]) for line in lines if line.startswith("start")]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items()) + " }"
+    return json.dumps(value)
 
 
 def calls(*named: tuple[str, dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,186 @@
+"""Servers that hang, die, flood, talk nonsense or change their mind: one clear answer each, and the run goes on."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_servers.place import Place, calls
+from patience import HANG_S
+
+from interlock.engine import Decision, resume_sync
+from interlock.services.mcp import connection
+
+ALL = {"toolName": "*", "mcpName": "odd", "decision": "allow"}
+
+
+@pytest.fixture(autouse=True)
+def allowed(place: Place) -> None:
+    """Its calls need no asking; it isn't trusted."""
+    place.rules({**ALL, "priority": 100})
+
+
+def test_a_call_that_dies_on_is_asked_about_and_done_again_only_when_a_person_says_so(place: Place) -> None:
+    place.servers(odd=place.odd())
+    outcome = place.main(calls(("mcp_odd_die", {"text": "x"})), {"expect": "Unknown outcome", "text": "over"})
+    (request,) = outcome.pending
+    assert (request["kind"], place.noted()) == ("outcome", ["die x"])
+    assert "fell silent" in request["reason"]
+    outcome = place.resume(outcome.run, decisions=[Decision(request["id"], "proceed_once")])
+    (again,) = outcome.pending
+    assert (again["kind"], place.noted()) == ("outcome", ["die x", "die x"])
+    outcome = place.resume(outcome.run, decisions=[Decision(again["id"], "reject")])
+    assert (outcome.status, len(place.noted())) == ("done", 2)
+
+
+def test_a_call_that_is_never_answered_ends_at_its_time_limit_and_is_asked_about(place: Place) -> None:
+    place.servers(odd=place.odd(timeout=300))
+    outcome = place.main(calls(("mcp_odd_hang", {"text": "x"})), {"text": "over"})
+    assert [r["kind"] for r in outcome.pending] == ["outcome"]
+
+
+def test_what_a_trusted_server_calls_idempotent_is_not_asked_about(place: Place) -> None:
+    tools = {"ODD_TOOLS": "die,again"}
+    place.servers(odd=place.odd(trust=True, env={**tools, "ODD_SAFE": "die"}))
+    outcome = place.main(
+        calls(("mcp_odd_die", {"text": "x"})),
+        {"expect": "gave no answer", **calls(("mcp_odd_again", {"text": "y"}))},
+        {"expect": "again done", "text": "over"},
+    )
+    assert outcome.status == "done", outcome.error
+    assert place.noted() == ["die x", "again y"]  # it was connected to again in between
+
+
+def test_a_run_that_was_killed_in_a_call_asks_what_became_of_it_and_leaves_no_server(place: Place) -> None:
+    place.servers(odd=place.odd())
+    model = place.script(calls(("mcp_odd_hang", {"text": "x"})), {"text": "over"})
+    program = (
+        "import os, sys; from pathlib import Path; from interlock.engine import Options, run_sync\n"
+        "home, user, work, model = sys.argv[1:]\n"
+        "o = Options(home=Path(home), user_home=Path(user), workspace=Path(work), model=model, env={**os.environ})\n"
+        "run_sync('main', {'prompt': 'go'}, options=o, run_id='killed')\n"
+    )
+    paths = map(str, (place.home, place.user, place.work))
+    child = subprocess.Popen([sys.executable, "-P", "-c", program, *paths, model])
+    until(lambda: place.noted() == ["hang x"])
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    until(lambda: not any(map(is_alive, place.starts())))
+    outcome = resume_sync("killed", options=place.options())
+    assert [r["kind"] for r in outcome.pending] == ["outcome"]
+    assert place.noted() == ["hang x"]
+
+
+def test_nonsense_and_chatter_between_messages_do_no_harm(place: Place) -> None:
+    place.servers(odd=place.odd())
+    both = calls(("mcp_odd_garbage", {}), ("mcp_odd_chatter", {}))
+    outcome = place.main(both, {"expect": "garbage done.*chatter done", "text": "over"})
+    assert outcome.status == "done", outcome.error
+
+
+def test_a_long_answer_is_kept_in_a_file_and_shortened(place: Place) -> None:
+    place.servers(odd=place.odd())
+    place.settings(
+        mcpServers={"odd": place.odd()},
+        model={"summarizeToolOutput": {"mcp_odd_flood": {"how": "truncate"}}},
+    )
+    outcome = place.main(calls(("mcp_odd_flood", {})), {"expect": "line 0.*line 39999", "text": "over"})
+    assert outcome.status == "done", outcome.error
+    saved = [f for f in (place.home / "outputs").iterdir() if f.suffix == ".txt"]
+    assert any(f.read_text().count("\n") == 39_999 for f in saved)
+
+
+def test_a_changed_list_of_tools_counts_from_the_next_turn(place: Place) -> None:
+    place.servers(odd=place.odd())
+    outcome = place.main(
+        calls(("mcp_odd_change", {})),
+        calls(("mcp_odd_fresh", {"text": "x"}), ("mcp_odd_note", {"text": "y"})),
+        {"expect": "fresh done.*no tool 'mcp_odd_note'", "text": "over"},
+    )
+    assert outcome.status == "done", outcome.error
+    assert place.noted() == ["fresh x"]
+
+
+def test_a_server_that_asks_for_input_learns_that_nobody_answers(place: Place) -> None:
+    place.servers(odd=place.odd())
+    outcome = place.main(calls(("mcp_odd_ask", {})), {"expect": "asked, and got .*error", "text": "over"})
+    assert outcome.status == "done", outcome.error
+
+
+def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> None:
+    place.servers(odd=place.odd())
+    each = [calls((f"mcp_odd_{name}", {})) for name in ("picture", "fail", "refuse")]
+    outcome = place.main(
+        calls(("mcp_odd_steps", {})),
+        each[0],
+        {"expect": r"image \(image/png, 15 bytes\) is in .*\.png.*embedded", **each[1]},
+        {"expect": "it went wrong", **each[2]},
+        {"expect": r"refused the call: no tools/call\\x1b\[31m here", "text": "over"},
+    )
+    assert outcome.status == "done", outcome.error
+    live = "".join(event.text for event in place.events if event.type == "tool_output")
+    assert live == "1/2 step\\x1b[1m\n2/2 step\\x1b[2m\n"
+
+
+@pytest.mark.parametrize(
+    ("server", "why"),
+    [
+        ({"command": "/nowhere/server"}, "No such file"),
+        (
+            {"command": sys.executable, "args": ["-c", "import sys; sys.exit('no key\x1b[31m')"]},
+            "no key\\x1b[31m",
+        ),
+        ({"command": sys.executable, "args": ["-c", "print('hello')"]}, "ended with code 0"),
+        ({"url": "http://127.0.0.1:9/mcp"}, "ConnectError"),
+        ({"url": "here"}, "is no address"),
+        ({}, "it needs `command`"),
+        ({"command": "x", "url": "http://x"}, "exclude each other"),
+    ],
+)
+def test_a_server_that_cant_be_had_is_told_once_and_stops_nothing_else(
+    place: Place, server: dict[str, Any], why: str
+) -> None:
+    place.servers(bad=server, odd=place.odd())
+    outcome = place.main(calls(("mcp_odd_note", {"text": "x"})), {"text": "over"})
+    assert (outcome.status, place.noted()) == ("done", ["note x"])
+    (line,) = [line for line in place.told if "'bad'" in line]
+    assert "is left out" in line and why in line
+
+
+def test_servers_start_once_side_by_side_and_end_with_the_run(place: Place) -> None:
+    place.servers(odd=place.odd(), two=place.odd(), off=place.odd(disabled=True))
+    place.main(calls(("mcp_odd_note", {"text": "x"})), {"text": "over"})
+    assert len(place.starts()) == 2
+    assert place.log.read_text().count("end\n") == 2
+    assert not any(map(is_alive, place.starts()))
+
+
+def test_a_server_that_says_nothing_is_waited_for_a_while_and_left_behind(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "READY_S", 0.3)
+    place.servers(mute=place.odd(env={"ODD_MUTE": "1"}), odd=place.odd())
+    two = [calls(("mcp_odd_note", {"text": text})) for text in "xy"]
+    outcome = place.main(*two, {"text": "over"})
+    assert (outcome.status, place.noted()) == ("done", ["note x", "note y"])
+    assert [line for line in place.told if "'mute'" in line] == [
+        "MCP server 'mute' is still starting; its tools come when it is ready."
+    ]
+    assert not any(map(is_alive, place.starts()))
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return b") Z " not in Path(f"/proc/{pid}/stat").read_bytes()
+    except FileNotFoundError:
+        return False
+
+
+def until(holds: Any) -> None:
+    give_up = time.monotonic() + HANG_S
+    while not holds():
+        assert time.monotonic() < give_up
+        time.sleep(0.02)
