@@ -9,7 +9,7 @@ RUN := $(BIN)/python -P
 TESTS ?= -n 2 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run test sweeps check diagrams bench
+.PHONY: help run test sweeps properties check diagrams bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ run: $(VENV)/installed ## the offline demo: a failing test is repaired, with an 
 test: $(VENV)/installed-dev ## all tests, of the long sweeps a sample (TESTS='-k name' for some)
 	$(BIN)/pytest $(TESTS)
 
-sweeps: $(VENV)/installed-dev ## kills at every moment, the oracle and properties at length
-	$(BIN)/pytest -m 'sweep or hypothesis' --hypothesis-profile=sweep $(TESTS)
+sweeps: $(VENV)/installed-dev ## kills and stops at every moment, shell lines under bash
+	$(BIN)/pytest -m sweep $(TESTS)
+
+properties: $(VENV)/installed-dev ## ten times as many generated examples as the tests try
+	$(BIN)/pytest -m hypothesis --hypothesis-profile=sweep $(TESTS)
 
 check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated files are current
 	$(BIN)/ruff format --check .

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# `make test` tries the same few examples each time, `make sweeps` many; outside of CI other ones each time.
+# `make test` tries the same few examples each time, `make properties` many; outside of CI other ones each time.
 # The machine may be busy: how long an example takes says nothing about the code.
 settings.register_profile(
     "test",
