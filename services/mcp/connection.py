@@ -50,6 +50,8 @@ class Connection:
         self._since = 0.0
         """When it last was asked for and wasn't there, by the monotonic clock."""
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
+        self._tried = asyncio.Event()
+        """There is a session, or the last try to have one has failed."""
         self._lost = ""
         self._changed = self._closing = False
         self._instructions = self._version = ""
@@ -108,8 +110,10 @@ class Connection:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
             self._start()
-        self._asked.set()
-        await self._settled.wait()
+        elif self._session is None:
+            self._tried.clear()
+            self._asked.set()
+        await self._tried.wait()
         if self._session is None:
             raise UnavailableError(self.problem)
         return self._session
@@ -147,18 +151,23 @@ class Connection:
         """A server that was there once is connected to again, sooner where somebody asks for it."""
         known, retries = False, 0
         while not self._closing:
+            self._asked.clear()
+            self._tried.clear()
             began = time.monotonic()
-            known = await self._connected() or known
+            connected = await self._connected()
+            known = known or connected
+            if not connected:
+                self._tried.set()
             if time.monotonic() - began > _STABLE_S:
                 retries = 0
             if self._closing or not known or retries == _RETRIES:
                 break
-            self._asked.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_FIRST_DELAY_S * 2**retries):
                     await self._asked.wait()
             retries += 1
         self._settled.set()
+        self._tried.set()
 
     async def _connected(self) -> bool:
         """One session from its beginning to its end; whether there was one."""
@@ -189,6 +198,7 @@ class Connection:
                 self.listing = await live.listing()
             else:
                 self._settled.set()
+                self._tried.set()
                 await self._wake.wait()
 
     def _on_lost(self, why: str) -> None:
@@ -196,6 +206,7 @@ class Connection:
         self._lost = self._lost or why
         self._session = None
         self._unsettle()
+        self._tried.clear()
         self._wake.set()
 
     def _on_change(self) -> None:

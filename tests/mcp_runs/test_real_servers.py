@@ -1,0 +1,84 @@
+"""Servers on the official SDK over each transport, and real ones from the package index and from npm."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from mcp_servers.place import Place, calls
+from mcp_servers.sdk import Behind
+
+from interlock.engine import run_sync
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.mcp.servers import Servers
+from interlock.services.mcp.spec import ServerSpec
+
+SDK = Path(__file__).parent.parent / "mcp_servers" / "sdk.py"
+BIN = Path(sys.executable).parent
+ADD = calls(("mcp_sdk_add", {"a": 2, "b": 3}))
+SUM = {"expect": '"sum": 5', "text": "over"}
+
+
+@pytest.mark.parametrize("kind", ["http", "sse"])
+def test_a_server_behind_an_address_gets_the_headers_of_settings(
+    place: Place, kind: Literal["http", "sse"]
+) -> None:
+    with Behind(kind) as server:
+        address = {"httpUrl": server.url} if kind == "http" else {"url": server.url, "type": "sse"}
+        place.servers(sdk={**address, "headers": {"X-Door": "open $SESAME"}, "trust": True})
+        env = {"PATH": os.environ["PATH"], "SESAME": "wide"}
+        header = {"expect": "X-Door is open wide", **ADD}
+        outcome = place.main(calls(("mcp_sdk_header", {"name": "X-Door"})), header, SUM, env=env)
+    assert outcome.status == "done", (outcome.error, place.told)
+
+
+def test_a_server_that_went_away_is_told_of_and_connected_to_again_when_it_is_back(tmp_path: Path) -> None:
+    async def played() -> list[str]:
+        with Behind("http") as server:
+            spec = ServerSpec("sdk", "http", url=server.url, trust=True)
+            servers = Servers(
+                {"sdk": spec},
+                workspace=tmp_path,
+                env={},
+                most=(0, 0),
+                outputs=OutputFiles(tmp_path),
+                emit=print,
+            )
+            there = await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None)
+        gone = [await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None) for _ in "12"]
+        with Behind("http", server.port):
+            back = await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None)
+        await servers.close()
+        return [(result.error or {}).get("type", "") for result in (there, *gone, back)]
+
+    assert asyncio.run(played()) == ["", "mcp_lost", "mcp_unavailable", ""]
+
+
+def test_a_server_of_the_sdk_on_stdio_offers_resources_and_prompts(place: Place) -> None:
+    place.servers(sdk={"command": sys.executable, "args": ["-I", str(SDK)], "trust": True})
+    read = run_sync("mcp", {"action": "read", "server": "sdk", "uri": "note://a"}, options=place.options())
+    assert read.output["content"] == "the note a", read
+    (view,) = read.output["servers"]
+    assert (view["version"], view["instructions"]) == ("sdk 7", "Add with add.")
+    assert view["templates"][0]["name"] == "note://{name}"
+
+
+def test_servers_of_others_work_side_by_side(place: Place) -> None:
+    for command in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "the first one"]):
+        subprocess.run(["git", *command], cwd=place.work, check=True)
+    place.servers(
+        time={"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"], "trust": True},
+        git={"command": str(BIN / "mcp-server-git"), "trust": True},
+    )
+    both = calls(
+        (
+            "mcp_time_convert_time",
+            {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"},
+        ),
+        ("mcp_git_git_log", {"repo_path": str(place.work)}),
+    )
+    outcome = place.main(both, {"expect": "21:00.*the first one", "text": "over"})
+    assert outcome.status == "done", (outcome.error, place.told)
