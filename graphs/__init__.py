@@ -17,6 +17,8 @@ PIPELINES = {
     "route": "which model answers: named, by mode, chosen by a helper model, or the default",
     "loop-check": "does the run repeat itself: calls, text, and now and then a model's judgement",
     "next-speaker": "must the model go on after its last answer, or is it the user's turn",
+    "context": "what a conversation begins with: system prompt, environment, memory files, files that are named",
+    "system-prompt": "the text above every request, out of the sections that apply",
     "tools": "one batch of tool calls: every call decided, then executed in groups",
     "plan": "plan mode: explore, write a plan, have it approved by a person, hand it over to main",
     "mcp": "MCP servers: what they offer, one of their resources or prompts, or one call of a tool",

@@ -6,8 +6,10 @@ written at once: LangGraph's own branches would read the state anew and wrap eve
 
 A graph inside another begins as a chain in the superstep of the node that it is, and one node of it may do what is
 recorded and found again. Where that doesn't lead to its end, LangGraph takes it on from the node that was reached.
+One that is declared as pure, as all of its nodes are, shares a superstep with its neighbours like any pure node.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -35,6 +37,8 @@ class _Node(NamedTuple):
     pure: bool
     recorded: bool
     """What it does is recorded, and found again."""
+    whole: Run | None = None
+    """Of a pure graph: from its start to its end in the superstep of another node. Raises `Halted`."""
 
     def applied(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """The state after the update."""
@@ -70,6 +74,12 @@ class Chain:
     ) -> None:
         self._nodes[name] = _Node(run, reducers, pure, recorded)
 
+    def add_pure_graph(self, name: str, run: Run, whole: Run, reducers: _Reducers) -> None:
+        self._nodes[name] = _Node(run, reducers, pure=True, recorded=False, whole=whole)
+
+    def impure(self) -> list[str]:
+        return [name for name, node in self._nodes.items() if not node.pure and name != START]
+
     def lead(self, source: str, way: str | Choice | Fan) -> None:
         self._ways.setdefault(source, []).append(way)
 
@@ -88,7 +98,11 @@ class Chain:
         seen = {at}
         while True:
             node = self._nodes[at]
-            written = await node.run(state, runtime)
+            try:
+                first = len(seen) == 1
+                written = await self._done(at, state, runtime if first else _renamed(runtime, at), first)
+            except Halted:
+                return update, [at]
             update |= written
             state = node.applied(read() if read else state, written)
             targets = await self._targets(at, state, runtime)
@@ -128,7 +142,10 @@ class Chain:
             if not node.pure and (recorded or not node.recorded):
                 break
             within = _within(runtime, at)
-            update = await node.run(state, within)
+            try:
+                update = await self._done(at, state, within)
+            except Halted:
+                break
             state = node.applied(state, update)
             written |= {key: state[key] for key in update}
             seen.add(at)
@@ -136,11 +153,28 @@ class Chain:
             at = await self._only(at, state, within)
         return _Begun(at, state, written)
 
+    async def _done(
+        self, name: str, state: dict[str, Any], runtime: Runtime[Deps], first: bool = False
+    ) -> dict[str, Any]:
+        """What the node writes. `first`: of those that share a superstep, so that LangGraph may take a graph on."""
+        node, info, started = self._nodes[name], runtime.execution_info, time.perf_counter()
+        if node.whole is None or info is None:
+            return await node.run(state, runtime)
+        steps = runtime.context.steps
+        steps.started(info.task_id, info.checkpoint_ns, name, "")
+        written = await (node.run if first else node.whole)(state, runtime)
+        steps.ended(info.task_id, (time.perf_counter() - started) * 1000, [*written])
+        return written
+
     async def _only(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> str:
         [target] = await self._targets(source, state, runtime)
         if not isinstance(target, str):
             raise TypeError(f"{source!r} sends payloads, which a graph that is a node can't begin with.")
         return target
+
+
+class Halted(Exception):  # noqa: N818 - a message between chains
+    """The run is asked to stop in the middle of a graph that shares a superstep: it begins anew by itself."""
 
 
 async def _as_it_is(state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
@@ -196,6 +230,16 @@ def _within(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
     return runtime.override(
         execution_info=replace(info, task_id=task, checkpoint_ns=f"{info.checkpoint_ns}|{name}:{task}")
     )
+
+
+def _renamed(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
+    """The runtime of a graph that shares the superstep of a node before it."""
+    info = runtime.execution_info
+    if info is None:
+        return runtime
+    around, bar, own = info.checkpoint_ns.rpartition("|")
+    namespace = f"{around}{bar}{name}:{own.partition(':')[2]}"
+    return runtime.override(execution_info=replace(info, checkpoint_ns=namespace))
 
 
 def _must_stop(runtime: Runtime[Deps]) -> bool:

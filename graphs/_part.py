@@ -8,6 +8,7 @@ from langgraph.config import get_config
 from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
 
+from interlock.graphs._chain import Halted
 from interlock.graphs._checks import channels_of
 from interlock.state.deps import Deps
 
@@ -43,14 +44,28 @@ class Part:
         given = {key: state[key] for key in channels_of(self.given) if key in state}
         if _is_under_way(config):
             return await compiled.ainvoke(given, config) or {}
-        # Channels with a reducer hold something from the beginning.
-        empty = {key: c.get() for key, c in compiled.channels.items() if c.is_available()}
-        begun = await self.graph.chain.begun({**empty, **given}, get_runtime(Deps))
+        begun = await self.graph.chain.begun({**self._empty(), **given}, get_runtime(Deps))
         if begun.at == END:
-            outputs = compiled.output_channels
-            return {key: value for key, value in begun.written.items() if key in outputs}
+            return self._returned(begun.written)
         # The channel by which LangGraph's edges lead to a node.
         return await compiled.ainvoke({**begun.state, f"branch:to:{begun.at}": None}, config) or {}
+
+    async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
+        """From its start to its end in the superstep of another node. Raises `Halted`."""
+        given = {key: state[key] for key in channels_of(self.given) if key in state}
+        begun = await self.graph.chain.begun({**self._empty(), **given}, runtime)
+        if begun.at != END:
+            raise Halted
+        return self._returned(begun.written)
+
+    def _empty(self) -> dict[str, Any]:
+        """Channels with a reducer hold something from the beginning."""
+        compiled: Any = self.compiled  # its channels' types aren't all known
+        return {key: c.get() for key, c in compiled.channels.items() if c.is_available()}
+
+    def _returned(self, written: Mapping[str, Any]) -> dict[str, Any]:
+        outputs = self.compiled.output_channels
+        return {key: value for key, value in written.items() if key in outputs}
 
     def __getattr__(self, name: str) -> Any:
         """For LangGraph, which asks the graphs of a run that waits inside them for their state."""

@@ -90,12 +90,12 @@ class Graph:
             name, checked_node(function, contract), contract.reducers, pure=pure, recorded=recorded
         )
 
-    def part(self, name: str, graph: "Graph | Callable[[], Graph]") -> None:
+    def part(self, name: str, graph: "Graph | Callable[[], Graph]", pure: bool = False) -> None:
         """Add another graph as a node; a function that makes it is asked when a run first enters it.
 
-        Keys that both states have are handed over and back.
+        Keys that both states have are handed over and back. `pure`: it has pure nodes and graphs only.
         """
-        self.declared.append((Graph.part, (name, graph)))
+        self.declared.append((Graph.part, (name, graph, pure)))
         where = f"{self.name}.{name}"
 
         def check(graph: Graph) -> None:
@@ -103,6 +103,8 @@ class Graph:
                 check_shared(where, graph.state, self.state)
             elif graph.output is not None:  # reached by `Send`: it returns by its own keys alone
                 check_keys(f"{where} returns", graph.output, self.state)
+            if pure and (others := graph.chain.impure()):
+                raise SetupError(f"{where} is declared as pure, but {others} of {graph.name!r} are not.")
 
         build: Any = (
             (lambda: graph) if isinstance(graph, Graph) else graph
@@ -111,9 +113,11 @@ class Graph:
         if isinstance(graph, Graph):
             check(graph)
         self.parts.declared[name] = self._contracts[name] = part
-        self.chain.add(
-            name, part.run, Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
-        )
+        reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
+        if pure:
+            self.chain.add_pure_graph(name, part.run, part.whole, reducers)
+        else:
+            self.chain.add(name, part.run, reducers)
 
     def edge(self, source: str, target: str) -> None:
         self.declared.append((Graph.edge, (source, target)))

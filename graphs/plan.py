@@ -9,10 +9,11 @@ from typing import Any
 
 from langgraph.graph import END, START
 
+from interlock.graphs import context as opening
 from interlock.graphs import tools, turn
 from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.main import before_agent, nudge
+from interlock.nodes.main import after_context, before_agent, nudge
 from interlock.nodes.plan import after_tools, after_turn, finish, hand_over, open_plan, remind
 from interlock.state.messages import Message
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
@@ -26,6 +27,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("plan", PlanState)
     g.node("open_plan", open_plan)
+    g.part("context", opening.build, pure=True)
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))
     for function in (nudge, remind, hand_over, finish):
@@ -33,7 +35,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
 
     g.edge(START, "open_plan")
-    g.by_label("open_plan", {"plain": "turn", "hooked": "before_agent"})
+    g.edge("open_plan", "context")
+    g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
     looped = {"first loop": "nudge", "ended": "finish"}
     g.route("turn", after_turn, {"calls": "tools", "no calls": "remind", **looped})
     reviewed = {"approved": "hand_over", "rejected or stopped": "finish"}

@@ -9,6 +9,7 @@ from typing import Any
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
+from interlock.graphs import context as opening
 from interlock.graphs import turn
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import nudge
@@ -44,6 +45,7 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     g = Graph(name, SubagentState, input=SubagentIn, output=SubagentOut)
     g.node("start", start)
     g.node("check_end", check_end)
+    g.part("context", opening.build, pure=True)
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))
     g.node("take_notes", take_notes)
@@ -54,7 +56,8 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     g.node("finish", finish)
 
     g.edge(START, "start")
-    g.edge("start", "check_end")
+    g.edge("start", "context")
+    g.edge("context", "check_end")
     g.by_label("check_end", {"turn": "turn", "time or turns are up": "recover"})
     g.route(
         "turn",

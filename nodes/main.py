@@ -10,7 +10,7 @@ from interlock.state.conversation import fresh_prompt
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import AgentBlocked
-from interlock.state.hooks import NO_REASON, HookOutcome, is_hooked
+from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
 from interlock.state.main import MainState
 from interlock.state.messages import Message
 from interlock.state.node import node
@@ -43,29 +43,20 @@ _NEXT = {
 
 
 @node(
-    reads=("prompt", "asked", "hook_stage", "hooked", "head", "unavailable", "approval_mode", "plan_phase"),
+    reads=("prompt", "hook_stage", "head", "unavailable", "approval_mode", "plan_phase"),
     writes=(
         *fresh_prompt(),
-        *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
+        *("asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
-    labels=("plain", "hooked", "answered"),
+    labels=("prompt", "answered"),
+    pure=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Start a prompt: limits, sticky model and loop detection begin anew. Without one the conversation just goes on."""
     deps = runtime.context
-    history = deps.transcript.read(state["head"]) if state["head"] else []
     rules, phase = _plan_mode(deps, state)
-    prompt = [*rules, *([deps.transcript.message(state["prompt"])] if state["prompt"] else [])]
-    if any(m.role == "system" for m in history):
-        head = deps.transcript.append(state["head"], prompt)
-    else:
-        await deps.mcp.ready()
-        opening = await deps.context.opening(deps.toolset.declarations())
-        head = deps.transcript.append("", [*opening, *history, *prompt])
     opened: MainState = {
-        "prompt": "",
-        "head": head,
         **fresh_prompt(),
         "stop": "",
         "status": "running",
@@ -73,18 +64,18 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         "plan_phase": phase,
         "next_speaker_check": not deps.settings.model.skip_next_speaker_check,
     }
+    if rules:
+        opened["head"] = deps.transcript.append(state["head"], rules)
     if not state["prompt"]:
-        return {**opened, "label": _first(state)}
+        # One whose answer was refused has only the answer to pass.
+        return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
     # What hooks go by begins anew with a prompt, not with another try at it.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
-    opened = {**opened, **anew, "asked": state["prompt"]}
-    return {**opened, "label": _first({**state, **opened})}
+    return {**opened, **anew, "asked": state["prompt"], "label": "prompt"}
 
 
-def _first(state: MainState) -> Literal["plain", "hooked", "answered"]:
-    """A prompt that has passed isn't asked about again; one whose answer was refused has only the answer to pass."""
-    if state.get("hook_stage") == "answered":
-        return "answered"
+def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
+    """A prompt that has passed isn't asked about again."""
     waits = not state.get("hook_stage") and state.get("asked")
     return "hooked" if waits and is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain"
 

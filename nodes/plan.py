@@ -15,7 +15,6 @@ from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import HandOver
-from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
@@ -54,25 +53,19 @@ _FRESH: PlanState = {
 
 
 @node(
-    reads=("prompt", "plan_name", "hooked"),
+    reads=("prompt", "plan_name"),
     writes=(*fresh_conversation(), *_FRESH, "asked", "head"),
-    labels=("plain", "hooked"),
+    pure=True,
 )
 async def open_plan(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
-    """The rules stand in the system prompt; policy holds them."""
+    """The rules stand right before the prompt; policy holds them."""
     deps = runtime.context
-    await deps.mcp.ready()
-    opening = await deps.context.opening(deps.toolset.declarations())
     rules = render("plan/mode", folder=str(deps.plans.folder), file=state["plan_name"] or PLAN_NAME)
-    system = "\n\n".join([*(m.text for m in opening if m.role == "system"), rules])
-    rest = [m for m in opening if m.role != "system"]
-    prompt = deps.transcript.message(state["prompt"])
     return {
         "asked": state["prompt"],
-        "head": deps.transcript.append("", [Message(role="system", content=system), *rest, prompt]),
+        "head": deps.transcript.append("", [Message(role="user", origin="context", content=rules)]),
         **fresh_conversation(),
         **_FRESH,
-        "label": "hooked" if is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain",
     }
 
 
@@ -97,7 +90,7 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     }
 
 
-@node(reads=("prompt", "approval_mode", "plan_file", "plan_steps", "plan_text"), writes=("main_run",))
+@node(reads=("asked", "approval_mode", "plan_file", "plan_steps", "plan_text"), writes=("main_run",))
 async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
     """Only begun here: whoever drives this run drives that one next, or a person resumes it.
 
@@ -109,7 +102,7 @@ async def hand_over(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
             f"Run {deps.info.run!r} doesn't hold the plan that was approved, only the file {state['plan_file']!r}, "
             "which may have changed since. Plan again: interlock run plan '…'"
         )
-    prompt, text = (deps.transcript.message(state[key]).text for key in ("prompt", "plan_text"))
+    prompt, text = (deps.transcript.message(state[key]).text for key in ("asked", "plan_text"))
     plan = ApprovedPlan(state["plan_file"], text, state["plan_steps"])
     run = await to_its_end(asyncio.to_thread(deps.plans.hand_over, prompt, state["approval_mode"], plan))
     runtime.stream_writer(HandOver(run=run, workflow="main"))

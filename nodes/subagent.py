@@ -46,7 +46,7 @@ _FRESH: SubagentState = {
 
 @node(
     reads=("message", "index", "attempt", "agent"),
-    writes=(*fresh_conversation(), *_FRESH, "call", "agent", "head", "model", "max_turns"),
+    writes=(*fresh_conversation(), *_FRESH, "call", "agent", "head", "prompt", "model", "max_turns"),
 )
 async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """The definition is recorded as it is now; an open run doesn't notice when its file changes."""
@@ -56,8 +56,8 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     definition = _definition(deps, call)
     agent = deps.agents.open(_card(deps, state.get("agent", ""), key, call, definition))
     own = deps.agents.scope(agent)
-    opening = await _opening(own, definition, call)
-    task = " ".join(opening[-1].text.split())[:200]
+    query = Message(role="user", origin="agent", content=_filled(definition.query, _inputs(call)))
+    task = " ".join(query.text.split())[:200]
     runtime.stream_writer(AgentStart(agent=own.info.agent, name=definition.name, task=task))
     return {
         **fresh_conversation(),
@@ -65,7 +65,8 @@ async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
         "max_turns": definition.max_turns,
         "call": str(key),
         "agent": agent,
-        "head": own.transcript.append("", opening),
+        "head": "",
+        "prompt": own.transcript.append("", [query]),
         "model": _model(own, definition),
         "sticky_model": _model(own, definition),
     }
@@ -93,22 +94,6 @@ def _card(
         depth=(deps.agents.instance(parent).depth if parent else deps.settings.agents.max_depth) - 1,
         definition=definition,
     )
-
-
-async def _opening(deps: Deps, definition: AgentDefinition, call: CallView) -> list[Message]:
-    contract = render(
-        "subagent/contract",
-        agent=definition.name,
-        turns=str(definition.max_turns),
-        minutes=f"{definition.max_time_minutes:g}",
-    )
-    await deps.mcp.ready()
-    system, *context = await deps.context.opening(deps.toolset.declarations(), definition.system_prompt)
-    return [
-        Message(role="system", content=f"{system.text}\n\n{contract}"),
-        *context,
-        Message(role="user", origin="agent", content=_filled(definition.query, _inputs(call))),
-    ]
 
 
 def _inputs(call: CallView) -> Mapping[str, JsonValue]:

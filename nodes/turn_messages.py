@@ -231,8 +231,8 @@ def shown_answer(message: Message, finish_reason: str) -> dict[str, JsonValue]:
 
 
 def _content(message: Message) -> JsonValue:
-    if isinstance(message.content, str):
-        return message.content
+    if not any(isinstance(part, DataPart) for part in message.content):
+        return message.text
     return [
         {"type": part.type, "mime_type": part.mime_type}
         if isinstance(part, DataPart)

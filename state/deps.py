@@ -9,13 +9,14 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
+from interlock.state.context import MemoryText, Replacement, SystemFacts
 from interlock.state.decided import DecisionRecord
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, Journal
 from interlock.state.mcp import McpServers
 from interlock.state.messages import Message
-from interlock.state.models import Models, ToolDeclaration
+from interlock.state.models import Models
 from interlock.state.settings import Settings
 from interlock.state.tooling import Outputs
 from interlock.state.toolset import Policy, Toolset
@@ -94,13 +95,29 @@ class Transcript(Protocol):
 
 
 class ContextSource(Protocol):
-    """System prompt, environment and memory files of the workspace."""
+    """What there is to tell a model of the workspace, its memory files and its user's wishes."""
 
-    async def opening(self, tools: Sequence[ToolDeclaration], agent: str | None = None) -> list[Message]:
-        """The messages before the first prompt: one system message, one user message of origin `context`.
+    @property
+    def roots(self) -> Sequence[Path]:
+        """Workspace directories; the first is the working directory."""
+        ...
 
-        `agent`: a sub-agent's own prompt, which the sections that its tools need follow.
-        """
+    def replacement(self) -> Replacement | None:
+        """What stands in place of the main loop's prompt. Raises `ConfigError` for a file that can't be read."""
+        ...
+
+    def facts(self) -> SystemFacts: ...
+
+    async def repository(self) -> str:
+        """Branch, changes and last commits; empty outside of git."""
+        ...
+
+    async def tree(self) -> str:
+        """Names below the workspace directories, within a fixed number of lines."""
+        ...
+
+    async def memory(self) -> Sequence[MemoryText]:
+        """Memory files, the nearest last."""
         ...
 
 

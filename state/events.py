@@ -245,6 +245,13 @@ class ChatCompressed(Event, frozen=True):
     after: int
 
 
+class SystemPromptChanged(Event, frozen=True):
+    """The system prompt isn't what the conversation began with: mode, tools, rules or settings changed."""
+
+    type: Literal["system_prompt_changed"] = "system_prompt_changed"
+    sections: list[str]
+
+
 class MaxSessionTurns(Event, frozen=True):
     type: Literal["max_session_turns"] = "max_session_turns"
     limit: int

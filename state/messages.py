@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 Role = Literal["system", "user", "assistant", "tool"]
 Origin = Literal["person", "context", "hook", "nudge", "continue", "agent", "snapshot"]
@@ -21,6 +21,13 @@ class TextPart(Frozen):
 
     type: Literal["text"] = "text"
     text: str
+    section: str | None = None
+    """What it is called, in a message of ours that is made of sections."""
+
+    @model_serializer(mode="wrap")
+    def _with_type(self, handler: SerializerFunctionWrapHandler) -> dict[str, JsonValue]:
+        """Also where defaults are left out: by its type a part is read."""
+        return {"type": "text", **handler(self)}
 
 
 class DataPart(Frozen):

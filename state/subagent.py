@@ -99,6 +99,8 @@ class SubagentState(Labelled, Conversation, BatchEnd, total=False):
     attempt: int
     call: str
     """Key of the parent's call, which the result answers."""
+    prompt: str
+    """Chain record (detached) of the task, until it is in the conversation."""
     approval_mode: str
     approved_plan: bool
     time_left_s: float

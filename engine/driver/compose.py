@@ -17,7 +17,7 @@ from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_log import SqlModelLog
 from interlock.engine.store.steps import StepLog
 from interlock.services.agents import AGENT_TOOLS, ONLY_AGENTS, agent_tools
-from interlock.services.context.opening import WorkspaceContext
+from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import HookEnvironment
 from interlock.services.mcp.servers import Servers
@@ -205,11 +205,9 @@ def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:
     return WorkspaceContext(
         info=info,
         settings=prepared.settings,
-        clock=SystemClock(),
         env=prepared.env,
         workspace_roots=prepared.workspace.roots,
         ignored_in=prepared.workspace.ignored_in,
-        system_prompt=prepared.options.system_prompt,
-        append_system_prompt=prepared.options.append_system_prompt,
+        flags=Flags(prepared.options.system_prompt, prepared.options.append_system_prompt),
         home=prepared.options.user_home,
     )

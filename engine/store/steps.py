@@ -99,13 +99,15 @@ class StepLog:
         self._insert(conn, run, namespace, checkpoint[-12:], task, note)
 
     def save_inside(self, conn: sqlite3.Connection, run: str, checkpoint: str, task: str) -> None:
-        """The rows of a graph's nodes that ran in the task of the node that it is."""
-        task = inside(task)
+        """The rows of a graph's nodes that ran in the task of the node that it is, and of graphs inside it."""
+        task, superstep = inside(task), inside(checkpoint[-12:])
+        if inside(task) in self._notes:
+            self.save_inside(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
             self._decisions.save(conn, run, task)
             # The graph's next node may run in this very checkpoint, and follows these.
             namespace = note.namespace.rpartition("|")[0]
-            self._insert(conn, run, namespace, inside(checkpoint[-12:]), task, note)
+            self._insert(conn, run, namespace, superstep, task, note)
 
     def _insert(
         self, conn: sqlite3.Connection, run: str, namespace: str, superstep: str, task: str, note: _StepNote

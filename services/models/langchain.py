@@ -27,9 +27,8 @@ from interlock.state.models import Usage
 
 def converted(message: Message) -> BaseMessage:
     """One message; thoughts and Gemini's signatures stay behind."""
-    content: Any = (
-        message.content if isinstance(message.content, str) else [_block(p) for p in message.content]
-    )
+    data = any(isinstance(part, DataPart) for part in message.content)
+    content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
     if message.role == "system":
         return SystemMessage(content)
     if message.role == "user":

@@ -2,23 +2,30 @@
 
 import asyncio
 import os
+import sqlite3
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from interlock.graphs.context import build
+from interlock.nodes.system_prompt import SECTIONS
 from interlock.prompts import load
 from interlock.services.context.environment import git_summary, tree
-from interlock.services.context.opening import SECTIONS, WorkspaceContext
+from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.state.deps import RunInfo
+from interlock.services.transcript import ChainTranscript
+from interlock.state.deps import RunInfo, Token
 from interlock.state.errors import ConfigError
 from interlock.state.messages import Message
 from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
+from interlock.state.subagent import AgentDefinition
 
+ROOT = Path(__file__).parent.parent
 TOOLS = [
     ToolDeclaration(name=n, description="", parameters={})
     for n in (
@@ -31,6 +38,7 @@ TOOLS = [
         "enter_plan_mode",
     )
 ]
+LOOKER = {"name": "looker", "description": "looks"}
 NOON = 1_781_000_000.0
 """2026-06-09, about noon in UTC."""
 Open = Callable[..., list[Message]]
@@ -42,6 +50,31 @@ class Noon:
 
     def monotonic(self) -> float:
         return 0.0
+
+
+class Steps:
+    def started(self, *_: Any) -> None: ...
+
+    def ended(self, *_: Any) -> None: ...
+
+    def routed(self, *_: Any) -> None: ...
+
+
+class Servers:
+    async def ready(self) -> None: ...
+
+
+class OneAgent:
+    deps: Any
+
+    def __init__(self, definition: AgentDefinition) -> None:
+        self.definition = definition
+
+    def instance(self, _: str) -> Any:
+        return SimpleNamespace(definition=self.definition)
+
+    def scope(self, _: str) -> Any:
+        return self.deps
 
 
 def git(folder: Path, *args: str) -> None:
@@ -56,7 +89,7 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opening(work: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
+def opening(work: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
     monkeypatch.setenv("TZ", "UTC")
 
     def do(
@@ -66,21 +99,42 @@ def opening(work: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Open:
         interactive: bool = True,
         included: tuple[Path, ...] = (),
         settings: dict[str, Any] | None = None,
+        agent: str = "",
         **flags: str | None,
     ) -> list[Message]:
         folder = FolderWorkspace(work, included)
-        context = WorkspaceContext(
-            info=RunInfo("r1", "main", work, interactive=interactive),
-            settings=Settings.model_validate(settings or {}),
+        info = RunInfo("r1", "main", work, interactive=interactive)
+        values = Settings.model_validate(settings or {})
+        (tmp_path / "outputs").mkdir(exist_ok=True)
+        conn = sqlite3.connect(":memory:")
+        conn.executescript((ROOT / "engine/store/schema.sql").read_text())
+        transcript = ChainTranscript(conn, tmp_path / "outputs", "r1")
+        deps: Any = SimpleNamespace(
+            info=info,
+            settings=values,
             clock=Noon(),
-            env={**os.environ, **(env or {})},
-            workspace_roots=folder.roots,
-            ignored_in=folder.ignored_in,
-            system_prompt=flags.get("system_prompt"),
-            append_system_prompt=flags.get("append_system_prompt"),
-            home=home,
+            cancel=Token(),
+            steps=Steps(),
+            emit=print,
+            mcp=Servers(),
+            transcript=transcript,
+            toolset=SimpleNamespace(declarations=lambda: tools),
+            agents=OneAgent(AgentDefinition.model_validate(LOOKER | {"system_prompt": agent})),
+            context=WorkspaceContext(
+                info=info,
+                settings=values,
+                env={**os.environ, **(env or {})},
+                workspace_roots=folder.roots,
+                ignored_in=folder.ignored_in,
+                flags=Flags(flags.get("system_prompt"), flags.get("append_system_prompt")),
+                home=home,
+            ),
         )
-        return asyncio.run(context.opening(tools, flags.get("agent")))
+        deps.agents.deps = deps
+        first = {"head": "", "prompt": "", "agent": "one" if agent else ""}
+        graph: Any = build().compile()
+        ended: Any = asyncio.run(graph.ainvoke(first, context=deps))
+        return transcript.read(ended["head"])
 
     return do
 

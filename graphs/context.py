@@ -1,0 +1,68 @@
+"""context: what a conversation begins with, part by part, and the prompt behind it. Nothing loops; one that has begun
+is only looked at for its system prompt."""
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+from langgraph.graph import END, START
+
+from interlock.graphs import system_prompt
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.context import at_files, directory, environment, history, memory, tool_declarations
+from interlock.state.context import ContextInput, ContextOutput, ContextState, DeclaredTool, FileOutcome
+from interlock.state.messages import Message
+from interlock.state.text import clean_json
+from interlock.state.workflow import WorkflowContext, append_history
+
+
+@cache
+def build() -> Graph:
+    g = Graph("context", ContextState)
+    g.node("history", history)
+    g.node("environment", environment)
+    g.node("directory", directory)
+    g.part("system-prompt", system_prompt.build, pure=True)
+    g.node("memory", memory)
+    g.node("tool_declarations", tool_declarations)
+    g.node("at_files", at_files)
+
+    g.edge(START, "history")
+    g.by_label("history", {"new": "environment", "begun": "system-prompt"})
+    g.edge("environment", "directory")
+    g.by_label("directory", {"on": "system-prompt", "prompt off": "memory"})
+    g.edge("system-prompt", "memory")
+    g.edge("memory", "tool_declarations")
+    g.edge("tool_declarations", "at_files")
+    g.edge("at_files", END)
+    return g
+
+
+def enter(given: ContextInput, context: WorkflowContext) -> dict[str, Any]:
+    prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
+    return {
+        "head": append_history(context.transcript, given.history),
+        "prompt": context.transcript.append("", [prompt]),
+        "off": [name for name, on in given.parts.items() if not on],
+        "alone": True,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> ContextOutput:
+    messages = context.transcript.read(values["head"])
+    tools = values.get("tools")
+    return ContextOutput(
+        system="\n\n".join(m.text for m in messages if m.role == "system"),
+        messages=[m.model_dump(mode="json", exclude_defaults=True) for m in messages if m.role != "system"],
+        tools=[DeclaredTool(**t) for t in json.loads(context.transcript.message(tools).text)]
+        if tools
+        else [],
+        files=[FileOutcome(**file) for file in values["files"]],
+        tokens=values["tokens"],
+    )
+
+
+PIPELINE = Pipeline(
+    "context", build, ContextInput, ContextOutput, prompt_field="prompt", enter=enter, leave=leave
+)

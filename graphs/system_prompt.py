@@ -1,0 +1,51 @@
+"""system_prompt: the text above every request, out of the sections that apply. Nothing loops; a file that replaces it
+ends it at once."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.system_prompt import assemble, compare, gather, load_override
+from interlock.state.system_prompt import (
+    SystemPromptInput,
+    SystemPromptOutput,
+    SystemPromptState,
+    sections_of,
+)
+from interlock.state.workflow import WorkflowContext
+
+
+def build() -> Graph:
+    g = Graph("system-prompt", SystemPromptState)
+    g.node("load_override", load_override)
+    g.node("gather", gather)
+    g.node("assemble", assemble)
+    g.node("compare", compare)
+
+    g.edge(START, "load_override")
+    g.by_label("load_override", {"file": END, "none": "gather"})
+    g.edge("gather", "assemble")
+    g.edge("assemble", "compare")
+    g.edge("compare", END)
+    return g
+
+
+def enter(given: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG001 - every `enter` has this shape
+    return {"before": given.previous}
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:
+    message = context.transcript.message(values["system"]) if values["system"] else None
+    sections = sections_of(message) if message else []
+    return SystemPromptOutput(
+        text=message.text if message else "",
+        sections=sections,
+        source=values["source"],
+        changed=values["changed"],
+        tokens=sum(s.tokens for s in sections),
+    )
+
+
+PIPELINE = Pipeline("system-prompt", build, SystemPromptInput, SystemPromptOutput, enter=enter, leave=leave)

@@ -1,0 +1,167 @@
+"""context: what a conversation begins with, part by part, and the prompt behind it."""
+
+import json
+import platform
+from datetime import datetime
+
+from langgraph.runtime import Runtime
+
+from interlock.prompts import render
+from interlock.state.context import ContextState, MemoryText
+from interlock.state.deps import Deps
+from interlock.state.events import SystemPromptChanged
+from interlock.state.messages import Message, TextPart
+from interlock.state.node import node
+from interlock.state.text import clean, estimate_tokens
+
+_OPENING = ("environment", "directory", "memory")
+"""Parts of the message before the first prompt, in this order."""
+
+
+@node(
+    reads=("head", "off"),
+    writes=("head", "begun", "previous", "system", "environment", "directory", "memory", "tokens", "files"),
+    labels=("new", "begun"),
+    pure=True,
+)
+async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    """A conversation that goes on has its opening; of that only the system prompt is looked at again."""
+    transcript = runtime.context.transcript
+    off = state.get("off", [])
+    head = "" if "history" in off else state.get("head", "")
+    messages = transcript.read(head) if head else []
+    begun = any(m.role == "system" or _is_opening(m) for m in messages)
+    # What a person or an older version wrote stays as it is.
+    ours = bool(messages) and messages[0].role == "system" and isinstance(messages[0].content, tuple)
+    return {
+        "label": "begun" if begun and "system-prompt" not in off else "new",
+        "head": head,
+        "begun": begun,
+        "previous": transcript.ids(head)[0] if ours else "",
+        "system": "",
+        "environment": "",
+        "directory": "",
+        "memory": "",
+        "tokens": {"history": sum(estimate_tokens(m.text) for m in messages)},
+        "files": [],
+    }
+
+
+def _is_opening(message: Message) -> bool:
+    return message.origin == "context" and any(
+        isinstance(part, TextPart) and part.section for part in message.content if not isinstance(part, str)
+    )
+
+
+@node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), pure=True)
+async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    """Only the day of the date: what begins with it can be cached by a provider for so long."""
+    if _is_left_out("environment", state):
+        return {}
+    deps = runtime.context
+    status = await deps.context.repository()
+    text = render(
+        "context/environment",
+        date=f"{datetime.fromtimestamp(deps.clock.now()):%Y-%m-%d, %A}",
+        system=f"{platform.system()} {platform.release()} ({platform.machine()})",
+        directories="\n".join(f"- {root}" for root in deps.context.roots),
+    )
+    texts = [text, render("context/git", status=status)] if status else [text]
+    return _part("environment", "\n\n".join(texts), state, deps)
+
+
+@node(
+    reads=("off", "begun", "tokens"), writes=("directory", "tokens"), labels=("on", "prompt off"), pure=True
+)
+async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
+    if _is_left_out("directory", state):
+        return {"label": on}
+    deps = runtime.context
+    text = render("context/directory", tree=await deps.context.tree())
+    return {"label": on, **_part("directory", text, state, deps)}
+
+
+@node(reads=("off", "begun", "tokens", "files"), writes=("memory", "tokens", "files"), pure=True)
+async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    if _is_left_out("memory", state):
+        return {}
+    deps = runtime.context
+    files = await deps.context.memory()
+    if not files:
+        return {}
+    text = render("context/memory", files="\n\n".join(map(shown_memory, files)))
+    read = [{"path": f.shown, "status": "read", "reason": f"memory file ({f.level})"} for f in files]
+    return {**_part("memory", text, state, deps), "files": [*state["files"], *read]}
+
+
+@node(reads=("off", "alone", "tokens"), writes=("tools", "tokens"), pure=True)
+async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    """A turn asks for them itself; here is counted what they cost."""
+    if "tool_declarations" in state.get("off", []) or not state.get("alone"):
+        return {"tools": ""}
+    deps = runtime.context
+    text = json.dumps([t.model_dump() for t in deps.toolset.declarations()], ensure_ascii=False)
+    record = deps.transcript.append("", [Message(role="system", content=text)])
+    return {"tools": record, "tokens": {**state["tokens"], "tool_declarations": estimate_tokens(text)}}
+
+
+@node(
+    reads=("head", "prompt", "begun", "previous", "system", "changed", "tokens", *_OPENING),
+    writes=("head", "prompt", "tokens"),
+    pure=True,
+)
+async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    """The parts in their places, then what was said before, then the prompt."""
+    transcript = runtime.context.transcript
+    prompt = [transcript.message(state["prompt"])] if state.get("prompt") else []
+    tokens = {**state["tokens"], "prompt": sum(estimate_tokens(m.text) for m in prompt)}
+    if state.get("system"):
+        tokens["system-prompt"] = estimate_tokens(transcript.message(state["system"]).text)
+    head = state["head"]
+    if not state["begun"]:
+        earlier = transcript.read(head) if head else []
+        # The system prompt's own record begins the chain.
+        head = transcript.append(
+            state.get("system", ""), [*_opening(state, runtime.context), *earlier, *prompt]
+        )
+    else:
+        head = transcript.append(_with_new_system(state, runtime), prompt)
+    return {"head": head, "prompt": "", "tokens": tokens}
+
+
+def _with_new_system(state: ContextState, runtime: Runtime[Deps]) -> str:
+    """The head; of a new chain that names the old, where the system prompt isn't what it was."""
+    transcript, head = runtime.context.transcript, state["head"]
+    if not state.get("previous") or not state.get("system"):
+        return head
+    system = transcript.message(state["system"])
+    if system == transcript.message(state["previous"]):
+        return head
+    runtime.stream_writer(SystemPromptChanged(sections=state.get("changed") or ["replacement"]))
+    return transcript.append("", [system, *transcript.read(head)[1:]], continues=head)
+
+
+def _opening(state: ContextState, deps: Deps) -> list[Message]:
+    found = [(name, deps.transcript.message(state[name]).text) for name in _OPENING if state.get(name)]
+    parts = tuple(
+        TextPart(text=text + ("\n\n" if place < len(found) else ""), section=name)
+        for place, (name, text) in enumerate(found, 1)
+    )
+    return [Message(role="user", origin="context", content=parts)] if parts else []
+
+
+def _is_left_out(part: str, state: ContextState) -> bool:
+    return state["begun"] or part in state.get("off", [])
+
+
+def _part(name: str, text: str, state: ContextState, deps: Deps) -> ContextState:
+    text = clean(text)
+    record = deps.transcript.append("", [Message(role="user", origin="context", content=text)])
+    update: ContextState = {"tokens": {**state["tokens"], name: estimate_tokens(text)}}
+    update[name] = record  # pyright: ignore[reportGeneralTypeIssues]
+    return update
+
+
+def shown_memory(file: MemoryText) -> str:
+    return f"--- {file.shown} ({file.level}) ---\n{file.text}\n--- end of {file.shown} ---"

@@ -1,0 +1,98 @@
+"""source: what there is to tell a model of the workspace: directories, repository, memory files, the user's wishes."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from interlock.services.context.environment import ENTRIES, IgnoredIn, git_summary, tree
+from interlock.services.context.memory import git_root, load_memory
+from interlock.services.secrets.environment import tool_environment
+from interlock.state.context import MemoryText, Replacement, SystemFacts
+from interlock.state.deps import RunInfo
+from interlock.state.errors import ConfigError
+from interlock.state.settings import Settings
+
+_EACH = 20
+"""Lines of a directory's listing, however many directories there are."""
+
+
+def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
+    """The file that GEMINI_SYSTEM_MD names (1 or true: `.gemini/system.md`). Raises `ConfigError`."""
+    value = env.get("GEMINI_SYSTEM_MD", "").strip()
+    if value.lower() in ("", "0", "false"):
+        return None
+    if value.lower() in ("1", "true"):
+        file = workspace / ".gemini" / "system.md"
+    else:
+        file = home / value[2:] if value.startswith("~/") else workspace / value
+    try:
+        return Replacement(file.read_text(encoding="utf-8-sig"), str(file))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"GEMINI_SYSTEM_MD={value!r}: {file} can't be read as text ({error}); name another file, or unset it."
+        ) from None
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What the command line says of the system prompt; None: nothing."""
+
+    system_prompt: str | None = None
+    append: str | None = None
+
+
+class WorkspaceContext:
+    """`ContextSource` of `state/deps.py`, for one drive."""
+
+    def __init__(
+        self,
+        *,
+        info: RunInfo,
+        settings: Settings,
+        env: Mapping[str, str],
+        workspace_roots: Sequence[Path],
+        ignored_in: IgnoredIn,
+        flags: Flags,
+        home: Path,
+    ) -> None:
+        self._info = info
+        self._settings = settings
+        self._env = env
+        self._ignored_in = ignored_in
+        self._flags = flags
+        self._home = home
+        self.roots = list(dict.fromkeys([info.workspace, *workspace_roots]))
+
+    def replacement(self) -> Replacement | None:
+        if self._flags.system_prompt is not None:
+            return Replacement(self._flags.system_prompt, "--system-prompt")
+        return replacement(self._env, self._info.workspace, self._home)
+
+    def facts(self) -> SystemFacts:
+        return SystemFacts(git_root(self._info.workspace) is not None, self._flags.append or "")
+
+    async def repository(self) -> str:
+        if git_root(self._info.workspace) is None:
+            return ""
+        env = tool_environment(self._env, rules=self._settings.security.environment)
+        return await git_summary(self._info.workspace, env)
+
+    async def tree(self) -> str:
+        return await asyncio.to_thread(self._trees)
+
+    async def memory(self) -> Sequence[MemoryText]:
+        names = self._settings.context.file_names
+        files = await asyncio.to_thread(load_memory, roots=self.roots, home=self._home, names=names)
+        return [MemoryText(f.path, self._shown(f.path), f.level, f.text) for f in files]
+
+    def _trees(self) -> str:
+        limit = max(ENTRIES // len(self.roots), _EACH)
+        return "\n\n".join(f"{root}/\n{tree(root, self._ignored_in, limit)}" for root in self.roots)
+
+    def _shown(self, path: Path) -> str:
+        if path.is_relative_to(self._info.workspace):
+            return path.relative_to(self._info.workspace).as_posix()
+        if path.is_relative_to(self._home):
+            return f"~/{path.relative_to(self._home).as_posix()}"
+        return str(path)

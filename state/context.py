@@ -1,0 +1,118 @@
+"""context: state, input and output of what a conversation begins with, and the parts that it is made of."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
+
+from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+
+PartName = Literal[
+    "history", "environment", "directory", "system-prompt", "memory", "tool_declarations", "at_files"
+]
+"""What can be turned off, in the order in which a first request is built."""
+
+
+class FileOutcome(BaseModel):
+    """What became of a reference to a file, or of a file that belongs to the opening."""
+
+    model_config = ConfigDict(extra="forbid")
+    path: str
+    status: str
+    reason: str = ""
+
+
+class ContextInput(WorkflowInput):
+    """Input of `context`."""
+
+    prompt: str = Field(min_length=1, description="what the user asks ★")
+    history: list[HistoryMessage] = Field(
+        default_factory=list[HistoryMessage], description="an earlier conversation"
+    )
+    parts: dict[PartName, bool] = Field(
+        default_factory=dict[PartName, bool], description="part → false: it is left out"
+    )
+
+
+class DeclaredTool(BaseModel):
+    """A tool as the request declares it."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    description: str
+    parameters: dict[str, Any] = Field(description="JSON Schema of its arguments")
+
+
+class ContextOutput(WorkflowOutput):
+    """Output of `context`."""
+
+    system: str
+    messages: list[dict[str, Any]]
+    tools: list[DeclaredTool]
+    files: list[FileOutcome]
+    tokens: dict[str, int]
+
+
+class Opening(TypedDict, total=False):
+    """What a graph shares with the one that opens its prompts."""
+
+    head: str
+    """Newest record of the conversation; empty: there is none yet."""
+    prompt: str
+    """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
+
+
+class ContextState(Opening, Labelled, total=False):
+    """What the opening knows while it is put together; the texts are detached records."""
+
+    off: list[str]
+    """Parts that are left out."""
+    alone: bool
+    """It is the workflow itself: what it was made of is the output."""
+    begun: bool
+    """The conversation has its opening already."""
+    environment: str
+    directory: str
+    memory: str
+    system: str
+    """Record of the system message; empty: there is none."""
+    previous: str
+    """Record of the system message that the conversation began with."""
+    changed: list[str]
+    """Sections of the system prompt that aren't what they were."""
+    tools: str
+    files: list[dict[str, str]]
+    """`FileOutcome`s."""
+    tokens: dict[str, int]
+    """Estimated, by part."""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """What stands in place of the generated system prompt."""
+
+    text: str
+    source: str
+    """The file or flag that it is from."""
+
+
+@dataclass(frozen=True)
+class MemoryText:
+    """A memory file as the model is shown it, imports included."""
+
+    path: Path
+    shown: str
+    """Its name for the model and for people."""
+    level: str
+    text: str
+
+
+@dataclass(frozen=True)
+class SystemFacts:
+    """What the conditions of the system prompt's sections are decided by, besides tools and settings."""
+
+    in_git: bool
+    appended: str
+    """What `--append-system-prompt` adds."""

@@ -1,0 +1,80 @@
+"""system_prompt: state, input and output of the generation of a system prompt."""
+
+import hashlib
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.messages import Message, TextPart
+from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.text import estimate_tokens
+
+
+class SystemPromptInput(WorkflowInput):
+    """Input of `system-prompt`."""
+
+    previous: dict[str, str] = Field(
+        default_factory=dict[str, str], description="section → fingerprint, of an earlier generation"
+    )
+
+
+class SectionOut(BaseModel):
+    """One section of a system prompt."""
+
+    model_config = ConfigDict(extra="forbid")
+    name: str
+    text: str
+    tokens: int
+    """Estimated."""
+    fingerprint: str
+
+
+class SystemPromptOutput(WorkflowOutput):
+    """Output of `system-prompt`."""
+
+    text: str
+    sections: list[SectionOut]
+    source: str = Field(description="`generated`, or the file or flag that stands in its place")
+    changed: list[str] = Field(description="sections that are new, gone or not what they were")
+    tokens: int
+
+
+class SystemPromptState(Labelled, total=False):
+    """What the generation knows; the text is a record of the chain."""
+
+    sections: list[str]
+    """Names of those that apply, in order."""
+    source: str
+    system: str
+    """Detached record of the system message; empty: there is none."""
+    previous: str
+    """Record of the system message that it is compared with; empty: none."""
+    before: dict[str, str]
+    """Instead of a record: section → fingerprint."""
+    changed: list[str]
+
+
+def fingerprint(text: str) -> str:
+    """The same for the same text."""
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:12]
+
+
+def sections_of(message: Message) -> list[SectionOut]:
+    """The sections of a system message; one that was written by an older version, or by a person, is one section."""
+    content = message.content
+    parts = (TextPart(text=content, section="text"),) if isinstance(content, str) else content
+    return [
+        SectionOut(
+            name=part.section or "text",
+            text=part.text.strip(),
+            tokens=estimate_tokens(part.text.strip()),
+            fingerprint=fingerprint(part.text),
+        )
+        for part in parts
+        if isinstance(part, TextPart) and part.text.strip()
+    ]
+
+
+def changes(before: dict[str, str], now: dict[str, str]) -> list[str]:
+    """Names of sections that are new or other than before, in their order, then those that are gone."""
+    other = [name for name, mark in now.items() if before.get(name) != mark]
+    return [*other, *(name for name in before if name not in now)]

@@ -1,0 +1,129 @@
+"""Path tests of `context` and `system-prompt`, and what they promise: the same inputs give the same bytes."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+
+from interlock.engine import Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.runs import step_rows
+from interlock.state.text import estimate_tokens
+
+ASKED = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+
+
+class Place:
+    """A workspace and a store of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.work = folder, folder / "work"
+        self.work.mkdir(parents=True)
+        (self.work / "a.txt").write_text("one\ntwo\n")
+
+    def options(self, env: dict[str, str] | None = None, **given: Any) -> Options:
+        given = {"model": "gemini-2.5-pro", **given}
+        home = {"home": self.folder / "home", "user_home": self.folder / "user"}
+        return Options(**home, workspace=self.work, env={"PATH": os.environ["PATH"], **(env or {})}, **given)
+
+    def run(self, workflow: str, given: dict[str, Any], **options: Any) -> Outcome:
+        outcome = run_sync(workflow, given, options=self.options(**options))
+        assert outcome.status == "done", outcome.error
+        return outcome
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "place")
+
+
+def test_every_declared_edge_is_taken_by_some_scene(place: Place) -> None:
+    (place.work / "own.md").write_text("my own words")
+    system = [{"role": "system", "content": "older words"}]
+    scenes: list[tuple[str, dict[str, Any], dict[str, str]]] = [
+        ("context", {"prompt": "go", "history": ASKED}, {}),
+        ("context", {"prompt": "go", "history": [*system, *ASKED]}, {}),
+        ("context", {"prompt": "go", "parts": {"system-prompt": False}}, {}),
+        ("context", {"prompt": "go"}, {"GEMINI_SYSTEM_MD": "own.md"}),
+        ("system-prompt", {}, {}),
+    ]
+    taken: set[tuple[str, str, str]] = set()
+    for workflow, given, env in scenes:
+        outcome = place.run(workflow, given, env=env)
+        rows = step_rows(place.folder / "home", outcome.run)
+        taken |= taken_edges(workflow, run_path(rows, ended=True))
+    assert declared_edges("context") - taken == set()
+
+
+def test_a_part_that_is_turned_off_is_not_there(place: Place) -> None:
+    (place.work / "GEMINI.md").write_text("be brief")
+    whole = place.run("context", {"prompt": "go on", "history": ASKED}).output
+    assert [f["path"] for f in whole["files"]] == ["GEMINI.md"]
+    assert "be brief" in json.dumps(whole["messages"][0])
+    off = ("history", "environment", "directory", "system-prompt", "memory", "tool_declarations")
+    bare = place.run(
+        "context", {"prompt": "go on", "history": ASKED, "parts": dict.fromkeys(off, False)}
+    ).output
+    assert (bare["system"], bare["tools"], bare["files"]) == ("", [], [])
+    assert [m["content"] for m in bare["messages"]] == ["go on"]
+    for part in off:
+        rest = place.run("context", {"prompt": "go on", "history": ASKED, "parts": {part: False}}).output
+        assert {name for name, count in rest["tokens"].items() if count} == set(whole["tokens"]) - {part}
+
+
+def test_the_prompt_is_short_and_says_what_it_is_made_of(place: Place) -> None:
+    told = place.run("system-prompt", {}).output
+    assert told["source"] == "generated"
+    assert "\n\n".join(s["text"] for s in told["sections"]) == told["text"]
+    assert all(s["tokens"] == estimate_tokens(s["text"]) for s in told["sections"])
+    assert 1_000 < told["tokens"] <= 4_000
+
+
+def test_what_changed_is_told_by_section(place: Place) -> None:
+    first = place.run("system-prompt", {}).output
+    marks = {s["name"]: s["fingerprint"] for s in first["sections"]}
+    again = place.run("system-prompt", {"previous": marks}).output
+    assert (again["changed"], again["text"]) == ([], first["text"])
+    (place.work / ".git").mkdir()
+    more = place.run("system-prompt", {"previous": {**marks, "gone": "x"}}).output
+    assert more["changed"] == ["git", "gone"]
+
+
+def test_requests_of_a_run_share_every_byte_up_to_what_is_new_and_runs_their_prompt_and_tools(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    read = {"calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]}
+    fake_gemini.play({"replies": [read, {"text": "one"}, {"text": "two"}] * 2})
+    settings = {"model": {"skipNextSpeakerCheck": True}}
+    for name in ("first", "second"):
+        place = Place(tmp_path / name)
+        given = place.options(fake_gemini.env, overrides=settings)
+        outcome = run_sync("main", {"prompt": "go"}, options=given)
+        assert resume_sync(outcome.run, prompt="more", options=given).status == "done"
+    first, second = fake_gemini.requests[:3], fake_gemini.requests[3:]
+    for earlier, later in ((first[0], first[1]), (first[1], first[2])):
+        for key in ("systemInstruction", "tools"):
+            assert json.dumps(earlier.body[key]) == json.dumps(later.body[key])
+        before, after = json.dumps(earlier.contents)[:-1], json.dumps(later.contents)
+        assert after.startswith(before)
+    for key in ("systemInstruction", "tools"):
+        assert json.dumps(first[0].body[key]) == json.dumps(second[0].body[key])
+
+
+def test_a_system_prompt_that_changed_between_prompts_is_sent_anew_and_told(
+    place: Place, fake_gemini: FakeGemini
+) -> None:
+    fake_gemini.play({"default": {"text": "fine"}})
+    given = place.options(fake_gemini.env, overrides={"model": {"skipNextSpeakerCheck": True}})
+    outcome = run_sync("main", {"prompt": "go"}, options=given)
+    (place.work / ".git").mkdir()
+    told: list[Any] = []
+    resume_sync(outcome.run, prompt="more", options=given, renderers=[told.append])
+    assert [e.sections for e in told if e.type == "system_prompt_changed"] == [["git"]]
+    first, second = (json.dumps(r.body["systemInstruction"]) for r in fake_gemini.requests)
+    assert ("# Git" in first, "# Git" in second) == (False, True)
+    assert fake_gemini.requests[1].contents[0] == fake_gemini.requests[0].contents[0]
