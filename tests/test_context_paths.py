@@ -14,7 +14,7 @@ from interlock.engine.diagrams.path import run_path
 from interlock.engine.read.runs import step_rows
 from interlock.state.text import estimate_tokens
 
-ASKED = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+ASKED = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}]
 
 
 class Place:
