@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import re
+import ssl
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
@@ -161,7 +162,8 @@ _FINE = frozenset({"stop", "length"})
 class GeminiProvider:
     """One model of Gemini's developer API."""
 
-    def __init__(self, model: str, key: str, base_url: str) -> None:
+    def __init__(self, model: str, key: str, base_url: str, tls: ssl.SSLContext | None = None) -> None:
+        """`tls`: whom to trust; else the client reads the certificates, twice."""
         turn_tracing_off()
         quiet_clients()
         self._ask(model)
@@ -174,6 +176,8 @@ class GeminiProvider:
                 temperature=None,
                 include_thoughts=_thinks(model),
                 max_retries=1,  # one attempt: retrying is ours
+                # httpx calls it the one, websockets, which nobody opens, the other.
+                client_args={"verify": tls, "ssl": tls} if tls else None,
             )
 
     def for_model(self, model: str) -> "GeminiProvider":

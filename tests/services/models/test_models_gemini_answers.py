@@ -1,6 +1,7 @@
 """Gemini: finish reasons, usage, what is asked for, and what the environment may not change."""
 
 import os
+import ssl
 import subprocess
 import sys
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 
+from interlock.services.models.connect import Providers
 from interlock.services.models.gemini import FIXED_SAMPLING
 from interlock.state.models import TextDelta, Usage
 
@@ -104,6 +106,32 @@ async def test_no_environment_variable_sends_a_run_elsewhere(
     monkeypatch.setenv("GOOGLE_GENAI_USE_VERTEXAI", "true")
     fake_gemini.play(["ok"])
     assert (await bench(fake_gemini.env).ask("hi")).text == "ok"
+
+
+@pytest.mark.parametrize(("url", "read"), [("https://gemini.invalid", 1), ("http://127.0.0.1:9", 0)])
+async def test_certificates_are_read_once_and_only_for_tls_and_are_always_asked_for(
+    url: str, read: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ssl.SSLContext] = []
+    make = ssl.create_default_context
+
+    def counted(*args: Any, **options: Any) -> ssl.SSLContext:
+        made.append(make(*args, **options))
+        return made[-1]
+
+    monkeypatch.setattr(ssl, "create_default_context", counted)
+    for proxy in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(proxy, raising=False)
+        monkeypatch.delenv(proxy.upper(), raising=False)
+    providers = Providers({"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url}, None)
+    provider: Any = await providers.get("gemini-2.5-pro")
+    client = provider._model.client._api_client
+    used = [client._httpx_client, client._async_httpx_client]
+    contexts = [c._transport._pool._ssl_context for c in used]
+    await providers.aclose()
+    assert len(made) == read and len({id(c) for c in [*made, *contexts]}) == 1
+    assert contexts[0].verify_mode == ssl.CERT_REQUIRED and contexts[0].check_hostname
+    assert bool(contexts[0].get_ca_certs()) == bool(read)
 
 
 def test_tracing_is_off_whatever_the_environment_says() -> None:
