@@ -29,6 +29,7 @@ COMMANDS = {
     "doctor": Command("Learn", "doctor [--store]", "check this machine, the settings and the store"),
     "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),
     "hooks": Command("Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"),
+    "mcp": Command("Learn", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"),
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
 LATER = {
@@ -37,7 +38,6 @@ LATER = {
     "rewind": "Rewinding a run comes later; `resume` and `show --at STEP` exist",
     "replay": "Replaying a run comes later; `--record-responses` and `--fake-responses` exist",
     "export": "Exporting a run comes later; `show RUN --json` exists",
-    "mcp": "MCP servers come later",
 }
 """Commands of later versions: one clear line instead of being taken for a prompt."""
 

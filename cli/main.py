@@ -11,7 +11,7 @@ from interlock.cli.catalog import COMMANDS, LATER, did_you_mean, near, root_help
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible
 
-_STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy"})
+_STARTING = frozenset({"prompt", "run", "resume", "hooks", "policy", "mcp"})
 """Commands that start processes on behalf of models and settings."""
 
 

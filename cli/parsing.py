@@ -11,7 +11,7 @@ _FOREIGN = {
     "--list-sessions": "List runs with: interlock runs",
     "--delete-session": "Delete a run with: interlock runs rm RUN",
     "--list-extensions": "There are no extensions; see: interlock tools",
-    "--mcp-config": "MCP servers come in a later version",
+    "--mcp-config": "Put servers into .mcp.json or settings; see: interlock mcp add --help",
     "--input-format": "Give input as JSON with: interlock run WORKFLOW --input @FILE",
     "--all-files": "Name files in the prompt instead",
     "--checkpointing": "Every run is checkpointed already; see: interlock history latest",

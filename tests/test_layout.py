@@ -36,7 +36,7 @@ SERVICES_MAY_IMPORT = {
     "policy": {"config", "files", "shell"},
     "context": {"config", "files", "secrets"},
     "hooks": {"config", "policy", "process", "secrets"},
-    "mcp": {"process", "toolset"},
+    "mcp": {"files", "process", "toolset"},
     "trust": {"config", "files", "hooks", "policy"},
 }
 """The sub-rooms of `services/`, each with those that it may look into; they go one way."""

@@ -87,7 +87,7 @@ def compose(
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs = OutputFiles(store.home, prepared.redact)
     processes, commands = _processes(prepared, outputs)
-    servers = _servers(prepared, outputs, connections.emit)
+    servers = open_servers(prepared, outputs, connections.emit)
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
     tools = {**TOOLS, **agent_tools(prepared.agents)}
@@ -135,7 +135,7 @@ def _most(prepared: RunConfig) -> tuple[int, int]:
     return shell.max_processes, memory
 
 
-def _servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit) -> Servers:
+def open_servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit) -> Servers:
     root, settings = prepared.workspace.root, prepared.settings
     env = tool_environment(prepared.env, rules=settings.security.environment)
     return Servers(

@@ -1,0 +1,217 @@
+"""mcp: MCP servers: which there are and what they offer; servers added to settings and taken out."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from interlock.cli.catalog import nearest
+from interlock.cli.flags import options_here
+from interlock.cli.parsing import Parser, flag, number, one_of
+from interlock.cli.render.output import Paint, elapsed, one_line, place, show_json, show_table, warn
+from interlock.state.errors import UserError
+
+_ACTIONS = ("list", "test", "add", "remove")
+_ABOUT = """\
+MCP servers lend their tools, resources and prompts. list and test start them as a run would, with its settings and
+its trust; add and remove write settings files. What stands in .mcp.json and .roo/mcp.json counts, too, where the
+folder is trusted."""
+_TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
+
+Shown = Mapping[str, Any]
+
+
+def parser() -> Parser:
+    made = Parser(
+        "mcp",
+        "[list]   |   mcp test SERVER   |   mcp add [FLAGS] NAME COMMAND|URL [ARGS]   |   mcp remove NAME",
+        _ABOUT,
+        [
+            ("interlock mcp add time -- uvx mcp-server-time", "a server on stdio, in this folder's settings"),
+            (
+                'interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…',
+                "for every folder",
+            ),
+            ("interlock mcp test time", "start it, and show what it offers"),
+        ],
+    )
+    made.add_argument(
+        "action", nargs="?", default="list", metavar="list|test|add|remove", help="default: list"
+    )
+    made.add_argument("name", nargs="?", metavar="NAME", help="a server's name")
+    made.add_argument("target", nargs="?", metavar="COMMAND|URL", help="add: how it is reached")
+    made.add_argument("args", nargs="*", metavar="ARGS", help="add: what the command is given")
+    where = one_of(("project", "user"))
+    flag(
+        made,
+        "-s --scope project|user",
+        "add, remove: whose settings (default: project)",
+        type=where,
+        default="project",
+    )
+    kinds = one_of(("stdio", "sse", "http"), _TRANSPORTS)
+    flag(made, "-t --transport stdio|sse|http", "add: default: http for an address, else stdio", type=kinds)
+    flag(made, "-e --env NAME=VALUE", "add: of its environment; also $NAME", action="append", default=[])
+    flag(made, "-H --header NAME:VALUE", "add: of each request; also $NAME", action="append", default=[])
+    flag(made, "--timeout MS", "add: milliseconds that a request may take", type=number(int, 1))
+    flag(made, "--trust", "add: its calls need no asking")
+    flag(made, "--include-tools A,B", "add: only these of its tools", action="append", default=[])
+    flag(made, "--exclude-tools A,B", "add: not these", action="append", default=[])
+    made.json_flag()
+    flag(made, "-C --workspace --cd DIR", "as a run in DIR", type=Path)
+    flag(made, "--skip-trust", "count the folder's own servers, this once")
+    return made
+
+
+def execute(arguments: list[str]) -> int:
+    own, theirs = _split(arguments)
+    args = parser().parse(own)
+    args.args = [*args.args, *theirs]
+    match args.action:
+        case "list":
+            return _list(args)
+        case "test":
+            return _test(args)
+        case "add":
+            return _add(args)
+        case "remove":
+            return _remove(args)
+        case _:
+            near = nearest(args.action, list(_ACTIONS)) or f" There are {', '.join(_ACTIONS)}."
+            raise UserError(f"No action {args.action!r}.{near} See: interlock mcp --help")
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """What is ours, and what stands behind the command that is to be added: flags there are the server's."""
+    flags = parser()
+    words, skip = 0, False
+    for place_, word in enumerate(arguments):
+        if skip:
+            skip = False
+        elif word == "--":
+            return [*arguments[:place_], *arguments[place_ + 1 : place_ + 2]], arguments[place_ + 2 :]
+        elif word.startswith("-") and word != "-":
+            skip = flags.takes_value(word)
+        else:
+            words += 1
+            if words == 3 and "add" in arguments[:place_]:
+                return arguments[: place_ + 1], arguments[place_ + 1 :]
+    return arguments, []
+
+
+def _views(args: argparse.Namespace, server: str | None = None) -> list[dict[str, Any]]:
+    from interlock.engine.check.mcp import McpCheck
+
+    check = McpCheck(options_here(args))
+    found = asyncio.run(check.views(server))
+    warn(check.warnings)
+    return found
+
+
+def _list(args: argparse.Namespace) -> int:
+    views = _views(args)
+    if args.json:
+        show_json({"servers": views})
+    elif not views:
+        print("No MCP servers here. Add one: interlock mcp add --help", file=sys.stderr)
+    else:
+        rows = [(v["name"], v["status"], *_offer(v)) for v in views]
+        show_table(rows, ("server", "is", "by", "offers"), flexible=3)
+    return 1 if any(v["status"] == "failed" for v in views) else 0
+
+
+def _offer(view: Shown) -> tuple[str, str]:
+    parts = [
+        f"{len(view[kind])} {kind}" for kind in ("tools", "resources", "templates", "prompts") if view[kind]
+    ]
+    trusted = ["trusted"] if view["trust"] else []
+    return view["transport"] or "", one_line(view["error"] or ", ".join([*parts, *trusted]))
+
+
+def _test(args: argparse.Namespace) -> int:
+    if args.name is None:
+        raise UserError("Name a server: interlock mcp test SERVER. List them with: interlock mcp list")
+    (view,) = _views(args, args.name)
+    if args.json:
+        show_json(view)
+    else:
+        Paint(sys.stdout).print_all(_lines(view))
+    return 0 if view["status"] == "connected" else 1
+
+
+def _lines(view: Shown) -> Iterator[str]:
+    about = f" ({one_line(view['version'])})" if view["version"] else ""
+    yield f"{view['name']}{about} is {view['status']}, after {elapsed(view['ms'] / 1000)}"
+    if view["error"]:
+        yield f"  {one_line(view['error'])}"
+    yield from (f"  left out: {one_line(line)}" for line in view["warnings"])
+    if view["instructions"]:
+        yield f"  says of itself: {one_line(view['instructions'])}"
+    for kind in ("tools", "resources", "templates", "prompts"):
+        for item in view[kind]:
+            given = f" {' '.join(item['args'])}" if item["args"] else ""
+            yield f"  {kind[:-1]:<8}  {item['name']}{given}: {one_line(item['description'], 100)}"
+
+
+def _add(args: argparse.Namespace) -> int:
+    if args.target is None:
+        raise UserError("Name a server and how it is reached: interlock mcp add NAME COMMAND|URL [ARGS]")
+    from interlock.services.mcp.entries import add
+    from interlock.services.mcp.spec import specs_of
+    from interlock.state.settings import Settings
+
+    server = _entry(args)
+    settings = Settings.model_validate({"mcpServers": {args.name: server}})
+    if problem := specs_of(settings, Path.cwd())[args.name].problem:
+        raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
+    file = _file(args)
+    took = "replaced" if add(file, args.name, server) else "added"
+    print(
+        f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}", file=sys.stderr
+    )
+    return 0
+
+
+def _entry(args: argparse.Namespace) -> dict[str, Any]:
+    address = args.target.startswith(("http://", "https://"))
+    kind = args.transport or ("http" if address else "stdio")
+    if kind == "stdio":
+        made: dict[str, Any] = {"command": args.target, "args": args.args}
+    elif args.args:
+        raise UserError(
+            f"{args.args[0]!r} is one word too many: a server behind an address takes no arguments."
+        )
+    else:
+        made = {"url": args.target, "type": kind}
+    made |= {"env": _pairs(args.env, "=", "--env")} if args.env else {}
+    made |= {"headers": _pairs(args.header, ":", "--header")} if args.header else {}
+    made |= {"timeout": args.timeout} if args.timeout else {}
+    made |= {"trust": True} if args.trust else {}
+    for key, given in (("includeTools", args.include_tools), ("excludeTools", args.exclude_tools)):
+        names = [name.strip() for text in given for name in text.split(",") if name.strip()]
+        made |= {key: names} if names else {}
+    return made
+
+
+def _pairs(given: Sequence[str], by: str, name: str) -> dict[str, str]:
+    pairs = [text.partition(by) for text in given]
+    if odd := next((text for text, found in zip(given, pairs, strict=True) if not found[1]), None):
+        raise UserError(f"{name} {odd!r}: expected NAME{by}VALUE.")
+    return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def _remove(args: argparse.Namespace) -> int:
+    if args.name is None:
+        raise UserError("Name a server: interlock mcp remove NAME")
+    from interlock.services.mcp.entries import remove
+
+    remove(file := _file(args), args.name)
+    print(f"{args.name} removed from {place(str(file))}.", file=sys.stderr)
+    return 0
+
+
+def _file(args: argparse.Namespace) -> Path:
+    folder = Path.home() if args.scope == "user" else args.workspace or Path.cwd()
+    return folder / ".interlock" / "settings.json"

@@ -1,0 +1,98 @@
+"""`interlock mcp`: servers are added, tried, listed and removed; other settings stay as they are."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp_servers.place import SERVER, Place
+
+from interlock.cli.main import main
+
+Cli = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def cli(place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
+    monkeypatch.setenv("HOME", str(place.user))
+    monkeypatch.setenv("ODD_LOG", str(place.log))
+    monkeypatch.chdir(place.work)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = main(["mcp", *arguments])
+        shown = capsys.readouterr()
+        return code, shown.out, shown.err
+
+    return run
+
+
+def written(folder: Path) -> Any:
+    return json.loads((folder / ".interlock" / "settings.json").read_text())
+
+
+def test_a_server_is_added_tried_listed_and_removed(place: Place, cli: Cli) -> None:
+    place.settings(model={"name": "flash"})
+    flags = ("-s", "user", "-e", "ODD_SAYS=1", "--trust", "--exclude-tools", "die,hang")
+    code, _, said = cli("add", *flags, "odd", sys.executable, "-I", "-S", str(SERVER), "--trust")
+    assert (code, said) == (0, "odd added in ~/.interlock/settings.json. Try it: interlock mcp test odd\n")
+    entry = {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(SERVER), "--trust"],
+        "env": {"ODD_SAYS": "1"},
+        "trust": True,
+        "excludeTools": ["die", "hang"],
+    }
+    assert written(place.user) == {"model": {"name": "flash"}, "mcpServers": {"odd": entry}}
+    code, shown, _ = cli("test", "odd")
+    assert (code, shown.splitlines()[0].startswith("odd (odd 1) is connected, after ")) == (0, True)
+    assert "  says of itself: Be\\u202e kind." in shown.splitlines()
+    assert "mcp_odd_note: Write the text down." in shown and "mcp_odd_die" not in shown
+    assert "  prompt    greet who*: A greeting" in shown.splitlines()
+    cli("add", "-s", "user", "bad", "/nowhere/server")
+    code, shown, _ = cli()
+    assert code == 1
+    assert [line.split()[:3] for line in shown.splitlines()[1:]] == [
+        ["odd", "connected", "stdio"],
+        ["bad", "failed", "stdio"],
+    ]
+    assert cli("remove", "-s", "user", "bad")[0] == 0
+    assert [*written(place.user)["mcpServers"]] == ["odd"]
+
+
+def test_what_a_project_adds_counts_once_the_folder_is_trusted(place: Place, cli: Cli) -> None:
+    assert cli("add", "-t", "sse", "-H", "X-Key: $KEY", "far", "http://127.0.0.1:9/sse")[0] == 0
+    entry = {"url": "http://127.0.0.1:9/sse", "type": "sse", "headers": {"X-Key": "$KEY"}}
+    assert written(place.work) == {"mcpServers": {"far": entry}}
+    code, _, said = cli("test", "far")
+    assert code == 2 and "No MCP server 'far'" in said
+    code, shown, _ = cli("test", "far", "--skip-trust", "--json")
+    assert (code, json.loads(shown)["status"]) == (1, "failed")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("add", "odd"), "Name a server and how it is reached"),
+        (("add", "an odd one", "x"), "the name 'an odd one' can't be part of a tool's name"),
+        (("add", "odd", "http://x", "y"), "'y' is one word too many"),
+        (("add", "-e", "A", "odd", "x"), "--env 'A': expected NAME=VALUE"),
+        (("remove", "odd"), "No MCP server 'odd' in"),
+        (("lst",), "No action 'lst'. Did you mean 'list'?"),
+    ],
+)
+def test_what_cant_be_is_said_in_one_line(
+    place: Place, cli: Cli, arguments: tuple[str, ...], said: str
+) -> None:
+    code, _, error = cli(*arguments)
+    assert (code, error.count("\n")) == (2, 1)
+    assert said in error
+
+
+def test_a_file_with_comments_is_left_alone(place: Place, cli: Cli) -> None:
+    file = place.user / ".interlock" / "settings.json"
+    file.write_text("{ // mine\n}")
+    code, _, error = cli("add", "-s", "user", "odd", "x")
+    assert code == 52 and "isn't plain JSON" in error
+    assert file.read_text() == "{ // mine\n}"
