@@ -2,8 +2,8 @@
 
 import difflib
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from interlock.services.files.calls import FileCalls
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
-from interlock.state.events import Emit, Event, ToolOutput
+from interlock.state.events import ToolOutput
 from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import clean
@@ -112,26 +112,20 @@ _ALONE = frozenset({"write", "execute", "question"})
 """Risks whose calls run by themselves, in order."""
 
 
+@dataclass
 class BuiltinToolset:
-    """Implements `Toolset`. `exclude` names tools that don't exist for this run."""
+    """Implements `Toolset`."""
 
-    def __init__(
-        self,
-        *,
-        workspace: Workspace,
-        processes: Processes,
-        outputs: Outputs,
-        settings: Settings,
-        exclude: Collection[str] = (),
-        tools: Mapping[str, Tool] = TOOLS,
-    ) -> None:
-        self._workspace = workspace
-        self._processes = processes
-        self._outputs = outputs
-        self._settings = settings
-        self._tools = {name: tool for name, tool in tools.items() if name not in exclude}
-        self._names = {alias: tool for tool in self._tools.values() for alias in tool.aliases} | self._tools
-        self._files = FileCalls(workspace)
+    workspace: Workspace
+    processes: Processes
+    outputs: Outputs
+    settings: Settings
+    tools: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
+
+    def __post_init__(self) -> None:
+        aliases = {alias: tool for tool in self.tools.values() for alias in tool.aliases}
+        self._names = {**aliases, **self.tools}
+        self._files = FileCalls(self.workspace)
 
     def declarations(self) -> list[ToolDeclaration]:
         return [
@@ -140,19 +134,22 @@ class BuiltinToolset:
                 description=tool.description,
                 parameters=parameters(tool.args, may_wait=tool.risk not in _ALONE),
             )
-            for name, tool in self._tools.items()
+            for name, tool in self.tools.items()
         ]
 
     def info(self, name: str) -> ToolInfo | None:
         tool = self._names.get(name)
         if tool is None:
             return None
-        if tool.plan is not None:
-            effect = "file"
-        else:
-            effect = "other" if tool.risk == "execute" and not tool.idempotent else "none"
+        effect = "other" if tool.risk == "execute" and not tool.idempotent else "none"
         alone = tool.risk in _ALONE or tool.kind == "review"
-        return ToolInfo(name=tool.name, risk=tool.risk, alone=alone, effect=effect, kind=tool.kind)
+        return ToolInfo(
+            name=tool.name,
+            risk=tool.risk,
+            alone=alone,
+            effect="file" if tool.plan else effect,
+            kind=tool.kind,
+        )
 
     def nearest(self, name: str) -> list[str]:
         return nearest_names(name, self._names)
@@ -169,7 +166,7 @@ class BuiltinToolset:
             return clean(describe(call.name, tool.args, error))
         try:
             for path, access in tool.paths(args):
-                (self._workspace.readable if access == "read" else self._workspace.writable)(path)
+                (self.workspace.readable if access == "read" else self.workspace.writable)(path)
         except PathRefused as refused:
             return f"{call.name}: {refused}"
         return None
@@ -186,30 +183,28 @@ class BuiltinToolset:
 
     async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         tool = self._names[call.name]
-        context = self._context(CallKey(message="", index=0), call.id)
         try:
             args = _parse(tool, call)
             if tool.plan is not None:
-                return await self._files.preview(tool, args, self._plans(earlier), context)
+                return await self._files.preview(tool, args, self._plans(earlier), self._context(call))
             if tool.preview is not None:
-                return await tool.preview(args, context)
+                return await tool.preview(args, self._context(call))
         except Exception as error:
             result = unexpected(call.name, error)
             return Preview(text=self.summary(call), problem=result.content)
         return Preview(text=self.summary(call))
 
     async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
-        context = self._context(CallKey(message="", index=0), call.id)
         try:
-            return await self._files.file(str(call.args["file_path"]), self._plans(earlier), context)
+            path = str(call.args["file_path"])
+            return await self._files.file(path, self._plans(earlier), self._context(call))
         except Exception as error:
             return unexpected(call.name, error)
 
     async def plan(self, call: CallView) -> Planned | ToolResult:
         try:
             tool = self._names[call.name]
-            context = self._context(CallKey(message="", index=0), call.id)
-            return await self._files.plan(tool, _parse(tool, call), call, context)
+            return await self._files.plan(tool, _parse(tool, call), call, self._context(call))
         except Exception as error:
             return unexpected(call.name, error)
 
@@ -218,9 +213,7 @@ class BuiltinToolset:
         tool = self._names.get(call.name)
         if tool is None:
             return failure("tool_not_registered", f"Tool {call.name!r} not found.")
-        context = replace(
-            self._context(run.key, call.id, run.emit), time_left_s=run.time_left_s, shown=run.shown
-        )
+        context = self._context(call, run)
         try:
             args = _parse(tool, call)
             if tool.run is not None:
@@ -241,26 +234,29 @@ class BuiltinToolset:
                 found.append((tool, _parse(tool, call)))
         return found
 
-    def _context(self, key: CallKey, call_id: str, emit: Emit | None = None) -> ToolContext:
-        tell: Emit = emit or _unheard
+    def _context(self, call: CallView, run: ToolRun | None = None) -> ToolContext:
+        """Without `run` the call is only previewed or planned, and nobody listens."""
+
+        def emit_output(text: str) -> None:
+            if run is not None:
+                run.emit(ToolOutput(tool_id=call.id, text=text))
+
         return ToolContext(
-            key=key,
-            workspace=self._workspace,
-            processes=self._processes,
-            outputs=self._outputs,
-            settings=self._settings,
-            emit_output=lambda text: tell(ToolOutput(tool_id=call_id, text=text)),
-            call_id=call_id,
+            key=run.key if run else CallKey(message="", index=0),
+            workspace=self.workspace,
+            processes=self.processes,
+            outputs=self.outputs,
+            settings=self.settings,
+            emit_output=emit_output,
+            call_id=call.id,
+            time_left_s=run.time_left_s if run else None,
+            shown=run.shown if run else "",
         )
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
     """Up to three of them, nearest first."""
     return difflib.get_close_matches(name, list(known), n=_NEAREST, cutoff=0.0)
-
-
-def _unheard(event: Event, /) -> None:
-    """Nobody listens while a call is only previewed or planned."""
 
 
 def _parse(tool: Tool, call: CallView) -> BaseModel:

@@ -36,29 +36,19 @@ def continued_by(root: bytes) -> str:
 class ChainTranscript:
     """Implements `Transcript` over one connection of the run's driver."""
 
-    def __init__(
-        self,
-        conn: sqlite3.Connection,
-        outputs: Path,
-        run: str,
-        agent: str = "",
-        continues: str | None = None,
-        redact: Redactor = SHAPES,
-    ) -> None:
+    def __init__(self, conn: sqlite3.Connection, outputs: Path, run: str, redact: Redactor = SHAPES) -> None:
         self._conn = conn
         self._outputs = outputs
         self._run = run
-        self._agent = agent
-        self._continues = continues
         self.redact = redact
-        self._call = ""
+        self._agent = self._call = ""
         self._cache: dict[str, tuple[str, Message | None]] = {}
         self._last: tuple[str, list[Message]] = ("", [])
 
     def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
         """Add records after `head` (`""`: after a new root record, which names what it continues); the new head."""
         if not head:
-            head = self._write("", self._root(continues or self._continues), None)
+            head = self._write("", self._root(continues or None), None)
         for message in map(self.redact.message, messages):
             head = self._write(head, encode(message), message)
         return head

@@ -4,7 +4,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
@@ -63,31 +63,6 @@ def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
     return tuple(reversed(patterns))
 
 
-@dataclass
-class _Files:
-    """Compiled ignore files; read again only when they changed on disk."""
-
-    seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = field(
-        default_factory=dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]]
-    )
-
-    def load(self, file: str) -> tuple[_Pattern, ...]:
-        try:
-            status = Path(file).stat()
-            if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-                return ()
-            stamp = (status.st_mtime_ns, status.st_size)
-            known = self.seen.get(file)
-            if known is not None and known[0] == stamp:
-                return known[1]
-            text = Path(file).read_bytes().decode("utf-8-sig", "surrogateescape")
-        except OSError:  # no such file, or one that we may not read: git goes on without it too
-            return ()
-        patterns = _compile(text.split("\n"))
-        self.seen[file] = (stamp, patterns)
-        return patterns
-
-
 Layer = tuple[str, tuple[_Pattern, ...]]
 """Directory that patterns are relative to (with a final slash), and the patterns."""
 
@@ -113,26 +88,24 @@ class IgnoreRules:
         self._git = git
         self._agent_files = [str(root / name) for name in AGENT_FILES] if agent else []
         self._agent_files += [str(path) for path in custom]
-        self._files = _Files()
+        self._seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = {}
 
     def git_layers(self, directory: str) -> list[Layer]:
         """Layers that hold for entries of `directory`, outermost first."""
         top = self._top()
         if top is None:
             return []
-        layers = [(_slashed(top), self._files.load(_exclude_file(top)))]
+        layers = [(_slashed(top), self._load(_exclude_file(top)))]
         for level in _levels(top, directory):
-            layers.append((_slashed(level), self._files.load(_slashed(level) + _GIT_FILE)))
+            layers.append((_slashed(level), self._load(_slashed(level) + _GIT_FILE)))
         return [layer for layer in layers if layer[1]]
 
     def deeper(self, layers: list[Layer], directory: str) -> list[Layer]:
         """The layers of a directory that has a .gitignore of its own, from those of its parent."""
-        return [*layers, (_slashed(directory), self._files.load(_slashed(directory) + _GIT_FILE))]
+        return [*layers, (_slashed(directory), self._load(_slashed(directory) + _GIT_FILE))]
 
     def agent_layers(self) -> list[Layer]:
-        return [
-            (_slashed(self._root), patterns) for f in self._agent_files if (patterns := self._files.load(f))
-        ]
+        return [(_slashed(self._root), patterns) for f in self._agent_files if (patterns := self._load(f))]
 
     def ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
         """Whether an entry below the root is left alone. With `git` false only the user's own files count."""
@@ -151,6 +124,23 @@ class IgnoreRules:
         layers, agent = self.git_layers(directory) if git else [], self.agent_layers()
         base = _slashed(directory)
         return lambda name, is_dir: entry_ignored(layers, agent, base + name, is_dir)
+
+    def _load(self, file: str) -> tuple[_Pattern, ...]:
+        """An ignore file compiled; read again only when it changed on disk."""
+        try:
+            status = Path(file).stat()
+            if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+                return ()
+            stamp = (status.st_mtime_ns, status.st_size)
+            known = self._seen.get(file)
+            if known is not None and known[0] == stamp:
+                return known[1]
+            text = Path(file).read_bytes().decode("utf-8-sig", "surrogateescape")
+        except OSError:  # no such file, or one that we may not read: git goes on without it too
+            return ()
+        patterns = _compile(text.split("\n"))
+        self._seen[file] = (stamp, patterns)
+        return patterns
 
     def _top(self) -> str | None:
         """The work tree around the root; looked up anew, because a run may make one."""

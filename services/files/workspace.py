@@ -37,45 +37,6 @@ class Entry(NamedTuple):
     kind: Kind
 
 
-def files_below(
-    start: str,
-    rules: IgnoreRules,
-    entries: Callable[[str], Sequence[Entry]],
-    own_link: Callable[[str], bool],
-    *,
-    git: bool,
-) -> Iterator[Path]:
-    """Sorted as `entries` are; links only where `own_link` says so. With `git` false also what git ignores."""
-    agent = rules.agent_layers()
-    pending: list[tuple[str, Entry, list[Layer]]] = []
-
-    def open_directory(path: str, layers: list[Layer]) -> None:
-        found = entries(path)
-        if git and path != start and any(e.name == ".gitignore" for e in found):
-            layers = rules.deeper(layers, path)
-        base = path.removesuffix("/")
-        pending.extend((f"{base}/{entry.name}", entry, layers) for entry in reversed(found))
-
-    open_directory(start, rules.git_layers(start) if git else [])
-    while pending:
-        path, entry, layers = pending.pop()
-        if is_private(entry.name) or (git and folded(entry.name) == DEPENDENCIES):
-            continue
-        is_dir = entry.kind == "directory"
-        if entry_ignored(layers, agent, path, is_dir):
-            continue
-        if is_dir:
-            open_directory(path, layers)
-        elif entry.kind == "file" or (entry.kind == "link" and own_link(path)):
-            yield Path(path)
-
-
-def entries_of(directory: int) -> list[Entry]:
-    """By name."""
-    with os.scandir(directory) as found:
-        return sorted(Entry(entry.name, entry_kind(entry)) for entry in found)
-
-
 _KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
 """No files, but the machine's inside: the environment of processes, devices. Kept from a workspace that is `/`."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
@@ -120,10 +81,7 @@ class FolderWorkspace:
         real = kept_output(self._outputs, path) or self.plan_file(path) or self._allowed(path)
         if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
-        if self.ignored(real, git=False):
-            raise PathRefused(
-                f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
-            )
+        self._refuse_kept(path, real)
         there = os.path.isfile(real)  # noqa: PTH113 - as above; else it may be a pattern
         if there and not self._in_dependencies(real) and self.ignored(real):
             raise PathRefused(
@@ -142,11 +100,14 @@ class FolderWorkspace:
             raise PathRefused(
                 f"{path!r} lies in node_modules, which is read only; change the project's own files."
             )
+        self._refuse_kept(path, real)
+        return real
+
+    def _refuse_kept(self, path: str, real: Path) -> None:
         if self.ignored(real, git=False):
             raise PathRefused(
                 f"{path!r} is kept from tools by .geminiignore or .rooignore; go on without it."
             )
-        return real
 
     def protected(self, path: str) -> Protection | None:
         """As `Workspace.protected`. What was written counts as well as where it leads."""
@@ -199,15 +160,35 @@ class FolderWorkspace:
         if not stat.S_ISDIR(mode):
             return [start] if stat.S_ISREG(mode) else []
         git = not include_ignored and not self._in_dependencies(start)
-        rules = self._rules[root]
+        return list(self._below(str(start), self._rules[root], stop, git=git))
 
-        def entries(path: str) -> list[Entry]:
+    def _below(
+        self, start: str, rules: IgnoreRules, stop: Callable[[], None], *, git: bool
+    ) -> Iterator[Path]:
+        """Files by name; links only to files that tools may see. With `git` false also what git ignores."""
+        agent = rules.agent_layers()
+        pending: list[tuple[str, Entry, list[Layer]]] = []
+
+        def open_directory(path: str, layers: list[Layer]) -> None:
             stop()
-            return self._entries(path)
+            found = self._entries(path)
+            if git and path != start and any(e.name == ".gitignore" for e in found):
+                layers = rules.deeper(layers, path)
+            base = path.removesuffix("/")
+            pending.extend((f"{base}/{entry.name}", entry, layers) for entry in reversed(found))
 
-        return list(
-            files_below(str(start), rules, entries, lambda path: self._own_link(path, rules), git=git)
-        )
+        open_directory(start, rules.git_layers(start) if git else [])
+        while pending:
+            path, entry, layers = pending.pop()
+            if is_private(entry.name) or (git and folded(entry.name) == DEPENDENCIES):
+                continue
+            is_dir = entry.kind == "directory"
+            if entry_ignored(layers, agent, path, is_dir):
+                continue
+            if is_dir:
+                open_directory(path, layers)
+            elif entry.kind == "file" or (entry.kind == "link" and self._own_link(path, rules)):
+                yield Path(path)
 
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator[Place]:
@@ -227,9 +208,14 @@ class FolderWorkspace:
         return found
 
     def _entries(self, path: str) -> list[Entry]:
+        """By name."""
         try:
-            with self.place(Path(path)) as place, open_directory(place) as directory:
-                return entries_of(directory)
+            with (
+                self.place(Path(path)) as place,
+                open_directory(place) as directory,
+                os.scandir(directory) as found,
+            ):
+                return sorted(Entry(entry.name, entry_kind(entry)) for entry in found)
         except OSError:  # gone meanwhile, or not ours to read: as if it were empty
             return []
 

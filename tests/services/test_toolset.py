@@ -23,13 +23,12 @@ from interlock.tools import TOOLS
 KEY = CallKey(message="m", index=0)
 
 
-def build(root: Path, tools: Mapping[str, Tool] = TOOLS, exclude: tuple[str, ...] = ()) -> BuiltinToolset:
+def build(root: Path, tools: Mapping[str, Tool] = TOOLS) -> BuiltinToolset:
     return BuiltinToolset(
         workspace=FolderWorkspace(root),
         processes=cast(Processes, None),
         outputs=OutputFiles(root.parent / "state"),
         settings=Settings(),
-        exclude=exclude,
         tools=tools,
     )
 
@@ -134,7 +133,7 @@ def test_scheduling_knows_what_a_tool_does(
 
 
 def test_unknown_and_excluded_tools_are_not_there(tmp_path: Path) -> None:
-    toolset = build(tmp_path, exclude=("write_file",))
+    toolset = build(tmp_path, {name: tool for name, tool in TOOLS.items() if name != "write_file"})
     assert toolset.info("write_file") is None
     assert "write_file" not in [d.name for d in toolset.declarations()]
     assert toolset.nearest("read_fil")[0] == "read_file"
