@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.services.sandbox import Sandbox, check_here, open_sandbox
+from interlock.services.sandbox.sandbox import Sandbox, check_here, open_sandbox
 from interlock.state.errors import SandboxError
 from interlock.state.settings import ToolSettings
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy, workspace_policy
+from interlock.services.policy.policy import RulePolicy, workspace_policy
 from interlock.state.calls import CallView, Risk
 from interlock.state.settings import Settings
 

@@ -81,7 +81,7 @@ def _machine() -> Iterator[Finding]:
 
 
 def _sandbox() -> Finding:
-    from interlock.services.sandbox import check_here
+    from interlock.services.sandbox.sandbox import check_here
     from interlock.state.errors import SandboxError
 
     try:
@@ -131,10 +131,10 @@ def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Setting
 
 
 def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.agents import load_agents
+    from interlock.services.agents.definitions import load_agents
     from interlock.services.files.workspace import open_workspace
-    from interlock.services.policy import workspace_policy
     from interlock.services.policy.load import Places, rule_files
+    from interlock.services.policy.policy import workspace_policy
 
     files = rule_files(Places(root, home, trusted))
     try:

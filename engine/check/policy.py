@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, f
 
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
-from interlock.services.agents import ONLY_AGENTS, agent_tools, own_tools
+from interlock.services.agents.definitions import ONLY_AGENTS, agent_tools, own_tools
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.policy.checkers import Said, lowered
 from interlock.services.policy.decision import Explanation

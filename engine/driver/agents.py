@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from interlock.engine.driver.hooks import RunHooks
-from interlock.services.agents import own_tools
+from interlock.services.agents.definitions import own_tools
 from interlock.services.models import ChatModels
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.transcript import ChainTranscript

@@ -16,7 +16,7 @@ from interlock.engine.store.database import Store
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_log import SqlModelLog
 from interlock.engine.store.steps import StepLog
-from interlock.services.agents import AGENT_TOOLS, ONLY_AGENTS, agent_tools
+from interlock.services.agents.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import HookEnvironment

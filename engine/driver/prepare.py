@@ -8,17 +8,17 @@ from typing import Any, cast
 from interlock.engine.driver.budget import no_price, price_of
 from interlock.engine.driver.rights import RunRules, protected_paths, run_rules
 from interlock.engine.options import Options
-from interlock.services.agents import load_agents
+from interlock.services.agents.definitions import load_agents
 from interlock.services.config.dotenv import load_dotenv
 from interlock.services.config.settings import FOLDERS, load_settings, read_object
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
-from interlock.services.policy import Scope
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
 from interlock.services.policy.policy import RulePolicy
-from interlock.services.sandbox import Sandbox, open_sandbox
+from interlock.services.policy.rule import Scope
+from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
 from interlock.services.secrets.environment import secret_variables
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path

@@ -1,4 +1,4 @@
-"""policy: what may run, what is asked about, what is denied."""
+"""policy: what may run, what is asked about, what is denied: rules in tiers, and shell lines part by part."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from interlock.services.policy.decision import (
     unless_widened,
 )
 from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
-from interlock.services.policy.load import about_nothing, shipped_rules
+from interlock.services.policy.load import about_nothing, load_rules, shipped_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
 from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.rule import (
@@ -36,7 +36,8 @@ from interlock.services.policy.rule import (
     server_of,
 )
 from interlock.services.policy.shell_decision import decide_line
-from interlock.services.shell import ShellLine, parse
+from interlock.services.shell.model import ShellLine
+from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, Workspace
@@ -112,8 +113,9 @@ class RulePolicy:
         before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
         if not self.safety.book.rules or verdict.decision == "deny":
             return before
-        line = _line(call) if self._is_shell(call) else None
-        return before + await self.safety.said(call, risk, MODE_NAMES.get(mode, mode), line, annotations)
+        return before + await self.safety.said(
+            call, risk, MODE_NAMES.get(mode, mode), _line(call), annotations
+        )
 
     def explain(
         self,
@@ -141,7 +143,9 @@ class RulePolicy:
         """An always-choice is offered where it would be narrow, and would spare the next question."""
         if verdict.decision != "ask" or verdict.by_checker:
             return _ONCE
-        return (_ONCE[0], *(c for c in _ALWAYS if self._spares(call, risk, c)), *_ONCE[1:])
+        narrowed = ((c, self.narrow(call, risk, c, "default")) for c in _ALWAYS)
+        sparing = [c for c, r in narrowed if r and self.check(call, risk, "default", [r]).decision == "allow"]
+        return (_ONCE[0], *sparing, *_ONCE[1:])
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
         """The session rule of an always-choice; null where it would be a blanket one, or for an unknown mode."""
@@ -154,8 +158,8 @@ class RulePolicy:
             return SessionRule(tool=call.name, server=whole, modes=LOOSER[mode])
         if choice in ("proceed_always_tool", "proceed_always_server"):
             return None
-        if self._is_shell(call):
-            return shell_rule(call, _line(call), mode)
+        if (line := _line(call)) is not None:
+            return shell_rule(call, line, mode)
         about = None if risk == "execute" else target(call, risk, self._workspace)
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
@@ -165,10 +169,6 @@ class RulePolicy:
         tables = tables_of(rule, server, risk == "network", self._workspace.root)
         if self._save_to is not None:
             save(self._save_to, tables, note)
-
-    def _spares(self, call: CallView, risk: Risk, choice: Choice) -> bool:
-        rule = self.narrow(call, risk, choice, "default")
-        return rule is not None and self.check(call, risk, "default", [rule]).decision == "allow"
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
         """Rules that are about no call: `agents` and `servers` are those that there are here."""
@@ -192,9 +192,6 @@ class RulePolicy:
         own.started = self.started and self.started._scoped(scope)
         return own
 
-    def _is_shell(self, call: CallView) -> bool:
-        return canonical(call.name) in SHELL_TOOLS
-
     def _decide(
         self,
         call: CallView,
@@ -206,8 +203,7 @@ class RulePolicy:
         mode = MODE_NAMES.get(mode, mode)
         hints = with_plan_file(hints, call, risk, mode, self._workspace)
         rules = self._book.about(call, risk, mode, hints)
-        if self._is_shell(call):
-            line = _line(call)
+        if (line := _line(call)) is not None:
             own = [r for r in session if canonical(r.tool) == canonical(call.name)]
             outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
             return PolicyDecision(call, risk, mode, rules, outcome, line, parts)
@@ -238,11 +234,24 @@ class RulePolicy:
         return next((r for r in session if covers(r, names, about, mode, server)), None)
 
 
+def workspace_policy(
+    settings: Settings, workspace: Workspace, files: Sequence[tuple[Path, int]] = ()
+) -> RulePolicy:
+    """The policy of a workspace; `files` with their tiers. What is wrong with them is in its `problems`."""
+    rules, problems = load_rules(files)
+    policy = RulePolicy(rules, settings, workspace)
+    policy.problems = [*problems, *policy.problems]
+    return policy
+
+
 def _no_annotations(_tool: str) -> Mapping[str, JsonValue]:
     return {}
 
 
-def _line(call: CallView) -> ShellLine:
+def _line(call: CallView) -> ShellLine | None:
+    """What a shell call would run; None: it is another tool's."""
+    if canonical(call.name) not in SHELL_TOOLS:
+        return None
     command = call.args.get("command")
     return parse(command if isinstance(command, str) else "")
 

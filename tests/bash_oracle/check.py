@@ -12,9 +12,10 @@ from bash_oracle.lines import Lines
 from bash_oracle.stubs import Ran, make_stubs, run_line
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy, load_rules
-from interlock.services.shell import ShellLine, Word, parse
-from interlock.services.shell.model import literal
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.shell.model import ShellLine, Word, literal
+from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

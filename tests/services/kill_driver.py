@@ -9,7 +9,7 @@ from pathlib import Path
 
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.sandbox import open_sandbox
+from interlock.services.sandbox.sandbox import open_sandbox
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.settings import ToolSettings
 

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import Problem, RulePolicy, Scope, load_rules
+from interlock.services.policy.fields import Problem
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.rule import Scope
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from interlock.services.policy import Scope
+from interlock.services.policy.rule import Scope
 from interlock.state.calls import SessionRule
 
 ALWAYS = "proceed_always"

@@ -3,7 +3,7 @@
 import pytest
 
 from interlock.services.hooks.configured import matcher, subjects_of
-from interlock.services.policy import Scope
+from interlock.services.policy.rule import Scope
 
 ONE = '[[rule]]\ntoolName = "{tool}"\ndecision = "{decision}"\npriority = 500\n{more}\n'
 

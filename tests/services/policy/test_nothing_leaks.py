@@ -6,9 +6,11 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.agents import load_agents, own_tools
+from interlock.services.agents.definitions import load_agents, own_tools
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy, Scope, load_rules
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.rule import Scope
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 from interlock.tools import TOOLS

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from interlock.services.policy import Scope
+from interlock.services.policy.rule import Scope
 from interlock.state.calls import Risk
 
 MATRIX = [
@@ -179,7 +179,7 @@ def test_an_alias_of_the_shell_tool_is_met_by_its_rules(make, call) -> None:
 def test_a_plain_decision_does_not_load_the_shell_grammar() -> None:
     code = (
         "import sys\n"
-        "from interlock.services.policy import shipped_rules\n"
+        "from interlock.services.policy.load import shipped_rules\n"
         "from interlock.services.policy.rule import RuleBook, Scope\n"
         "from interlock.state.calls import CallView\n"
         "call = CallView(id='', name='read_file', args={})\n"

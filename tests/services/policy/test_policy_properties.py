@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy, load_rules
-from interlock.services.shell import parse
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.shell.parse import parse
 from interlock.state.calls import ApprovalMode, CallView, Risk, SessionRule
 from interlock.state.settings import Settings
 

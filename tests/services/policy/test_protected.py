@@ -4,7 +4,7 @@ import pytest
 
 from interlock.services.files.protected import PROTECTED, ProtectedPaths
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy
+from interlock.services.policy.policy import RulePolicy
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.settings import Settings
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy
+from interlock.services.policy.policy import RulePolicy
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import load_rules, workspace_policy
-from interlock.services.policy.load import ADMIN_FOLDERS, Places, rule_files, workspace_files
+from interlock.services.policy.load import ADMIN_FOLDERS, Places, load_rules, rule_files, workspace_files
+from interlock.services.policy.policy import workspace_policy
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy, Scope, load_rules
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.policy.rule import Scope
 from interlock.state.calls import CallView, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.settings import Settings

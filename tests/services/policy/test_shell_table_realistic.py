@@ -7,8 +7,9 @@ import yaml
 from patience import lines_run
 
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.policy import RulePolicy, load_rules
-from interlock.services.shell import parse
+from interlock.services.policy.load import load_rules
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
 

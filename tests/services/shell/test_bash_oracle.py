@@ -12,7 +12,7 @@ from bash_oracle.check import MODES, Tally, Work, betrayed, denied, policy_of, r
 from bash_oracle.lines import DENIED, Lines
 from bash_oracle.stubs import BASH, cage, make_stubs, run_line
 
-from interlock.services.shell import parse
+from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView
 
 SEED = int(os.environ.get("ORACLE_SEED", "1"))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from patience import lines_run
 
-from interlock.services.shell import parse
+from interlock.services.shell.parse import parse
 
 
 def argvs(line: str) -> list[tuple[str, ...]]:
