@@ -96,17 +96,15 @@ class Buffered(StoreConnection):
             raise
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-        if self._waiting and not self.in_transaction and self._concerns(sql):
-            self.commit_waiting()
+        if self._waiting and not self.in_transaction:
+            words = set(_WORD.findall(sql))
+            if any(_table_of(waiting) in words for waiting, _ in self._waiting):
+                self.commit_waiting()
         return super().execute(sql, values)
 
     def stored(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         """What is committed, for who knows what of it waits."""
         return super().execute(sql, values)
-
-    def _concerns(self, sql: str) -> bool:
-        words = set(_WORD.findall(sql))
-        return any(_table_of(waiting) in words for waiting, _ in self._waiting)
 
 
 class Source(Protocol):

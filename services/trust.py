@@ -123,7 +123,8 @@ def answers(home: Path) -> list[Answer]:
     """Everything that was said, gemini-cli's file first. Raises `ConfigError` for a bad file."""
     ours = home / TRUST_FILE
     own = [
-        Answer(_directory(key, home, ours), _answer(key, value, ours), ours) for key, value in _entries(ours)
+        Answer(_directory(key, home, ours), _answer(key, value, ours), ours)
+        for key, value in (read_object(ours) or {}).items()
     ]
     return [*_geminis(home), *own]
 
@@ -138,7 +139,9 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
     try:
         make_directories(file.parent, 0o700)
         with locked(file.parent):
-            said = {k: v for k, v in _entries(file) if str(_directory(k, home, file)) != key}
+            said = {
+                k: v for k, v in (read_object(file) or {}).items() if str(_directory(k, home, file)) != key
+            }
             for entry in said.items():
                 _answer(*entry, file)
             text = json.dumps({**said, key: word}, indent=2, ensure_ascii=False) + "\n"
@@ -166,16 +169,11 @@ def _geminis(home: Path) -> list[Answer]:
     """Of the words that it knows today; `TRUST_PARENT` speaks of the directory around."""
     file = home / GEMINI_FILE
     found: list[Answer] = []
-    for key, value in _entries(file):
+    for key, value in (read_object(file) or {}).items():
         if value in _GEMINI_ANSWERS and Path(key).is_absolute():
             directory = Path(key).parent if value == "TRUST_PARENT" else Path(key)
             found.append(Answer(Path(os.path.realpath(directory)), _GEMINI_ANSWERS[str(value)], file))
     return found
-
-
-def _entries(file: Path) -> list[tuple[str, object]]:
-    found = read_object(file)
-    return [] if found is None else list(found.items())
 
 
 def _directory(key: str, home: Path, file: Path) -> Path:
@@ -256,11 +254,11 @@ def _runs(file: Path) -> Iterator[str]:
     except ConfigError as error:
         yield f"(can't be read: {error})"
         return
-    for event, groups in _items(data.get("hooks")):
+    for event, groups in _dict(data.get("hooks")).items():
         for group in _list(groups):
             hooks = _dict(group).get("hooks")
             yield from (f"hook {event}: {_dict(h).get('command', h)}" for h in _list(hooks))
-    for name, server in _items(data.get("mcpServers")):
+    for name, server in _dict(data.get("mcpServers")).items():
         yield f"MCP server {name}: {_server(_dict(server))}"
 
 
@@ -277,7 +275,3 @@ def _dict(value: object) -> dict[str, Any]:
 
 def _list(value: object) -> list[Any]:
     return cast(list[Any], value) if isinstance(value, list) else []
-
-
-def _items(value: object) -> Iterable[tuple[str, Any]]:
-    return _dict(value).items()

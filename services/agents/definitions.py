@@ -64,13 +64,9 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
         chosen: Sequence[str] = [n for n in tools if n not in (*AGENT_TOOLS, *ONLY_AGENTS, *never)]
     else:
         chosen = [n for n in tools if n in definition.tools and n not in never]
-    return {**{name: tools[name] for name in chosen}, "complete_task": _complete_task(definition)}
-
-
-def _complete_task(definition: AgentDefinition) -> Tool:
-    if definition.output_schema is None:
-        return complete_task.TOOL
-    return replace(complete_task.TOOL, args=_report_args(definition.output_schema))
+    end, schema = complete_task.TOOL, definition.output_schema
+    end = end if schema is None else replace(end, args=_report_args(schema))
+    return {**{name: tools[name] for name in chosen}, "complete_task": end}
 
 
 def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
@@ -122,8 +118,8 @@ def load_agents(root: Path, home: Path, trusted: bool) -> tuple[dict[str, AgentD
     """
     found = {**_shipped()}
     problems: list[str] = []
-    for folder in _folders(root, home, trusted):
-        for path in sorted((folder / "agents").glob("*.md")):
+    for base in (home, root) if trusted else (home,):
+        for path in (p for name in FOLDERS for p in sorted((base / name / "agents").glob("*.md"))):
             try:
                 definition = _read(path)
             except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
@@ -131,11 +127,6 @@ def load_agents(root: Path, home: Path, trusted: bool) -> tuple[dict[str, AgentD
             else:
                 found[definition.name] = definition
     return found, problems
-
-
-def _folders(root: Path, home: Path, trusted: bool) -> Sequence[Path]:
-    mine = [home / name for name in FOLDERS]
-    return [*mine, *(root / name for name in FOLDERS)] if trusted else mine
 
 
 @cache

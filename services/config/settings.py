@@ -249,8 +249,9 @@ def load_settings(
         layers += _server_layers(workspace, env, warnings)
     layers += [layer for file, layer in read if file in project]
     layers += [check_layer("environment", _from_environment(env)), check_layer("flags", overrides)]
+    defaults = Settings.model_validate({}).model_dump(by_alias=True)
     return LoadedSettings(
-        settings=_merged(layers),
+        settings=Settings.model_validate(reduce(_merge, (layer.data for layer in layers), defaults)),
         files=[file for file, _ in read],
         ignored=[] if trusted else [file for file in project if os.path.lexists(file)],
         unknown=[(layer.source, key) for layer in layers for key, near in layer.unknown.items() if not near],
@@ -277,11 +278,6 @@ def _hooks(layers: list[Layer], project: Collection[str]) -> list[HookLayer]:
         for layer in layers
         if layer.data.keys() & {"hooks", "hooksConfig"}
     ]
-
-
-def _merged(layers: list[Layer]) -> Settings:
-    defaults = Settings.model_validate({}).model_dump(by_alias=True)
-    return Settings.model_validate(reduce(_merge, (layer.data for layer in layers), defaults))
 
 
 def _merge(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[str, Any]:

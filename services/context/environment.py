@@ -40,7 +40,9 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
         found = _entries(directory, min(left, _SCANNED))
         left -= len(found)
         ignored = ignored_in(directory)
-        entries = [e for e in found if e.name not in _HIDDEN and not ignored(e.name, _leads_to_directory(e))]
+        # Links are followed: patterns for directories mean them, too.
+        kept = [e for e in found if e.name not in _HIDDEN]
+        entries = [e for e in kept if not ignored(e.name, _is_directory(e, follow_symlinks=True))]
         shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
         omitted[directory] = len(entries) - len(shown[directory])
         limit -= len(shown[directory])
@@ -57,17 +59,9 @@ def _entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
     return sorted(entries, key=lambda e: (not _is_directory(e), e.name))
 
 
-def _leads_to_directory(entry: os.DirEntry[str]) -> bool:
-    """Links are followed: patterns for directories mean them, too."""
+def _is_directory(entry: os.DirEntry[str], *, follow_symlinks: bool = False) -> bool:
     try:
-        return entry.is_dir()
-    except OSError:
-        return False
-
-
-def _is_directory(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir(follow_symlinks=False)
+        return entry.is_dir(follow_symlinks=follow_symlinks)
     except OSError:
         return False
 
@@ -77,7 +71,8 @@ def _lines(
 ) -> list[str]:
     lines: list[str] = []
     for entry in shown.get(directory, []):
-        path, name = Path(entry.path), _printable(entry.name)
+        # On one line: control characters can't make a name look like something else.
+        path, name = Path(entry.path), entry.name if entry.name.isprintable() else ascii(entry.name)
         if not _is_directory(entry):
             lines.append(indent + name)
         elif path in shown:
@@ -88,11 +83,6 @@ def _lines(
     if omitted.get(directory):
         lines.append(f"{indent}… {omitted[directory]} more")
     return lines
-
-
-def _printable(name: str) -> str:
-    """A name on one line: control characters can't make it look like something else."""
-    return name if name.isprintable() else ascii(name)
 
 
 SECONDS = 3.0

@@ -113,22 +113,18 @@ def locked(folder: Path, wait_s: float | None = None) -> Generator[None]:
     handle = os.open(folder, _DIRECTORY)
     until = None if wait_s is None else time.monotonic() + wait_s
     try:
-        while not _taken(handle, wait=until is None):
-            if until is not None and time.monotonic() > until:
-                why = f"another process has been writing there for {wait_s:g} s"
-                raise TimeoutError(errno.ETIMEDOUT, why)
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX if until is None else fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if until is not None and time.monotonic() > until:
+                    why = f"another process has been writing there for {wait_s:g} s"
+                    raise TimeoutError(errno.ETIMEDOUT, why) from None
             time.sleep(_LOOK_AGAIN_S)
         yield
     finally:
         os.close(handle)
-
-
-def _taken(handle: int, wait: bool) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _replace(place: Place, data: bytes, scratch: str, mode: int | None) -> None:

@@ -30,7 +30,8 @@ class Folders:
 def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders:
     """Of the folder that the call names, and of one plain `cd`."""
     start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
-    bases, clauses = [start], [] if _is_root(start, workspace) else [f"runs in {start!r}"]
+    own = start == "." or _inside(start, workspace) == workspace.root
+    bases, clauses = [start], [] if own else [f"runs in {start!r}"]
     moves = [c for c in line.commands if c.words and program_of(c.words[0]) in _MOVES]
     for command in moves:
         target = _target(command)
@@ -38,9 +39,9 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
         if target is None or len(moves) > 1:
             return Folders((), clauses[0])
         bases.append(posixpath.join(start, target))
-        if _is_root(bases[-1], workspace):
+        if bases[-1] == "." or _inside(bases[-1], workspace) == workspace.root:
             clauses.pop()
-    inside = all(_is_inside(base, workspace) for base in bases)
+    inside = all(_inside(base, workspace) is not None for base in bases)
     return Folders(tuple(bases) if inside else (), next(iter(clauses), None))
 
 
@@ -52,19 +53,12 @@ def _target(command: ShellCommand) -> str | None:
     return None if words[1].text == "" or words[1].text.startswith("-") else words[1].text
 
 
-def _is_inside(folder: str, workspace: Workspace) -> bool:
+def _inside(folder: str, workspace: Workspace) -> Path | None:
+    """Its real path; None: it is outside of the workspace, or kept from tools."""
     try:
-        workspace.readable(folder)
+        return workspace.readable(folder)
     except PathRefused:
-        return False
-    return True
-
-
-def _is_root(folder: str, workspace: Workspace) -> bool:
-    try:
-        return folder == "." or workspace.readable(folder) == workspace.root
-    except PathRefused:
-        return False
+        return None
 
 
 def protected_target(line: ShellLine, folders: Folders, workspace: Workspace) -> str | None:

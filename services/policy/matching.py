@@ -75,16 +75,10 @@ def _prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
             sure = Match.MAYBE
             if not want.startswith(word.lead):
                 return Match.NO
-        elif not _same(word.text, want, place):
+        # `/bin/rm` and, where file names ignore case, `RM` are `rm`.
+        elif word.text != want and (place > 0 or program(word.text) != program(want)):
             return _behind_options(words, prefix, place)
     return sure
-
-
-def _same(text: str, want: str, place: int) -> bool:
-    if text == want:
-        return True
-    # `/bin/rm` and, where file names ignore case, `RM` are `rm`.
-    return place == 0 and program(text) == program(want)
 
 
 def _behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) -> Match:
@@ -103,7 +97,7 @@ def program(text: str) -> str:
 
 
 def _regex(pattern: Pattern, command: ShellCommand) -> Match:
-    if any(pattern.starts(text) for text in spellings(command)):
+    if any(pattern.starts(text) for text in _spellings(command.text, command.argv)):
         return Match.YES
     if _past_options(pattern, command.argv):
         return Match.MAYBE
@@ -127,8 +121,14 @@ def _beginnings(command: ShellCommand) -> set[str]:
     return {known, first.rsplit("/", 1)[-1] + blank + rest, program(first) + blank + rest}
 
 
+_COMMAND = '"command":"'
+
+
 def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
-    if any(pattern.found(searchable({**args, "command": text})) for text in spellings(command)):
+    if any(
+        pattern.found(searchable({**args, "command": text}))
+        for text in _spellings(command.text, command.argv)
+    ):
         return Match.YES
     if command.literal:
         return Match.NO
@@ -137,27 +137,14 @@ def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]
     return Match.NO if known else Match.MAYBE
 
 
-_COMMAND = '"command":"'
-
-
-def spellings(command: ShellCommand) -> frozenset[str]:
-    """The ways to write the same command that a pattern may have been meant for."""
-    return _spellings(command.text, command.argv)
-
-
 @lru_cache(maxsize=64)  # each rule asks anew
 def _spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
+    """The ways to write the same command that a pattern may have been meant for."""
     if not argv:
         return frozenset({text})
     short = (argv[0].rsplit("/", 1)[-1], *argv[1:])
-    spelled = {
-        text,
-        " ".join(argv),
-        shlex.join(argv),
-        " ".join(short),
-        " ".join((program(argv[0]), *argv[1:])),
-    }
-    return frozenset(spelled)
+    folded = (program(argv[0]), *argv[1:])
+    return frozenset({text, shlex.join(argv), *map(" ".join, (argv, short, folded))})
 
 
 def _known(words: Sequence[Word]) -> str:

@@ -143,8 +143,11 @@ class RulePolicy:
         """An always-choice is offered where it would be narrow, and would spare the next question."""
         if verdict.decision != "ask" or verdict.by_checker:
             return _ONCE
-        narrowed = ((c, self.narrow(call, risk, c, "default")) for c in _ALWAYS)
-        sparing = [c for c, r in narrowed if r and self.check(call, risk, "default", [r]).decision == "allow"]
+        sparing: list[Choice] = []
+        for choice in _ALWAYS:
+            rule = self.narrow(call, risk, choice, "default")
+            if rule and self.check(call, risk, "default", [rule]).decision == "allow":
+                sparing.append(choice)
         return (_ONCE[0], *sparing, *_ONCE[1:])
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:

@@ -139,7 +139,10 @@ class Reading:
         if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
             return False
         program = command.words[0].text
-        if not command.words[0].literal or self._is_own(program) or not self._inputs():
+        if not command.words[0].literal or self._is_own(program):
+            return False
+        read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
+        if not all(self._path(word) for word in read):
             return False
         if program == "git":
             return self._git(command.words[1:])
@@ -153,11 +156,6 @@ class Reading:
         own = _own_folders(os.environ.get("PATH", ""), tuple(map(str, self.workspace.roots)))
         here = [str(self.workspace.root / base) for base in self.folders.bases] if own else ()
         return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118
-
-    def _inputs(self) -> bool:
-        """The files that the line reads by redirection."""
-        read = (r.target for r in self.line.redirects if r.kind == "read" and r.target is not None)
-        return all(self._path(word) for word in read)
 
     def _reads(self, program: str, reader: _Reader, words: Sequence[Word]) -> bool:
         parsed = _parsed(reader, words)

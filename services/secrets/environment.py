@@ -104,15 +104,11 @@ def clear_own_environment() -> None:
         os.unsetenv(name)
         if name and name not in secret:
             os.putenv(name, value)  # now on the heap, and no longer in the block that the kernel shows
-    start, end = _environment_block()
+    # `env_start` and `env_end` of proc(5); both 0 where the kernel doesn't tell.
+    stat = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
+    start, end = int(stat[47]), int(stat[48])
     ctypes.memset(start, 0, end - start)
     ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
-
-
-def _environment_block() -> tuple[int, int]:
-    """Addresses: `env_start` and `env_end` of proc(5); both 0 where the kernel doesn't tell."""
-    fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
-    return int(fields[47]), int(fields[48])
 
 
 def _is_kept(name: str, value: str, rules: "EnvironmentSettings | None") -> bool:

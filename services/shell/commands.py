@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from interlock.services.shell.danger import danger_of
 from interlock.services.shell.model import Found, ShellCommand, TooMuch, Word, names
-from interlock.services.shell.options import Options
 from interlock.services.shell.variables import HARMLESS_VARIABLES, assignment_problem, sets_clause
 
 _Words = Sequence[Word]
@@ -146,7 +145,52 @@ def _inner(words: _Words) -> _Inner:
 # ---- wrappers
 
 
-def _prefix(options: Options, operands: int = 0) -> Callable[[_Words], _Inner]:
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """Options that a wrapper takes. Short ones by letter, long ones without dashes."""
+
+    flags: str = ""
+    values: str = ""
+    """Letters that take a value, in the same word or the next."""
+    long_flags: Sequence[str] = ()
+    long_values: Sequence[str] = ()
+    numbers: bool = False
+    """`-5` is an option."""
+
+    def skip(self, words: Sequence[Word], at: int) -> int | None:
+        """Index of the first word that is no option; None: an option that isn't known."""
+        while at < len(words):
+            word = words[at]
+            if word.may_be_option:
+                return None
+            if not word.lead.startswith("-") or word.text == "-":
+                return at
+            if word.text == "--":
+                return at + 1
+            step = self._step(word.text)
+            if step is None or not word.literal or not all(w.literal for w in words[at : at + step]):
+                return None
+            at += step
+        return at
+
+    def _step(self, text: str) -> int | None:
+        """Words that an option takes: itself, and its value when that is apart."""
+        if text.startswith("--"):
+            name, given, _ = text[2:].partition("=")
+            if name in self.long_values:
+                return 1 if given else 2
+            return 1 if name in self.long_flags and not given else None
+        if self.numbers and text[1:].isdigit():
+            return 1
+        for place, letter in enumerate(text[1:], 2):
+            if letter in self.values:
+                return 1 if place < len(text) else 2
+            if letter not in self.flags:
+                return None
+        return 1
+
+
+def _prefix(options: _Options, operands: int = 0) -> Callable[[_Words], _Inner]:
     """A wrapper that has options, `operands` words of its own, and then a command."""
 
     def look(words: _Words) -> _Inner:
@@ -170,11 +214,11 @@ def _time(words: _Words) -> _Inner:
 def _command(words: _Words) -> _Inner:
     if len(words) > 1 and words[1].text in ("-v", "-V"):
         return _Inner(transparent=True)
-    return _prefix(Options())(words)
+    return _prefix(_Options())(words)
 
 
 def _env(words: _Words) -> _Inner:
-    at = Options("i", "u").skip(words, 1)
+    at = _Options("i", "u").skip(words, 1)
     if at is None:
         return _HIDDEN
     start = at
@@ -258,9 +302,9 @@ def _git(words: _Words) -> _Inner:
 
 
 _WRAPPERS: dict[str, Callable[[_Words], _Inner]] = {
-    "nohup": _prefix(Options()),
-    "nice": _prefix(Options("", "n", numbers=True)),
-    "timeout": _prefix(Options("v", "ks", ("foreground", "preserve-status"), ("kill-after", "signal")), 1),
+    "nohup": _prefix(_Options()),
+    "nice": _prefix(_Options("", "n", numbers=True)),
+    "timeout": _prefix(_Options("v", "ks", ("foreground", "preserve-status"), ("kill-after", "signal")), 1),
     "time": _time,
     "command": _command,
     "env": _env,

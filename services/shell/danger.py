@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from interlock.services.shell.model import Word, names
-from interlock.services.shell.options import seen
 
 _Words = Sequence[Word]
 _UNKNOWN = "has arguments that are only known when it runs"
@@ -38,6 +37,31 @@ _ELSEWHERE = "may run something else than the project's own"
 
 
 @dataclass(frozen=True, slots=True)
+class _Seen:
+    """What options a command may have: letters of short clusters and long names, before `--`."""
+
+    letters: frozenset[str]
+    longs: tuple[str, ...]
+
+    def long(self, *names: str) -> bool:
+        """One of these is given; GNU programs accept any unambiguous beginning."""
+        return any(given and name.startswith(given) for given in self.longs for name in names)
+
+
+def _seen(words: _Words) -> _Seen:
+    letters: set[str] = set()
+    longs: list[str] = []
+    for word in words:
+        if word.literal and word.text == "--":
+            break
+        if word.lead.startswith("--"):
+            longs.append(word.lead[2:].partition("=")[0])
+        elif word.lead.startswith("-"):
+            letters.update(word.lead[1:])
+    return _Seen(frozenset(letters), tuple(longs))
+
+
+@dataclass(frozen=True, slots=True)
 class _Form:
     """Options by letter and long name, and plain words, that make a command dangerous."""
 
@@ -49,7 +73,7 @@ class _Form:
     """Long names are met as a whole only, by one dash or two; else by any beginning, as GNU programs do."""
 
     def met(self, words: _Words) -> bool:
-        options = seen(words)
+        options = _seen(words)
         longs = self.longs.split()
         given = {w.lead.lstrip("-").partition("=")[0] for w in words if w.lead.startswith("-")}
         named = not given.isdisjoint(longs) if self.whole else options.long(*longs)
@@ -178,7 +202,7 @@ def _sed(words: _Words) -> str | None:
             operands.append(word)
         elif word.text == "-e":
             scripts.extend([w for w in (next(given, None),) if w])
-        elif seen([word]).letters & {"i"} or seen([word]).long("in-place"):
+        elif _seen([word]).letters & {"i"} or _seen([word]).long("in-place"):
             return "edits files in place"
         elif not (word.literal and _SED_OPTION.fullmatch(word.text)):
             return _SED_UNSEEN

@@ -12,17 +12,7 @@ if TYPE_CHECKING:
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()`")
-_ESCAPES = {
-    "n": "\n",
-    "t": "\t",
-    "a": "\a",
-    "b": "\b",
-    "e": "\x1b",
-    "E": "\x1b",
-    "f": "\f",
-    "r": "\r",
-    "v": "\v",
-}
+_ESCAPES = dict(zip("ntabeEfrv", "\n\t\a\b\x1b\x1b\f\r\v", strict=True))
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|[uU]([0-9a-fA-F]{1,8})|(c.|x\{)|(.))", re.DOTALL)
 _NOT_KNOWN = "\0"
 _EXPANDS = re.compile(r"[A-Za-z0-9_{(\[@*#?$!\-]")
