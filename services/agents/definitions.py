@@ -109,6 +109,8 @@ _UNUSED = {"kind", "display_name", "color"}
 """Keys of gemini-cli and Claude Code that say nothing to us."""
 _LARGEST = 256_000
 """Bytes of a definition."""
+_DEEPEST = 64
+"""Levels of nesting in its front matter; a JSON Schema has a dozen."""
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> tuple[dict[str, AgentDefinition], list[str]]:
@@ -168,17 +170,26 @@ def _front(text: str) -> Mapping[str, Any]:
     import yaml
 
     try:
-        events = cast("Iterable[object]", yaml.parse(text))  # pyright: ignore[reportUnknownMemberType]
-        if any(isinstance(event, yaml.AliasEvent) for event in events):
-            raise ValueError("its front matter holds a YAML alias (*name): write the value out")
+        _check_events(cast("Iterable[object]", yaml.parse(text)))  # pyright: ignore[reportUnknownMemberType]
         loaded: object = yaml.safe_load(text)
-    except RecursionError as error:
-        raise ValueError("its front matter is nested too deeply") from error
     except yaml.YAMLError as error:
         raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
     if not isinstance(loaded, dict):
         raise ValueError("its front matter is no mapping of names to values")
     return cast(Mapping[str, Any], loaded)
+
+
+def _check_events(events: Iterable[object]) -> None:
+    """Raises `ValueError` for aliases, which can unfold without end, and nesting, whose parse costs its square."""
+    import yaml
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError("its front matter is nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("its front matter holds a YAML alias (*name): write the value out")
 
 
 def _told(error: Exception) -> str:
