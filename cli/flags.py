@@ -48,6 +48,7 @@ def add_running_flags(parser: Parser) -> None:
     group = parser.add_argument_group("context")
     flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
     flag(group, "--include-directories --add-dir DIR", "tools may use DIR too", **_MANY)
+    flag(group, "--attach FILE", "a picture, PDF or text that goes with the prompt", type=Path, **_MANY)
     flag(group, "--system-prompt TEXT", "instead of the built-in one")
     flag(group, "--append-system-prompt TEXT", "after the built-in one")
     group = parser.add_argument_group("output")
@@ -94,6 +95,7 @@ def options_from(
         system_prompt=args.system_prompt,
         append_system_prompt=args.append_system_prompt,
         sandbox=args.sandbox,
+        attach=tuple(existing_file(p, "--attach") for p in args.attach),
         debug=args.debug,
         **allowed,
     )

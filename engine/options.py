@@ -46,6 +46,8 @@ class Options:
     """The rules that the run began with (`engine/driver/rights.py`); None: it begins now."""
     new_rules: bool = False
     """A person confirmed the rules as they are now."""
+    attach: tuple[Path, ...] = ()
+    """Files that go with the prompt."""
     skip_trust: bool = False
     sandbox: bool = False
     """False: settings and environment decide; a run that began with one keeps it."""

@@ -12,8 +12,6 @@ from interlock.graphs import system_prompt
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.context import at_files, directory, environment, history, memory, tool_declarations
 from interlock.state.context import ContextInput, ContextOutput, ContextState, DeclaredTool, FileOutcome
-from interlock.state.messages import Message
-from interlock.state.text import clean_json
 from interlock.state.workflow import WorkflowContext, append_history
 
 
@@ -40,10 +38,9 @@ def build() -> Graph:
 
 
 def enter(given: ContextInput, context: WorkflowContext) -> dict[str, Any]:
-    prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
     return {
         "head": append_history(context.transcript, given.history),
-        "prompt": context.transcript.append("", [prompt]),
+        "prompt": context.prompt(given.prompt),
         "off": [name for name, on in given.parts.items() if not on],
         "alone": True,
     }

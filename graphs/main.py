@@ -29,7 +29,6 @@ from interlock.nodes.main import (
 from interlock.state.main import MainInput, MainOutput, MainState
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.text import clean_json
 from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history
 
 
@@ -67,9 +66,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 def enter(given: MainInput, context: WorkflowContext) -> dict[str, Any]:
-    prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
     return {
-        **follow_up(prompt, context),
+        **follow_up(Message(role="user", origin="person", content=given.prompt), context),
         "head": append_history(context.transcript, given.history),
         "session_turns": 0,
         "last_prompt_tokens": 0,
@@ -107,7 +105,7 @@ def follow_up(prompt: Message | None, context: WorkflowContext) -> dict[str, Any
     A prompt that a hook refused isn't in the conversation: it still waits in the state, and is tried again.
     """
     return {
-        **({"prompt": context.transcript.append("", [prompt])} if prompt else {}),
+        **({"prompt": context.prompt(prompt.text)} if prompt else {}),
         "approval_mode": context.approval_mode,
         "model": context.model,
         "max_turns": context.limits.max_turns,

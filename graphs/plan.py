@@ -15,11 +15,9 @@ from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import after_context, before_agent, nudge
 from interlock.nodes.plan import after_tools, after_turn, finish, hand_over, open_plan, remind
-from interlock.state.messages import Message
 from interlock.state.plan import PlanInput, PlanOutput, PlanState
 from interlock.state.run import ErrorInfo
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.text import clean_json
 from interlock.state.workflow import WorkflowContext
 
 
@@ -49,9 +47,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 
 def enter(given: PlanInput, context: WorkflowContext) -> dict[str, Any]:
-    prompt = Message(role="user", origin="person", content=str(clean_json(given.prompt)))
     return {
-        "prompt": context.transcript.append("", [prompt]),
+        "prompt": context.prompt(given.prompt),
         "plan_name": given.plan_file or "",
         "model": context.model,
         "max_turns": context.limits.max_turns,

@@ -2,15 +2,16 @@
 
 import json
 import platform
+from collections.abc import Sequence
 from datetime import datetime
 
 from langgraph.runtime import Runtime
 
 from interlock.prompts import render
-from interlock.state.context import ContextState, MemoryText
+from interlock.state.context import ContextState, MemoryText, Reference
 from interlock.state.deps import Deps
-from interlock.state.events import SystemPromptChanged
-from interlock.state.messages import Message, TextPart
+from interlock.state.events import ErrorEvent, SystemPromptChanged
+from interlock.state.messages import Message, TextPart, estimate_message
 from interlock.state.node import node
 from interlock.state.text import clean, estimate_tokens
 
@@ -107,15 +108,22 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
 
 
 @node(
-    reads=("head", "prompt", "begun", "previous", "system", "changed", "tokens", *_OPENING),
-    writes=("head", "prompt", "tokens"),
+    reads=("head", "prompt", "begun", "previous", "system", "changed", "tokens", "files", "off", *_OPENING),
+    writes=("head", "prompt", "tokens", "files"),
     pure=True,
 )
 async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    """The parts in their places, then what was said before, then the prompt."""
+    """The parts in their places, then what was said before, then the prompt, then the files that it names."""
     transcript = runtime.context.transcript
-    prompt = [transcript.message(state["prompt"])] if state.get("prompt") else []
-    tokens = {**state["tokens"], "prompt": sum(estimate_tokens(m.text) for m in prompt)}
+    given = transcript.read(state["prompt"]) if state.get("prompt") else []
+    prompt, attached = given[-1:], given[:-1]
+    named = await _named(prompt, state, runtime)
+    tokens = {
+        **state["tokens"],
+        "prompt": sum(estimate_tokens(m.text) for m in prompt),
+        "at_files": sum(map(estimate_message, shown := [*attached, *_files(named)])),
+    }
+    prompt += shown
     if state.get("system"):
         tokens["system-prompt"] = estimate_tokens(transcript.message(state["system"]).text)
     head = state["head"]
@@ -127,7 +135,31 @@ async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         )
     else:
         head = transcript.append(_with_new_system(state, runtime), prompt)
-    return {"head": head, "prompt": "", "tokens": tokens}
+    files = [{"path": r.path, "status": r.status, "reason": r.reason} for r in named]
+    return {"head": head, "prompt": "", "tokens": tokens, "files": [*state["files"], *files]}
+
+
+async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[Deps]) -> Sequence[Reference]:
+    """What a person refers to; an agent's task and a hook's text refer to nothing."""
+    if "at_files" in state.get("off", []) or not prompt or prompt[0].origin not in (None, "person"):
+        return []
+    found = await runtime.context.context.references(prompt[0].text)
+    for reference in found:
+        if not reference.parts:
+            told = f"@{reference.path}: {reference.reason}"
+            runtime.stream_writer(ErrorEvent(severity="warning", message=told))
+    return found
+
+
+def _files(found: Sequence[Reference]) -> list[Message]:
+    """What is shown of them, and why the others are not."""
+    if not found:
+        return []
+    lines = [f"[@{r.path} isn't shown: {r.reason}]" for r in found if not r.parts]
+    parts = [part for reference in found for part in reference.parts]
+    heading = render("context/files", problems="\n".join(lines))
+    content = (TextPart(text=heading + "\n", section="files"), *parts)
+    return [Message(role="user", origin="context", content=content)]
 
 
 def _with_new_system(state: ContextState, runtime: Runtime[Deps]) -> str:

@@ -7,7 +7,7 @@ from langgraph.runtime import Runtime
 from interlock.nodes.hooks import FIRING, context_message, ending, fired
 from interlock.prompts import load, render
 from interlock.state.conversation import fresh_prompt
-from interlock.state.deps import Deps
+from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentBlocked
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
@@ -107,12 +107,19 @@ async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
         ended: MainState = {**fire.asks, "label": "ended", "turn_status": end.status, "error": end.error}
         if end.status == "stopped_by_hook":
             return ended
-        without = transcript.ids(state["head"], 2)[0]
-        return {**ended, "head": without, "prompt": state["asked"]}
+        return {**ended, "head": _without_prompt(state["head"], transcript), "prompt": state["asked"]}
     passed: MainState = {**fire.asks, "label": "passed", "hook_stage": "admitted"}
     if context := fire.outcome.context:
         passed["head"] = transcript.append(state["head"], [context_message(context)])
     return passed
+
+
+def _without_prompt(head: str, transcript: Transcript) -> str:
+    """The head before the prompt and the files that came with it."""
+    ids = transcript.ids(head, 4)
+    while transcript.message(ids[-1]).origin == "context":
+        ids.pop()
+    return ids[-2]
 
 
 @node(reads=("head",), writes=("head",))

@@ -13,7 +13,7 @@ from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, ca
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
-from interlock.state.messages import Message
+from interlock.state.messages import Message, TextPart
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
 from interlock.state.refused import EFFECTS, Refusals, Refused, refusals_in
@@ -143,7 +143,8 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         sent = as_sent(deps.transcript, outcomes[index].get("record", ""), result)
         done.append((call, result))
         shown.append((call, sent))
-        answer = Message(role="tool", tool_call_id=call.id, name=call.name, content=sent.content)
+        content = (TextPart(text=sent.content), *sent.data) if sent.data else sent.content
+        answer = Message(role="tool", tool_call_id=call.id, name=call.name, content=content)
         answers.append(answer.model_copy(update={"status": sent.status}))
     head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.ids(head, len(answers))):

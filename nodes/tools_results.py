@@ -49,7 +49,8 @@ def as_sent(transcript: Transcript, record: str, result: ToolResult) -> ToolResu
     if message.status is None or message.status == result.status:
         return result.model_copy(update={"content": message.text})
     error = {"type": "blocked_by_hook", "message": message.text}
-    return result.model_copy(update={"status": message.status, "content": message.text, "error": error})
+    update = {"status": message.status, "content": message.text, "error": error, "data": ()}
+    return result.model_copy(update=update)
 
 
 def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:

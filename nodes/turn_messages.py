@@ -231,7 +231,7 @@ def shown_answer(message: Message, finish_reason: str) -> dict[str, JsonValue]:
 
 
 def _content(message: Message) -> JsonValue:
-    if not any(isinstance(part, DataPart) for part in message.content):
+    if isinstance(message.content, str) or not any(isinstance(p, DataPart) for p in message.content):
         return message.text
     return [
         {"type": part.type, "mime_type": part.mime_type}

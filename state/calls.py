@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeVar, cast
 from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.messages import Frozen, ToolStatus
+from interlock.state.messages import DataPart, Frozen, ToolStatus
 
 Risk = Literal["read", "write", "execute", "network", "question", "state"]
 """What a call can do. `question` asks a person; `state` changes only the run itself (todos)."""
@@ -170,6 +170,8 @@ class ToolResult(Frozen):
     """For people and renderers: summary, diff, exit code, path of the full output."""
     stop: str | None = None
     """Set when the run must end after this batch; the reason."""
+    data: tuple[DataPart, ...] = ()
+    """Pictures and files that models are shown beside the text, which names them."""
 
 
 class Planned(Frozen):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
+from interlock.state.messages import Part
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 PartName = Literal[
@@ -87,6 +88,17 @@ class ContextState(Opening, Labelled, total=False):
     """`FileOutcome`s."""
     tokens: dict[str, int]
     """Estimated, by part."""
+
+
+@dataclass(frozen=True)
+class Reference:
+    """What `@path` in a prompt, or a file beside it, came to."""
+
+    path: str
+    status: str
+    """file, directory, image, pdf: it is shown; missing, refused, left out: it isn't."""
+    reason: str
+    parts: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
-from interlock.state.context import MemoryText, Replacement, SystemFacts
+from interlock.state.context import MemoryText, Reference, Replacement, SystemFacts
 from interlock.state.decided import DecisionRecord
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
@@ -114,6 +114,10 @@ class ContextSource(Protocol):
 
     async def tree(self) -> str:
         """Names below the workspace directories, within a fixed number of lines."""
+        ...
+
+    async def references(self, prompt: str) -> Sequence[Reference]:
+        """What `@path`s in a prompt stand for; nothing outside the workspace."""
         ...
 
     async def memory(self) -> Sequence[MemoryText]:

@@ -32,6 +32,13 @@ class WorkflowContext:
     """Chain record of a reply → its tokens."""
     agents: Sequence[str] = ()
     """Names of the agents that there are."""
+    attached: Sequence[Message] = ()
+    """Files that the user put beside the prompt."""
+
+    def prompt(self, text: str) -> str:
+        """Chain record (detached) of a person's prompt; what is attached to it stands before it."""
+        prompt = Message(role="user", origin="person", content=str(clean_json(text)))
+        return self.transcript.append("", [*self.attached, prompt])
 
 
 def to_message(field: str, item: Mapping[str, Any]) -> Message:

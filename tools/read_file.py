@@ -1,4 +1,4 @@
-"""read_file: a text file, or a piece of it."""
+"""read_file: a text file, or a piece of it; a picture or PDF."""
 
 import asyncio
 
@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.tools._media import media_line, media_part
 from interlock.tools._opening import checked, read_bytes
 from interlock.tools._paging import heading, notice, page
 from interlock.tools._text import decode, lines_of
@@ -47,6 +48,11 @@ def _read(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
     if isinstance(data, ToolResult):
         return data
     shown = workspace.relative(path)
+    if media := media_part(shown, data):
+        if isinstance(media, str):
+            return failure("not_an_image", media.strip("[]"))
+        line = media_line(shown, media, len(data))
+        return ToolResult(status="success", content=line, data=(media,), meta={"summary": media.mime_type})
     file = decode(data)
     if file is None:
         return ToolResult(status="success", content=notice(shown, len(data)), meta={"summary": "binary"})
@@ -74,8 +80,8 @@ def _summary(args: ReadFileArgs) -> str:
 TOOL = Tool(
     name="read_file",
     description="Reads a text file. Shows at most 2,000 lines unless end_line asks for more, and 2,000 characters of"
-    " a line; a first line in square brackets says what was left out and how to go on. Of images and other binary"
-    " files only kind and size are told.",
+    " a line; a first line in square brackets says what was left out and how to go on. Pictures and PDFs are shown as"
+    " they are; of other binary files only kind and size are told.",
     args=ReadFileArgs,
     risk="read",
     summary=_summary,

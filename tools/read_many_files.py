@@ -59,17 +59,20 @@ class _Chosen:
 
 
 async def run(args: ReadManyFilesArgs, context: ToolContext) -> ToolResult:
-    return await in_thread(_read, args, context.workspace)
+    return await in_thread(read_files, args, context.workspace)
 
 
-def _read(stop: Stop, args: ReadManyFilesArgs, workspace: Workspace) -> ToolResult:
+def read_files(
+    stop: Stop, args: ReadManyFilesArgs, workspace: Workspace, most_chars: int = MOST_CHARS
+) -> ToolResult:
+    """The texts, at most so many characters in all."""
     chosen = _choose(stop, args, workspace)
     if not chosen.files:
         reasons = " ".join(chosen.problems) or f"No file matches {args.include!r}."
         return failure("file_not_found", reasons)
     parts: list[str] = []
     left_out: list[str] = []
-    room = MOST_CHARS
+    room = most_chars
     for path in sorted(chosen.files, key=workspace.relative):
         stop.check()
         shown = workspace.relative(path)

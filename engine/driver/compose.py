@@ -206,8 +206,7 @@ def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:
         info=info,
         settings=prepared.settings,
         env=prepared.env,
-        workspace_roots=prepared.workspace.roots,
-        ignored_in=prepared.workspace.ignored_in,
+        workspace=prepared.workspace,
         flags=Flags(prepared.options.system_prompt, prepared.options.append_system_prompt),
         home=prepared.options.user_home,
     )

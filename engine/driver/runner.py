@@ -29,12 +29,14 @@ from interlock.engine.store.model_log import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
 from interlock.graphs import pipeline, register
 from interlock.graphs._pipeline import Pipeline
+from interlock.prompts import load
+from interlock.services.context.references import attachments
 from interlock.services.secrets.redaction import marks_in
 from interlock.state.deps import Stopped
 from interlock.state.errors import BusyError, StoppedError, StoreError, UserError
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.hooks import is_hooked
-from interlock.state.messages import Message
+from interlock.state.messages import Message, TextPart
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
@@ -237,6 +239,7 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
         stats,
         lambda record: usage_of(drive.conn, run, record),
         list(prepared.agents),
+        _attached(prepared),
     )
     drive.bus(Init(session_id=run, model=prepared.model, workflow=chosen.name))
     for warning in prepared.warnings:
@@ -256,6 +259,13 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
             return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
+
+
+def _attached(prepared: RunConfig) -> list[Message]:
+    """Raises `InputError` naming a file that can't be shown."""
+    parts = attachments(prepared.options.attach)
+    heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
+    return [Message(role="user", origin="context", content=(heading, *parts))] if parts else []
 
 
 async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:

@@ -88,15 +88,15 @@ def references(text: str) -> Iterator[tuple[int, int, str]]:
             continue
         first, last = token.map
         block = "\n".join(lines[first:last])
-        for match in _REFERENCE.finditer(_without_code(block)):
+        for match in _REFERENCE.finditer(without_code(block)):
             target = match[1].rstrip(".,;:!?")
             if target:
                 start = starts[first] + match.start()
                 yield start, start + 1 + len(target), target
 
 
-def _without_code(block: str) -> str:
-    """The block with its code spans blanked, in time linear in its length."""
+def without_code(block: str) -> str:
+    """The text with its code spans blanked, in time linear in its length."""
     runs = [(m.start(), m.end()) for m in _TICKS.finditer(block)]
     later: dict[int, list[int]] = {}
     for index in range(len(runs) - 1, -1, -1):

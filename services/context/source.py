@@ -5,13 +5,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from interlock.services.context.environment import ENTRIES, IgnoredIn, git_summary, tree
+from interlock.services.context.environment import ENTRIES, git_summary, tree
 from interlock.services.context.memory import git_root, load_memory
+from interlock.services.context.references import resolve
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.context import MemoryText, Replacement, SystemFacts
+from interlock.state.context import MemoryText, Reference, Replacement, SystemFacts
 from interlock.state.deps import RunInfo
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
+from interlock.state.tooling import Workspace
+from interlock.tools._in_thread import in_thread
 
 _EACH = 20
 """Lines of a directory's listing, however many directories there are."""
@@ -51,18 +54,17 @@ class WorkspaceContext:
         info: RunInfo,
         settings: Settings,
         env: Mapping[str, str],
-        workspace_roots: Sequence[Path],
-        ignored_in: IgnoredIn,
+        workspace: Workspace,
         flags: Flags,
         home: Path,
     ) -> None:
         self._info = info
         self._settings = settings
         self._env = env
-        self._ignored_in = ignored_in
+        self._workspace = workspace
         self._flags = flags
         self._home = home
-        self.roots = list(dict.fromkeys([info.workspace, *workspace_roots]))
+        self.roots = list(dict.fromkeys([info.workspace, *workspace.roots]))
 
     def replacement(self) -> Replacement | None:
         if self._flags.system_prompt is not None:
@@ -81,6 +83,9 @@ class WorkspaceContext:
     async def tree(self) -> str:
         return await asyncio.to_thread(self._trees)
 
+    async def references(self, prompt: str) -> Sequence[Reference]:
+        return await in_thread(resolve, prompt, self._workspace) if "@" in prompt else []
+
     async def memory(self) -> Sequence[MemoryText]:
         names = self._settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self._home, names=names)
@@ -88,7 +93,7 @@ class WorkspaceContext:
 
     def _trees(self) -> str:
         limit = max(ENTRIES // len(self.roots), _EACH)
-        return "\n\n".join(f"{root}/\n{tree(root, self._ignored_in, limit)}" for root in self.roots)
+        return "\n\n".join(f"{root}/\n{tree(root, self._workspace.ignored_in, limit)}" for root in self.roots)
 
     def _shown(self, path: Path) -> str:
         if path.is_relative_to(self._info.workspace):

@@ -27,7 +27,8 @@ from interlock.state.models import Usage
 
 def converted(message: Message) -> BaseMessage:
     """One message; thoughts and Gemini's signatures stay behind."""
-    data = any(isinstance(part, DataPart) for part in message.content)
+    # Answers of tools are text to most providers: the text names what isn't there.
+    data = message.role != "tool" and any(isinstance(part, DataPart) for part in message.content)
     content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
     if message.role == "system":
         return SystemMessage(content)

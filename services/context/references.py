@@ -1,0 +1,139 @@
+"""references: `@path` in a prompt: what is meant, and the text, pictures and listings that it stands for."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from interlock.services.context.memory import without_code
+from interlock.state.calls import ToolResult
+from interlock.state.context import Reference
+from interlock.state.errors import InputError
+from interlock.state.messages import DataPart, Part, TextPart
+from interlock.state.text import clean
+from interlock.state.tooling import PathRefused, Workspace
+from interlock.tools._in_thread import Stop
+from interlock.tools._media import media_line, media_part
+from interlock.tools._opening import kind_of, read_bytes, trouble
+from interlock.tools._paging import MOST_CHARS, MOST_COLUMNS, heading, notice, page
+from interlock.tools._text import decode
+from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
+from interlock.tools.search.globs import has_magic
+
+MOST_REFERENCES = 50
+"""Of one prompt; each further one stays text."""
+MOST_MEDIA = 15 * 1024 * 1024
+"""Bytes of pictures and PDFs of one prompt."""
+_REFERENCE = re.compile(r"""(?<![^\s(\[{<"',;:])@(?:"([^"\n]+)"|((?:\\.|[^\s\\,;!"'`(){}\[\]<>|])+))""")
+_FILE_LIKE = re.compile(r"/|\.[A-Za-z0-9]{1,8}$")
+
+
+@dataclass
+class _Room:
+    """What may still be shown."""
+
+    chars: int = MOST_CHARS
+    media: int = MOST_MEDIA
+    seen: set[str] = field(default_factory=set[str])
+
+
+def references(prompt: str) -> Iterator[str]:
+    """Each path that is written behind an `@` at a word's beginning, in order, not in code; quotes and escapes taken
+    off."""
+    for found in _REFERENCE.finditer(without_code(prompt)):
+        if found[1]:
+            yield found[1]
+        elif path := re.sub(r"\\(.)", r"\1", found[2]).rstrip(".:?"):
+            yield path
+
+
+def resolve(stop: Stop, prompt: str, workspace: Workspace) -> list[Reference]:
+    """What they stand for; a word that names no file and doesn't look like one isn't there."""
+    room = _Room()
+    found: list[Reference] = []
+    for path in dict.fromkeys(references(prompt)):
+        stop.check()
+        if len(found) == MOST_REFERENCES:
+            found.append(Reference(path, "left out", f"more than {MOST_REFERENCES} references in one prompt"))
+            break
+        if reference := attached(path, workspace, room, stop):
+            found.append(reference)
+    return found
+
+
+def attachments(paths: Sequence[Path]) -> list[Part]:
+    """Files that the user named on the command line, wherever they lie. Raises `InputError` naming one of no use."""
+    room = _Room()
+    parts: list[Part] = []
+    for path in paths:
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise InputError(f"--attach {str(path)!r} can't be read: {error.strerror}.", "attach") from None
+        found = _shown_bytes(path.name, data, room) or _plain(path.name, data, room)
+        if not found.parts:
+            raise InputError(f"--attach {str(path)!r}: {found.reason}", "attach")
+        parts += found.parts
+    return parts
+
+
+def _plain(name: str, data: bytes, room: _Room) -> Reference:
+    file = decode(data)
+    if file is None:
+        return Reference(name, "refused", notice(name, len(data)))
+    part = page(file.text, most_chars=max(room.chars, 1))
+    room.chars -= len(part.text)
+    return _text(name, f"--- {name} ---\n\n{heading(part)}{part.text}", "file")
+
+
+def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Reference | None:
+    try:
+        real = workspace.readable(path)
+    except PathRefused as refused:
+        return Reference(path, "refused", str(refused))
+    kind = kind_of(workspace, real)
+    if kind == "missing" and not has_magic(path):
+        if not _FILE_LIKE.search(path):
+            return None
+        return Reference(path, "missing", trouble(workspace, real, FileNotFoundError()).content)
+    shown = workspace.relative(real) if kind != "missing" else path
+    if shown in room.seen:
+        return None
+    room.seen.add(shown)
+    if kind == "file":
+        data = read_bytes(workspace, real)
+        if isinstance(data, ToolResult):
+            return Reference(path, "refused", data.content)
+        if media := _shown_bytes(shown, data, room):
+            return media
+    return _read(stop, path, "directory" if kind == "directory" else "file", workspace, room)
+
+
+def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
+    """A picture or PDF; None: it isn't one."""
+    part = media_part(shown, data)
+    if isinstance(part, str):
+        return Reference(shown, "refused", part)
+    if not isinstance(part, DataPart):
+        return None
+    if len(data) > room.media:
+        return Reference(shown, "left out", f"the prompt's pictures hold {MOST_MEDIA} bytes already")
+    room.media -= len(data)
+    status = "image" if part.type == "image" else "pdf"
+    text = TextPart(text=media_line(shown, part, len(data)) + "\n")
+    return Reference(shown, status, f"{len(data)} bytes", (text, part))
+
+
+def _read(stop: Stop, path: str, kind: str, workspace: Workspace, room: _Room) -> Reference:
+    if room.chars < MOST_COLUMNS:  # not even a line would fit
+        return Reference(path, "left out", f"the files before it hold {MOST_CHARS:,} characters already")
+    result = read_files(stop, ReadManyFilesArgs(include=[path]), workspace, room.chars)
+    if result.status != "success":
+        return Reference(path, "missing", result.content)
+    room.chars -= len(result.content)
+    reference = _text(path, result.content, kind)
+    return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)
+
+
+def _text(path: str, text: str, status: str) -> Reference:
+    return Reference(path, status, f"{len(text)} characters", (TextPart(text=clean(text) + "\n"),))

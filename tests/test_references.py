@@ -1,0 +1,156 @@
+"""`@path` in a prompt, `--attach` and pictures that tools read: what reaches the model, and what never does."""
+
+import base64
+import json
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+from test_context_paths import Place
+
+from interlock.engine import run_sync
+from interlock.services.context.references import references, resolve
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.state.context import Reference
+from interlock.state.errors import InputError
+from interlock.tools._in_thread import Stop
+
+
+def png(size: int = 1) -> bytes:
+    """A picture of `size` times `size` black points."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return len(data).to_bytes(4, "big") + kind + data + zlib.crc32(kind + data).to_bytes(4, "big")
+
+    head = size.to_bytes(4, "big") * 2 + bytes((8, 0, 0, 0, 0))
+    rows = zlib.compress((b"\0" + b"\0" * size) * size)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "paths"),
+    [
+        ("see @a.py and @b/c.md.", ["a.py", "b/c.md"]),
+        ('(@a.py), "@b.py" [@c.py]', ["a.py", "b.py", "c.py"]),
+        (r"@my\ file.txt and @'x' @" + '"two words.txt"', ["my file.txt", "two words.txt"]),
+        ("mail me@example.org, `@decorator` and\n```\n@fixture.x\n```\n", []),
+        ("@src/**/*.py?", ["src/**/*.py"]),
+        ("@", []),
+    ],
+)
+def test_references_are_found_where_words_begin_and_never_in_code(prompt: str, paths: list[str]) -> None:
+    assert list(references(prompt)) == paths
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / "src").mkdir(parents=True)
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("build/\n")
+    (folder / "build").mkdir()
+    (folder / "build/out.txt").write_text("built")
+    (folder / "src/one.py").write_text("one = 1\n")
+    (folder / "src/two.py").write_text("two = 2\n")
+    (folder / "shot.png").write_bytes(png())
+    (folder / "fake.png").write_text("no picture")
+    (folder / "paper.pdf").write_bytes(b"%PDF-1.4 ...")
+    (folder / ".env").write_text("KEY=1")
+    (tmp_path / "outside.txt").write_text("secret")
+    (folder / "link.txt").symlink_to(tmp_path / "outside.txt")
+    return folder
+
+
+def named(work: Path, prompt: str) -> dict[str, Reference]:
+    return {r.path: r for r in resolve(Stop(), prompt, FolderWorkspace(work))}
+
+
+def text_of(reference: Reference) -> str:
+    return "".join(getattr(part, "text", "") for part in reference.parts)
+
+
+def test_files_directories_and_patterns_are_shown(work: Path) -> None:
+    found = named(work, "@src/one.py @src @*.pdf @src/t*.py")
+    assert "one = 1" in text_of(found["src/one.py"])
+    assert found["src"].status == "directory"
+    assert "one = 1" in text_of(found["src"]) and "two = 2" in text_of(found["src"])
+    assert "two = 2" in text_of(found["src/t*.py"])
+
+
+def test_pictures_and_papers_are_parts_and_what_only_claims_to_be_one_is_a_line(work: Path) -> None:
+    found = named(work, "@shot.png @paper.pdf @fake.png")
+    assert [found[n].status for n in ("shot.png", "paper.pdf", "fake.png")] == ["image", "pdf", "refused"]
+    assert [getattr(p, "mime_type", "text") for p in found["shot.png"].parts] == ["text", "image/png"]
+    assert "its bytes are none that models take" in found["fake.png"].reason
+    assert found["fake.png"].parts == ()
+
+
+@pytest.mark.parametrize(
+    ("path", "says"),
+    [
+        ("../outside.txt", "outside the workspace"),
+        ("link.txt", "outside the workspace"),
+        ("/etc/passwd", "outside the workspace"),
+        (".env", "tools may not touch"),
+        ("build/out.txt", "ignored by git"),
+        ("src/onee.py", "Did you mean 'src/one.py'"),
+        ("nowhere/x.py", "There is no directory 'nowhere'"),
+    ],
+)
+def test_what_is_not_shown_says_why(work: Path, path: str, says: str) -> None:
+    found = named(work, f"look at @{path}")[path]
+    assert (found.parts, says in found.reason) == ((), True), found.reason
+
+
+def test_a_word_that_names_nothing_is_a_word(work: Path) -> None:
+    assert named(work, "thanks @alice, see @src") == named(work, "@src")
+
+
+def test_what_does_not_fit_is_named_and_the_same_prompt_gives_the_same_parts(work: Path) -> None:
+    for name in ("a.txt", "b.txt", "c.txt"):
+        (work / name).write_text("x" * 1000 + "\n" * 1 + ("y" * 1500 + "\n") * 90)
+    found = named(work, "@a.txt @b.txt @c.txt")
+    assert found["c.txt"].status == "left out"
+    assert sum(len(text_of(r)) for r in found.values()) < 210_000
+    assert found == named(work, "@a.txt @b.txt @c.txt")
+
+
+def sent(fake: FakeGemini, request: int = 0) -> list[dict[str, Any]]:
+    """The parts of the last content."""
+    return fake.requests[request].contents[-1]["parts"]
+
+
+def test_a_picture_reaches_the_model_from_the_prompt_from_a_flag_and_from_a_tool(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    place = Place(tmp_path / "place")
+    (place.work / "shot.png").write_bytes(png())
+    (tmp_path / "other.png").write_bytes(png(2))
+    look = {"calls": [{"name": "read_file", "args": {"file_path": "shot.png"}}]}
+    fake_gemini.play({"replies": [look, {"text": "black"}]})
+    given = place.options(
+        fake_gemini.env,
+        attach=(tmp_path / "other.png",),
+        overrides={"model": {"skipNextSpeakerCheck": True}},
+    )
+    outcome = run_sync("main", {"prompt": "what is on @shot.png"}, options=given)
+    assert outcome.output["response"] == "black"
+    first = [p["inlineData"] for p in sent(fake_gemini) if "inlineData" in p]
+    assert [base64.b64decode(d["data"]) for d in first] == [png(2), png()]
+    assert [d["mimeType"] for d in first] == ["image/png"] * 2
+    texts = [p["text"] for p in sent(fake_gemini) if "text" in p]
+    assert texts.index("what is on @shot.png") < next(i for i, t in enumerate(texts) if "attached" in t)
+    answer = sent(fake_gemini, 1)
+    assert "picture (image/png" in answer[0]["functionResponse"]["response"]["output"]
+    assert base64.b64decode(answer[1]["inlineData"]["data"]) == png()
+    assert "black" in json.dumps(outcome.output["history"])
+    assert png(2) not in json.dumps(outcome.output["history"]).encode()
+
+
+def test_an_attachment_of_no_use_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    place = Place(tmp_path / "place")
+    (tmp_path / "fake.png").write_text("no picture")
+    with pytest.raises(InputError, match=r"--attach .*fake.png.*none that models take"):
+        place.run("context", {"prompt": "go"}, attach=(tmp_path / "fake.png",))
