@@ -64,7 +64,8 @@ def test_what_is_no_text_is_described(call: Call, folder: Path) -> None:
     (folder / "d").write_bytes(b"\xef\xbb\xbf")
     png = call("read_file", file_path="a.png")
     assert png.status == "success"
-    assert png.content == "['a.png' is an image (image/png) of 10 bytes; its content can't be shown as text.]"
+    assert png.content == "['a.png': picture (image/png, 10 bytes), shown beside this text.]"
+    assert [part.mime_type for part in png.data] == ["image/png"]
     assert "is binary of 3 bytes" in call("read_file", file_path="b").content
     assert call("read_file", file_path="c").content == "['c' is empty.]"
     assert call("read_file", file_path="d").content == "['d' is empty.]"
