@@ -18,7 +18,10 @@ from patience import HANG_S
 from interlock.services.trust import answer_for, is_trusted, remember
 
 HOOK = {"BeforeAgent": [{"hooks": [{"type": "command", "command": "sh check.sh", "name": "check"}]}]}
-SERVERS = {"db": {"command": "npx", "args": ["-y", "db"]}, "web": {"httpUrl": "https://x/mcp"}}
+SERVERS = {
+    "db": {"command": "no-such-server", "args": ["-y", "db"]},
+    "web": {"httpUrl": "http://127.0.0.1:9/mcp"},
+}
 
 
 def put(file: Path, content: Any) -> Path:
@@ -36,7 +39,7 @@ def work(tmp_path: Path) -> Path:
     )
     put(folder / "check.sh", "exit 0")
     put(folder / ".env", "GEMINI_API_KEY=key-of-the-project")
-    put(folder / ".mcp.json", {"mcpServers": {"more": {"command": "run-more"}}})
+    put(folder / ".mcp.json", {"mcpServers": {"more": {"command": "no-more-servers"}}})
     put(folder / ".roomodes", "{}")
     put(folder / ".interlock/policies/own.toml", "")
     put(folder / ".interlock/agents/local.md", "---\nname: local\ndescription: of the project\n---\nWork.")
@@ -88,11 +91,11 @@ def test_what_would_count_is_shown_to_be_judged(run: Run) -> None:
     assert shown.err.count("\n") == 1 and "--yes" in shown.err
     for line in (
         "hook BeforeAgent: sh check.sh",
-        "MCP server db: npx -y db",
-        "MCP server web: https://x/mcp",
+        "MCP server db: no-such-server -y db",
+        "MCP server web: http://127.0.0.1:9/mcp",
     ):
         assert line in shown.out
-    assert "MCP server more: run-more" in shown.out
+    assert "MCP server more: no-more-servers" in shown.out
     assert run("trust", "--list").err.startswith("No folder was decided on")
 
 
