@@ -10,10 +10,11 @@ from typing import Any
 
 from langgraph.graph import END, START
 
+from interlock.graphs import command, next_speaker, tools, turn
 from interlock.graphs import context as opening
-from interlock.graphs import next_speaker, tools, turn
 from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.command import after_command
 from interlock.nodes.main import (
     after_agent,
     after_context,
@@ -36,6 +37,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
+    g.part("command", command.build)
     g.part("context", opening.build, pure=True)
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))
@@ -52,7 +54,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     )
 
     g.edge(START, "open_prompt")
-    g.by_label("open_prompt", {"prompt": "context", "answered": "after_agent"})
+    g.by_label("open_prompt", {"prompt": "context", "command": "command", "answered": "after_agent"})
+    g.route("command", after_command, {"filled": "context", "stop": "finish"})
     g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
     answered = {"no calls": "next-speaker", "answered": "after_agent", "ended": "finish"}
     g.route("turn", after_turn, {"calls": "tools", "first loop": "nudge", **answered})

@@ -143,6 +143,8 @@ async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[De
     """What a person refers to; an agent's task and a hook's text refer to nothing."""
     if "at_files" in state.get("off", []) or not prompt or prompt[0].origin not in (None, "person"):
         return []
+    if not isinstance(prompt[0].content, str):  # a command's text, which holds its files
+        return []
     found = await runtime.context.context.references(prompt[0].text)
     for reference in found:
         if not reference.parts:

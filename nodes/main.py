@@ -1,15 +1,17 @@
 """main: the agent loop around turns and tools: open a prompt, go on, nudge, finish."""
 
+from difflib import get_close_matches
 from typing import Literal
 
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import FIRING, context_message, ending, fired
 from interlock.prompts import load, render
+from interlock.state.command import split_prompt
 from interlock.state.conversation import fresh_prompt
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
-from interlock.state.events import AgentBlocked
+from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
 from interlock.state.main import MainState
 from interlock.state.messages import Message
@@ -49,7 +51,7 @@ _NEXT = {
         *("asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
-    labels=("prompt", "answered"),
+    labels=("prompt", "command", "answered"),
     pure=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
@@ -71,7 +73,24 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
     # What hooks go by begins anew with a prompt, not with another try at it.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
-    return {**opened, **anew, "asked": state["prompt"], "label": "prompt"}
+    return {**opened, **anew, "asked": state["prompt"], "label": _kind_of(state["prompt"], runtime)}
+
+
+def _kind_of(prompt: str, runtime: Runtime[Deps]) -> Literal["prompt", "command"]:
+    """What begins with a slash and names no command is a prompt; a name that is only nearly one is told."""
+    typed = runtime.context.transcript.message(prompt).content
+    name, _ = split_prompt(typed if isinstance(typed, str) else "")
+    if not name:
+        return "prompt"
+    known, problems = runtime.context.context.commands()
+    for problem in problems:
+        runtime.stream_writer(ErrorEvent(severity="warning", message=problem))
+    if name in known:
+        return "command"
+    if near := get_close_matches(name, known, 1):
+        text = f"No command {'/' + name!r}, so it is sent as a prompt. Did you mean {'/' + near[0]!r}?"
+        runtime.stream_writer(ErrorEvent(severity="warning", message=text))
+    return "prompt"
 
 
 def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:

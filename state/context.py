@@ -111,6 +111,16 @@ class Replacement:
 
 
 @dataclass(frozen=True)
+class CustomCommand:
+    """A prompt of the user's or the project's, by name."""
+
+    name: str
+    prompt: str
+    description: str
+    source: str
+
+
+@dataclass(frozen=True)
 class MemoryText:
     """A memory file as the model is shown it, imports included."""
 

@@ -1,7 +1,7 @@
 """deps: what nodes reach besides state, as protocols. Never checkpointed; one `Deps` a drive."""
 
 import asyncio
-from collections.abc import Awaitable, Generator, Sequence
+from collections.abc import Awaitable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
-from interlock.state.context import MemoryText, Reference, Replacement, SystemFacts
+from interlock.state.context import CustomCommand, MemoryText, Reference, Replacement, SystemFacts
 from interlock.state.decided import DecisionRecord
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
@@ -114,6 +114,14 @@ class ContextSource(Protocol):
 
     async def tree(self) -> str:
         """Names below the workspace directories, within a fixed number of lines."""
+        ...
+
+    def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:
+        """Custom commands by name, and a line for each file that can't be used."""
+        ...
+
+    async def file(self, path: str) -> Reference:
+        """One file, directory or pattern of the workspace."""
         ...
 
     async def references(self, prompt: str) -> Sequence[Reference]:

@@ -127,6 +127,7 @@ def opening(work: Path, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
                 workspace=folder,
                 flags=Flags(flags.get("system_prompt"), flags.get("append_system_prompt")),
                 home=home,
+                trusted=True,
             ),
         )
         deps.agents.deps = deps

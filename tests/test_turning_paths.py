@@ -288,7 +288,9 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
     taken |= taken_edges("main", stopped.path)
     graphs = {"main", "turn", "route", "loop-check", "next-speaker"}
     declared = set[tuple[str, str, str]]().union(*map(declared_edges, graphs))
-    assert {edge for edge in declared if edge[0] in graphs and not of_hooks(edge)} - taken == set()
+    others = {"command"}  # in `test_commands`
+    mine = {e for e in declared if e[0] in graphs and not of_hooks(e) and others.isdisjoint(e)}
+    assert mine - taken == set()
 
 
 # What the table can't say

@@ -209,4 +209,5 @@ def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:
         workspace=prepared.workspace,
         flags=Flags(prepared.options.system_prompt, prepared.options.append_system_prompt),
         home=prepared.options.user_home,
+        trusted=prepared.trusted,
     )

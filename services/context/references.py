@@ -86,6 +86,12 @@ def _plain(name: str, data: bytes, room: _Room) -> Reference:
     return _text(name, f"--- {name} ---\n\n{heading(part)}{part.text}", "file")
 
 
+def shown_file(stop: Stop, path: str, workspace: Workspace) -> Reference:
+    """What one path stands for."""
+    found = attached(path, workspace, _Room(), stop)
+    return found or Reference(path, "missing", f"No file {path!r}.")
+
+
 def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Reference | None:
     try:
         real = workspace.readable(path)

@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from interlock.services.context.commands import load_commands
 from interlock.services.context.environment import ENTRIES, git_summary, tree
 from interlock.services.context.memory import git_root, load_memory
-from interlock.services.context.references import resolve
+from interlock.services.context.references import resolve, shown_file
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.context import MemoryText, Reference, Replacement, SystemFacts
+from interlock.state.context import CustomCommand, MemoryText, Reference, Replacement, SystemFacts
 from interlock.state.deps import RunInfo
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
@@ -57,6 +58,7 @@ class WorkspaceContext:
         workspace: Workspace,
         flags: Flags,
         home: Path,
+        trusted: bool,
     ) -> None:
         self._info = info
         self._settings = settings
@@ -64,6 +66,7 @@ class WorkspaceContext:
         self._workspace = workspace
         self._flags = flags
         self._home = home
+        self._trusted = trusted
         self.roots = list(dict.fromkeys([info.workspace, *workspace.roots]))
 
     def replacement(self) -> Replacement | None:
@@ -82,6 +85,12 @@ class WorkspaceContext:
 
     async def tree(self) -> str:
         return await asyncio.to_thread(self._trees)
+
+    def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:
+        return load_commands(self._info.workspace, self._home, self._trusted)
+
+    async def file(self, path: str) -> Reference:
+        return await in_thread(shown_file, path, self._workspace)
 
     async def references(self, prompt: str) -> Sequence[Reference]:
         return await in_thread(resolve, prompt, self._workspace) if "@" in prompt else []

@@ -1,0 +1,84 @@
+"""command: state of a custom command on its way to a prompt, and what its text is made of."""
+
+import shlex
+from collections.abc import Iterator
+from typing import Literal, NamedTuple
+
+from typing_extensions import TypedDict
+
+from interlock.state.tools import ToolsState
+
+ARGS = "{{args}}"
+"""Stands for what follows the command's name."""
+
+
+class CommandIn(TypedDict, total=False):
+    """What a graph hands in: the prompt, and under whose rules."""
+
+    prompt: str
+    approval_mode: str
+    plan_phase: str
+
+
+class CommandOut(TypedDict, total=False):
+    """What it gets back."""
+
+    prompt: str
+    asked: str
+    stop: str
+    stopped_by: str
+
+
+class CommandState(ToolsState, total=False):
+    """What is known of a command besides the chain."""
+
+    prompt: str
+    """Chain record of the prompt, as it was typed; at the end, as the command has it."""
+    asked: str
+
+
+class Piece(NamedTuple):
+    """A part of a command's text: words, a shell line between `!{` and `}`, a file's name between `@{` and `}`."""
+
+    kind: Literal["text", "shell", "file"]
+    text: str
+
+
+def pieces(template: str) -> Iterator[Piece]:
+    """In order; braces inside count. What isn't closed is text."""
+    start = at = 0
+    while at < len(template) - 1:
+        end = _closed(template, at + 1) if template[at : at + 2] in ("!{", "@{") else -1
+        if end < 0:
+            at += 1
+            continue
+        if at > start:
+            yield Piece("text", template[start:at])
+        yield Piece("shell" if template[at] == "!" else "file", template[at + 2 : end].strip())
+        start = at = end + 1
+    if start < len(template):
+        yield Piece("text", template[start:])
+
+
+def _closed(text: str, at: int) -> int:
+    """Index of the brace that closes the one at `at`; -1: none does."""
+    depth = 0
+    for index in range(at, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[index], 0)
+        if depth == 0:
+            return index
+    return -1
+
+
+def split_prompt(prompt: str) -> tuple[str, str]:
+    """Name and arguments of `/name arguments`; no name: it is no command."""
+    if not prompt.startswith("/"):
+        return "", ""
+    name, _, args = prompt[1:].partition(" ")
+    first, newline, rest = name.partition("\n")
+    return first, (f"{rest} {args}".strip() if newline else args.strip())
+
+
+def shell_lines(template: str, args: str) -> list[str]:
+    """The lines that a command runs; arguments stand in them as one word."""
+    return [p.text.replace(ARGS, shlex.quote(args)) for p in pieces(template) if p.kind == "shell"]

@@ -1,0 +1,144 @@
+"""Custom commands: what their text becomes, and that what they run in a shell is decided like any call."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_context_paths import Place
+
+from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.runs import step_rows
+from interlock.services.context.commands import load_commands
+from interlock.state.command import pieces, shell_lines, split_prompt
+
+ALLOWED = {"tools": {"allowed": ["run_shell_command(echo)"]}, "model": {"skipNextSpeakerCheck": True}}
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path / "place")
+    command(place, "plain", "Look at {{args}} twice.")
+    command(place, "bare", "Say hello.")
+    command(place, "git/told", "Output: !{echo {{args}}}\nFile: @{a.txt}\nOdd: !{echo '{'}")
+    return place
+
+
+def command(place: Place, name: str, prompt: str, base: str = "user/.gemini") -> None:
+    file = place.folder / base / "commands" / f"{name}.toml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"prompt = '''{prompt}'''\ndescription = 'does it'\n")
+
+
+def play(place: Place, prompt: str, *choices: str, **options: Any) -> tuple[Outcome, list[Any]]:
+    script = place.folder / "script.json"
+    script.write_text(json.dumps([{"text": "done"}] * 3))
+    told: list[Any] = []
+    options = {"model": f"script:{script}", "overrides": ALLOWED, **options}
+    given = place.options(None, **options)
+    outcome = run_sync("main", {"prompt": prompt}, options=given, renderers=[told.append])
+    for choice in choices:
+        assert outcome.status == "waiting", outcome
+        decisions = [Decision(outcome.pending[0]["id"], choice)]
+        outcome = resume_sync(outcome.run, decisions=decisions, options=given, renderers=[told.append])
+    return outcome, told
+
+
+def asked(outcome: Outcome) -> str:
+    """The prompt as the model has it."""
+    content = next(m for m in outcome.output["history"] if m.get("origin") == "person")["content"]
+    return content if isinstance(content, str) else "".join(p["text"] for p in content)
+
+
+def test_arguments_stand_where_the_text_wants_them_or_behind_it(place: Place) -> None:
+    assert asked(play(place, "/plain the tests")[0]) == "Look at the tests twice."
+    assert asked(play(place, "/bare")[0]) == "Say hello."
+    assert asked(play(place, "/bare to Ann")[0]) == "Say hello.\n\nThe user typed: /bare to Ann"
+
+
+def test_shell_lines_and_files_are_put_in_and_not_looked_at_again(place: Place) -> None:
+    (place.work / "a.txt").write_text("!{touch bad} @{b.txt} {{args}}")
+    text = asked(play(place, "/git:told it's; touch bad")[0])
+    assert "Output: it's; touch bad\n" in text
+    assert "!{touch bad} @{b.txt} {{args}}" in text
+    assert not (place.work / "bad").exists()
+    assert "Odd: !{echo '{'}" in text
+
+
+def test_what_rules_or_people_refuse_is_not_run_and_says_so(place: Place) -> None:
+    command(place, "bad", "Now: !{touch bad}")
+    outcome, _ = play(place, "/bad", overrides={**ALLOWED, "tools": {"exclude": ["run_shell_command"]}})
+    assert "Now: " in asked(outcome) and "denied" in asked(outcome).lower()
+    outcome, _ = play(place, "/bad", "reject")
+    assert "Now: " in asked(outcome) and "reject" in asked(outcome).lower()
+    outcome, _ = play(place, "/bad", "cancel")
+    assert (outcome.status, (place.work / "bad").exists()) == ("cancelled", False)
+    outcome, _ = play(place, "/bad", "proceed_once")
+    assert (outcome.status, (place.work / "bad").exists()) == ("done", True)
+
+
+def test_every_edge_of_a_command_is_taken(place: Place) -> None:
+    command(place, "ask", "Now: !{touch bad}")
+    taken: set[tuple[str, str, str]] = set()
+    for prompt, choices in (("/bare", ()), ("/ask", ("proceed_once",)), ("/ask", ("cancel",)), ("go", ())):
+        outcome, _ = play(place, prompt, *choices)
+        rows = step_rows(place.folder / "home", outcome.run)
+        taken |= taken_edges("main", run_path(rows, ended=True))
+    declared = {e for e in declared_edges("main") if e[0] == "command" or "command" in e[1:]}
+    assert declared - taken == set()
+
+
+def test_a_projects_commands_count_only_where_it_is_trusted(place: Place) -> None:
+    command(place, "bare", "Say what the project says.", "work/.gemini")
+    assert asked(play(place, "/bare")[0]) == "Say hello."
+    assert asked(play(place, "/bare", skip_trust=True)[0]) == "Say what the project says."
+
+
+def test_what_names_no_command_is_a_prompt_and_a_near_name_is_told(place: Place) -> None:
+    outcome, told = play(place, "/etc/hosts holds what?")
+    assert asked(outcome) == "/etc/hosts holds what?"
+    assert [e.message for e in told if e.type == "error"] == []
+    outcome, told = play(place, "/plan the tests")
+    assert asked(outcome) == "/plan the tests"
+    assert "Did you mean '/plain'?" in next(e.message for e in told if e.type == "error")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("prompt = ", "Invalid value"),
+        ("prompt = 1", "'prompt' is 1"),
+        ("x = 1", "expected the text"),
+        ("\0", ""),
+    ],
+)
+def test_a_file_that_is_no_command_is_one_line_and_the_others_work(
+    place: Place, text: str, says: str
+) -> None:
+    file = place.folder / "user/.gemini/commands/odd.toml"
+    file.write_text(text)
+    found, [problem] = load_commands(place.work, place.folder / "user", False)
+    assert {*found} == {"plain", "bare", "git:told"}
+    assert problem.startswith(f"{file} was ignored: ") and says in problem and "\n" not in problem
+    outcome, told = play(place, "/bare")
+    assert asked(outcome) == "Say hello."
+    assert [e.message for e in told if e.type == "error"] == [problem]
+
+
+def test_a_text_is_cut_at_its_marks_and_arguments_are_one_word_of_a_shell() -> None:
+    assert [(p.kind, p.text) for p in pieces("a !{b {c} d} @{e} !{f")] == [
+        ("text", "a "),
+        ("shell", "b {c} d"),
+        ("text", " "),
+        ("file", "e"),
+        ("text", " !{f"),
+    ]
+    assert shell_lines("!{echo {{args}}}", "a'b; c") == ["echo 'a'\"'\"'b; c'"]
+    assert [split_prompt(p) for p in ("/a b c", "/a\nb", "a /b", "/")] == [
+        ("a", "b c"),
+        ("a", "b"),
+        ("", ""),
+        ("", ""),
+    ]
