@@ -6,6 +6,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import FIRING, context_message, ending, fired
+from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
 from interlock.state.command import split_prompt
 from interlock.state.conversation import fresh_prompt
@@ -48,7 +49,7 @@ _NEXT = {
     reads=("prompt", "hook_stage", "head", "unavailable", "approval_mode", "plan_phase"),
     writes=(
         *fresh_prompt(),
-        *("asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
+        *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
     labels=("prompt", "command", "answered"),
@@ -73,7 +74,10 @@ async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
         return {**opened, "label": "answered" if state.get("hook_stage") == "answered" else "prompt"}
     # What hooks go by begins anew with a prompt, not with another try at it.
     anew: MainState = {"hook_stage": "", "said": "", "fed_back": False, "refused": {}}
-    return {**opened, **anew, "asked": state["prompt"], "label": _kind_of(state["prompt"], runtime)}
+    kind, prompt = _kind_of(state["prompt"], runtime), state["prompt"]
+    if kind == "prompt":
+        prompt = await spelled_out(prompt, deps)
+    return {**opened, **anew, "asked": prompt, "prompt": prompt, "label": kind}
 
 
 def _kind_of(prompt: str, runtime: Runtime[Deps]) -> Literal["prompt", "command"]:

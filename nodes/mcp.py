@@ -2,14 +2,23 @@
 
 import difflib
 import json
+import re
+import shlex
 
 from langgraph.runtime import Runtime
+from pydantic import JsonValue
 
+from interlock.prompts import render
 from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
+from interlock.state.errors import UserError
 from interlock.state.mcp import McpInput, McpState, ServerView
 from interlock.state.messages import Message
 from interlock.state.node import node
+from interlock.state.text import harmless
+
+_COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
+"""A prompt of a server, as a person calls it."""
 
 
 @node(reads=("request",), writes=("servers", "found", "mcp_status", "error"), labels=("known", "unknown"))
@@ -71,6 +80,50 @@ async def format_answer(state: McpState, runtime: Runtime[Deps]) -> McpState:
         return {"mcp_status": "done"}
     answer = runtime.context.transcript.message(state["head"])
     return {"found": state["head"], "mcp_status": "done" if answer.status == "success" else "failed"}
+
+
+async def spelled_out(prompt: str, deps: Deps) -> str:
+    """A prompt's record; of `/SERVER:PROMPT …`, which a person calls by name, one with the server's text.
+
+    Raises `UserError` where the server has no such prompt, or can't be had.
+    """
+    command = _COMMAND.fullmatch(deps.transcript.message(prompt).text.strip())
+    if command is None or command["server"] not in deps.mcp.names():
+        return prompt
+    server, name = command["server"], command["name"]
+    await deps.mcp.ready(server)
+    (view,) = (v for v in deps.mcp.views() if v.name == server)
+    known = {item.name: item.args for item in view.prompts}
+    if name not in known:
+        there = f"It has: {', '.join(known) or 'none'}." if view.status == "connected" else _why(view)
+        raise UserError(f"MCP server {server!r} has no prompt {name!r}. {there}")
+    found = await deps.mcp.prompt(server, name, _arguments(command["rest"] or "", known[name]))
+    if found.status != "success":
+        raise UserError(f"{found.content}. It takes: {' '.join(known[name]) or 'nothing'}.")
+    text = render("run/mcp_prompt", server=server, prompt=name, text=harmless(found.content))
+    return deps.transcript.append("", [Message(role="user", origin="person", content=text)])
+
+
+def _arguments(given: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
+    """`name=value`, `--name=value`, and values alone in the order of the names; the last takes what is left."""
+    try:
+        words = shlex.split(given)
+    except ValueError:
+        words = given.split()
+    free = [name.removesuffix("*") for name in names]
+    found: dict[str, JsonValue] = {}
+    rest: list[str] = []
+    for word in words:
+        name, equals, value = word.removeprefix("--").partition("=")
+        if equals and name in free:
+            found[name] = value
+        else:
+            rest.append(word)
+    free = [name for name in free if name not in found]
+    for place, name in enumerate(free):
+        if words := rest[place:] if name == free[-1] else rest[place : place + 1]:
+            found[name] = " ".join(words)
+    return found
 
 
 def request_of(state: McpState, deps: Deps) -> McpInput:

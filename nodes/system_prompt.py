@@ -17,6 +17,8 @@ _WRITING = frozenset({"write_file", "replace"})
 _COMMANDS = frozenset({"run_shell_command"})
 _AGENT, _CONTRACT, _APPENDED = "agent", "contract", "appended"
 """Sections without a file of their own: a sub-agent's own prompt, how it ends, and what a flag adds."""
+_SERVERS = "servers"
+"""What MCP servers say of their tools."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,8 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
         for s in SECTIONS
         if holds[s.only] and (not s.tools or s.tools & tools) and (s.shared or not agent)
     ]
+    if _instructions(deps):
+        names.append(_SERVERS)
     if agent:
         return {"sections": [_AGENT, *names, _CONTRACT]}
     return {"sections": [*names, *([_APPENDED] if facts.appended else [])]}
@@ -132,6 +136,8 @@ def _texts(names: Collection[str], agent: str, deps: Deps) -> Iterator[tuple[str
     for name in names:
         if section := _BY_NAME.get(name):
             yield name, render(section.prompt)
+        elif name == _SERVERS:
+            yield name, render("main/servers", servers=_instructions(deps))
         elif name == _APPENDED:
             yield name, deps.context.facts().appended
         else:
@@ -147,6 +153,17 @@ def _texts(names: Collection[str], agent: str, deps: Deps) -> Iterator[tuple[str
                     minutes=f"{definition.max_time_minutes:g}",
                 ),
             )
+
+
+def _instructions(deps: Deps) -> str:
+    """Of servers that are connected, and of which a tool is declared here."""
+    tools = [t.name for t in deps.toolset.declarations()]
+    said = [(v.name, v.instructions) for v in deps.mcp.views() if v.status == "connected" and v.instructions]
+    return "\n\n".join(
+        f"--- {name} ---\n{text}\n--- end of {name} ---"
+        for name, text in said
+        if any(tool.startswith(f"mcp_{name}_") for tool in tools)
+    )
 
 
 def _record(texts: Iterable[tuple[str, str]], previous: str, deps: Deps) -> str:

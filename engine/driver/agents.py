@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from interlock.engine.driver.hooks import RunHooks
-from interlock.services.agents.definitions import own_tools
+from interlock.services.agents.definitions import names_server_tool, own_tools
 from interlock.services.models import ChatModels
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.transcript import ChainTranscript
@@ -14,7 +15,8 @@ from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
 
-MakeToolset = Callable[[Mapping[str, Tool]], Toolset]
+MakeToolset = Callable[[Mapping[str, Tool], Callable[[str], bool]], Toolset]
+"""From tools of ours, and whether an MCP server's tool counts."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,8 @@ class RunAgents:
             transcript=self._shared.transcript.for_agent(instance.path, instance.call),
             models=self._shared.models.for_agent(instance.path, definition.temperature),
             policy=self._shared.policy.for_agent(definition.name),
-            toolset=self._shared.toolset(own_tools(definition, self._tools, instance.depth)),
+            toolset=self._shared.toolset(
+                own_tools(definition, self._tools, instance.depth), partial(names_server_tool, definition)
+            ),
             hooks=self._shared.hooks.for_agent(instance.path),
         )

@@ -165,7 +165,9 @@ def _toolset(
     outputs: OutputFiles,
     servers: Servers,
     chosen: Mapping[str, Tool],
+    counts: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
+    """`counts`: whether an MCP server's tool is among them."""
     own = BuiltinToolset(
         workspace=prepared.workspace,
         processes=processes,
@@ -173,7 +175,7 @@ def _toolset(
         settings=prepared.settings,
         tools=chosen,
     )
-    return JoinedToolset(own, servers) if servers.names() else own
+    return JoinedToolset(own, servers, counts) if servers.names() else own
 
 
 def _of_the_root(prepared: RunConfig, tools: Mapping[str, Tool]) -> dict[str, Tool]:

@@ -69,6 +69,14 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
     return {**{name: tools[name] for name in chosen}, "complete_task": end}
 
 
+def names_server_tool(definition: AgentDefinition, name: str) -> bool:
+    """Whether a sub-agent may call this tool of an MCP server: where it may call all, or names it, or its server's."""
+    named = definition.tools
+    return named is None or any(
+        n == name or (n.startswith("mcp_") and n.endswith("_*") and name.startswith(n[:-1])) for n in named
+    )
+
+
 def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
     """Arguments `{report}` held to a JSON Schema, and declared to the model as that."""
     from jsonschema import Draft202012Validator

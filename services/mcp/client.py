@@ -1,7 +1,7 @@
 """client: one session with one server, by the official SDK; what it lists and answers, as records of ours."""
 
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.services.mcp.content import Content, content_of, prompt_of, resource_of
-from interlock.services.mcp.declared import ServerTool, server_tool
+from interlock.services.mcp.declared import ServerTool, resource_reader, server_tool
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.mcp import ServerItem
 from interlock.state.text import visible
@@ -45,6 +45,11 @@ class Listing:
     resources: tuple[ServerItem, ...] = ()
     templates: tuple[ServerItem, ...] = ()
     prompts: tuple[ServerItem, ...] = ()
+
+    def reader(self, spec: ServerSpec) -> Iterator[ServerTool]:
+        """The tool by which models read its resources, where there are any."""
+        if self.resources or self.templates:
+            yield resource_reader(spec, [*self.resources, *self.templates])
 
 
 @dataclass

@@ -11,6 +11,7 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from interlock.services.mcp.spec import ServerSpec
+from interlock.state.mcp import ServerItem
 from interlock.state.text import visible
 from interlock.state.tool_names import mcp_name
 
@@ -18,6 +19,8 @@ _DEEP = 12
 """Levels of a schema; below them anything goes."""
 _PLAIN = ("minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength")
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_LISTED = 100
+"""Resources that the tool which reads them names."""
 _DESCRIPTION = 10_000
 """Characters of a tool's description that models are sent."""
 _RESTRICTING: Mapping[str, bool] = {
@@ -45,6 +48,8 @@ class ServerTool:
     """Both only of trusted servers."""
     annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     """For rules that name them (`toolAnnotations`)."""
+    reads_resource: bool = False
+    """It is none of the server's tools, but stands for reading its resources."""
 
 
 def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
@@ -71,6 +76,25 @@ def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
         read_only=believed.get("readOnlyHint") is True,
         idempotent=believed.get("idempotentHint") is True,
         annotations=believed,
+    )
+
+
+def resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> ServerTool:
+    """A tool of the server's, so that rules and trust that name the server hold."""
+    lines = [f"{r.name}: {r.description}" if r.description else r.name for r in resources[:_LISTED]]
+    if len(resources) > _LISTED:
+        lines.append(f"… and {len(resources) - _LISTED} more")
+    uri = {"type": "string", "description": "The resource's address; of a template with its {…} filled in."}
+    return ServerTool(
+        name=mcp_name(spec.name, "read_resource"),
+        server=spec.name,
+        original="read_resource",
+        description="\n".join([f"Read a resource of the MCP server {spec.name}. It offers:", *lines]),
+        parameters={"type": "object", "properties": {"uri": uri}, "required": ["uri"]},
+        read_only=spec.trust,
+        idempotent=True,
+        annotations={"readOnlyHint": True} if spec.trust else {},
+        reads_resource=True,
     )
 
 

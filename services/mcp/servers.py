@@ -87,7 +87,10 @@ class Servers:
             )
         limit = min(one.spec.timeout_s, time_left_s or one.spec.timeout_s)
         try:
-            content = await session.call(tool.original, args, progress, limit)
+            if tool.reads_resource:
+                content = await session.read(str(args["uri"]))
+            else:
+                content = await session.call(tool.original, args, progress, limit)
         except LostError as error:
             return self._without_answer(one, session, tool, error)
         except AnsweredError as error:
@@ -147,7 +150,7 @@ class Servers:
         refused: list[str] = []
         if one.status != "connected":
             return [], []
-        for tool in one.listing.tools:
+        for tool in (*one.listing.tools, *one.listing.reader(one.spec)):
             if (owner := self.owner(tool.name)) != one.spec.name:
                 refused.append(f"tool {visible(tool.original)!r} would pass for one of the server {owner!r}")
             elif tool.name in found:

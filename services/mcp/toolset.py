@@ -1,7 +1,7 @@
 """toolset: the tools of MCP servers among all others."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from interlock.services.mcp.declared import ServerTool
@@ -20,22 +20,26 @@ _SUMMARY = 160
 class JoinedToolset:
     """Implements `Toolset`: what `others` has, and the tools of servers that are connected."""
 
-    def __init__(self, others: Toolset, servers: Servers) -> None:
-        self._others, self._servers = others, servers
+    def __init__(self, others: Toolset, servers: Servers, counts: Callable[[str], bool]) -> None:
+        """`counts`: whether a tool of a server is among them."""
+        self._others, self._servers, self._counts = others, servers, counts
         self._seen: set[str] = set()
         """Names that once were tools: a call of one that is gone meanwhile gets an answer."""
 
     def declarations(self) -> list[ToolDeclaration]:
-        tools = self._servers.tools()
+        tools = self._tools()
         self._seen.update(tools)
         return self._others.declarations() + [
             ToolDeclaration(name=t.name, description=t.description, parameters=t.parameters)
             for t in tools.values()
         ]
 
+    def _tools(self) -> dict[str, ServerTool]:
+        return {name: tool for name, tool in self._servers.tools().items() if self._counts(name)}
+
     def info(self, name: str) -> ToolInfo | None:
         server = self._servers.owner(name)
-        if server is None:
+        if server is None or not self._counts(name):
             return self._others.info(name)
         tool = self._servers.tools().get(name)
         if tool is None:
@@ -51,7 +55,7 @@ class JoinedToolset:
         )
 
     def nearest(self, name: str) -> list[str]:
-        found = nearest_names(name, self._servers.tools())
+        found = nearest_names(name, self._tools())
         return nearest_names(name, [*self._others.nearest(name), *found])
 
     def invalid(self, call: CallView) -> str | None:

@@ -1,0 +1,79 @@
+"""What servers offer besides tools: resources for models, prompts for people, what they say of themselves."""
+
+import os
+
+import pytest
+from fake_gemini.fake import FakeGemini
+from mcp_servers.place import Place, calls
+
+from interlock.engine import run_sync
+
+READ = calls(("mcp_odd_read_resource", {"uri": "odd://z"}))
+
+
+@pytest.mark.parametrize(("trust", "status"), [(True, "done"), (False, "waiting")])
+def test_a_resource_is_read_by_a_tool_of_its_server(place: Place, trust: bool, status: str) -> None:
+    place.servers(odd=place.odd(trust=trust))
+    outcome = place.main(READ, {"expect": "this is odd://z", "text": "over"})
+    assert outcome.status == status, outcome.error
+
+
+@pytest.mark.parametrize("prompt", ["/odd:greet Ann Lee", "/odd:greet --who='Ann Lee'"])
+def test_a_prompt_of_a_server_is_called_by_name(place: Place, prompt: str) -> None:
+    place.servers(odd=place.odd())
+    model = place.script(
+        {"expect": r"(?s)prompt greet of the MCP server odd.*\n\nGreet Ann Lee\.$", "text": "over"}
+    )
+    outcome = run_sync("main", {"prompt": prompt}, options=place.options(model=model))
+    assert outcome.status == "done", outcome.error
+
+
+@pytest.mark.parametrize(
+    ("prompt", "said"),
+    [
+        ("/odd:leave", "MCP server 'odd' has no prompt 'leave'. It has: greet."),
+        ("/odd:greet", "It takes: who*."),
+    ],
+)
+def test_a_prompt_that_cant_be_had_says_so(place: Place, prompt: str, said: str) -> None:
+    place.servers(odd=place.odd())
+    outcome = run_sync("main", {"prompt": prompt}, options=place.options(model=place.script()))
+    assert outcome.status == "failed" and outcome.error is not None
+    assert said in outcome.error["message"]
+
+
+def test_what_is_no_servers_prompt_is_sent_as_it_is(place: Place) -> None:
+    place.servers(odd=place.odd())
+    model = place.script({"expect": "/other:greet Ann$", "text": "over"})
+    outcome = run_sync("main", {"prompt": "/other:greet Ann"}, options=place.options(model=model))
+    assert outcome.status == "done", outcome.error
+
+
+def test_a_server_speaks_of_itself_in_the_system_prompt_as_itself(
+    place: Place, fake_gemini: FakeGemini
+) -> None:
+    place.servers(odd=place.odd(env={"ODD_SAYS": "1"}))
+    fake_gemini.play({"default": {"text": "USER"}})
+    options = place.options(model="gemini-2.5-pro", env={**os.environ, **fake_gemini.env})
+    assert run_sync("main", {"prompt": "go"}, options=options).status == "done"
+    sent = next(asked.body for asked in fake_gemini.requests if "tools" in asked.body)
+    system = "".join(part["text"] for part in sent["systemInstruction"]["parts"])
+    assert "--- odd ---\nBe\\u202e kind.\n--- end of odd ---" in system
+
+
+def test_a_sub_agent_has_only_the_tools_of_servers_that_it_names(place: Place) -> None:
+    agents = place.user / ".interlock" / "agents"
+    agents.mkdir()
+    place.servers(odd=place.odd(trust=True), two=place.odd(trust=True))
+    for name, tools in (("none", "read_file"), ("some", "read_file, mcp_two_*")):
+        (agents / f"{name}.md").write_text(
+            f"---\nname: {name}\ndescription: d\ntools: [{tools}]\n---\nYou look.\n"
+        )
+    done = {"tool_calls": [{"name": "complete_task", "args": {"result": "over"}}]}
+    no = "No tool 'mcp_odd_look'"
+    for name, expect in (("none", f"{no}.*No tool 'mcp_two_look'"), ("some", f"{no}.*two_look: look done")):
+        both = calls(("mcp_odd_look", {}), ("mcp_two_look", {}))
+        model = place.script({"agent": f"{name}:0", **both}, {"agent": f"{name}:0", "expect": expect, **done})
+        given = {"agent": name, "prompt": "go"}
+        outcome = run_sync("subagent", given, options=place.options(model=model))
+        assert outcome.output["status"] == "goal", (outcome.error, outcome.output)
