@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from interlock.services.shell.commands import program_of
-from interlock.services.shell.model import ShellCommand, ShellLine, Word
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, program_of
 from interlock.state.calls import CallView
 from interlock.state.tooling import PathRefused, Workspace
 
@@ -32,7 +31,7 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
     start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
     own = start == "." or _inside(start, workspace) == workspace.root
     bases, clauses = [start], [] if own else [f"runs in {start!r}"]
-    moves = [c for c in line.commands if c.words and program_of(c.words[0]) in _MOVES]
+    moves = [c for c in line.commands if c.words and program_of(c.words[0].text) in _MOVES]
     for command in moves:
         target = _target(command)
         clauses += [f"changes its folder ({command.text})"]

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 
 from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.rule import ADMIN, USER, Rule
-from interlock.services.shell.model import ShellCommand, Word
+from interlock.services.shell.model import ShellCommand, Word, program_of
 from interlock.services.shell.variables import HARMLESS_VARIABLES
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
@@ -76,7 +76,7 @@ def _prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
             if not want.startswith(word.lead):
                 return Match.NO
         # `/bin/rm` and, where file names ignore case, `RM` are `rm`.
-        elif word.text != want and (place > 0 or program(word.text) != program(want)):
+        elif word.text != want and (place > 0 or program_of(word.text) != program_of(want)):
             return _behind_options(words, prefix, place)
     return sure
 
@@ -88,12 +88,6 @@ def _behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) ->
     later = iter(words[place:])
     wanted = prefix[place:]
     return Match.MAYBE if all(any(w.text == p or not w.literal for w in later) for p in wanted) else Match.NO
-
-
-@lru_cache(maxsize=1_000)
-def program(text: str) -> str:
-    """A program's name without its folder, in lower case."""
-    return text.rsplit("/", 1)[-1].lower()
 
 
 def _regex(pattern: Pattern, command: ShellCommand) -> Match:
@@ -110,7 +104,7 @@ def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
     """`git -C .. push --force` for the pattern `git push .*`: which words are an option's value isn't known here."""
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False
-    later = (" ".join((program(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
+    later = (" ".join((program_of(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
     return any(pattern.starts(text) for text in later)
 
 
@@ -118,7 +112,7 @@ def _beginnings(command: ShellCommand) -> set[str]:
     """What is known of it, up to the first value that only running would show."""
     known = _known(command.words)
     first, blank, rest = known.partition(" ")
-    return {known, first.rsplit("/", 1)[-1] + blank + rest, program(first) + blank + rest}
+    return {known, first.rsplit("/", 1)[-1] + blank + rest, program_of(first) + blank + rest}
 
 
 _COMMAND = '"command":"'
@@ -143,7 +137,7 @@ def _spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
     if not argv:
         return frozenset({text})
     short = (argv[0].rsplit("/", 1)[-1], *argv[1:])
-    folded = (program(argv[0]), *argv[1:])
+    folded = (program_of(argv[0]), *argv[1:])
     return frozenset({text, shlex.join(argv), *map(" ".join, (argv, short, folded))})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from interlock.services.shell.danger import danger_of
-from interlock.services.shell.model import Found, ShellCommand, TooMuch, Word, names
+from interlock.services.shell.model import Found, ShellCommand, TooMuch, Word, names, program_of
 from interlock.services.shell.variables import HARMLESS_VARIABLES, assignment_problem, sets_clause
 
 _Words = Sequence[Word]
@@ -69,11 +69,6 @@ _NOTHING = _Inner()
 _HIDDEN = _Inner(opaque=_UNSEEN)
 
 
-def program_of(word: Word) -> str:
-    """The program's name without its folder; in lower case, since file names may ignore it (`SUDO` on macOS)."""
-    return word.text.rsplit("/", 1)[-1].lower()
-
-
 def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], level: int = 0) -> None:
     """Add a simple command, and what it runs. `level`: wrappers around it."""
     if level > _DEEPEST:
@@ -86,14 +81,14 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
         opaque = "what it runs is only known when it runs"
     elif name.text in _RESERVED:
         opaque = f"{name.text!r} where a command should be"
-    elif program_of(name) in _OPAQUE:
-        opaque = f"{program_of(name)!r} {_OPAQUE[program_of(name)]}"
+    elif program_of(name.text) in _OPAQUE:
+        opaque = f"{program_of(name.text)!r} {_OPAQUE[program_of(name.text)]}"
     if opaque is not None:
         found.add(ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque))
         return
     inner = _inner(words)
     found.add(_resolved(words, text, assigns, inner))
-    if inner.opaque is not None and program_of(name) in _GUESSED:
+    if inner.opaque is not None and program_of(name.text) in _GUESSED:
         _guess(found, words)
     if inner.script is not None:
         found.deeper(inner.script)
@@ -102,7 +97,7 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
 
 
 def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -> ShellCommand:
-    program = program_of(words[0])
+    program = program_of(words[0].text)
     set_by_it = (clause for a in (*assigns, *inner.assigns) if (clause := sets_clause(a)))
     danger = danger_of(program, words) or next(set_by_it, None)
     harmless = inner.transparent and words[0].text.rpartition("/")[0] in ("", "/bin", "/usr/bin")
@@ -120,17 +115,17 @@ def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -
 def _guess(found: Found, words: _Words) -> None:
     """Note what may be commands among the words of one that can't be seen through: no leave is needed for them, but
     a rule may be against them."""
-    if program_of(words[0]) in ("eval", "ssh", "watch"):
+    if program_of(words[0].text) in ("eval", "ssh", "watch"):
         found.deeper(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
     for at in range(1, min(len(words), _DEEPEST)):
         rest = words[at:]
         found.add(ShellCommand(" ".join(w.text for w in rest), tuple(rest), transparent=True))
-        if rest[0].literal and program_of(words[0]) != "env" and len(rest[0].text.split()) > 1:
+        if rest[0].literal and program_of(words[0].text) != "env" and len(rest[0].text.split()) > 1:
             found.deeper(rest[0].text)
 
 
 def _inner(words: _Words) -> _Inner:
-    program = program_of(words[0])
+    program = program_of(words[0].text)
     if program in _RUNS:
         return _HIDDEN
     if program in LANGUAGES:
@@ -256,7 +251,7 @@ def _shell(words: _Words) -> _Inner:
     first = words[1] if len(words) > 1 else _UNKNOWN
     if len(words) == 3 and first.literal and _SHELL_OPTION.fullmatch(first.text) and words[2].literal:
         script = words[2].text
-        if program_of(words[0]) != "bash" and (not _PORTABLE.fullmatch(script) or "|&" in script):
+        if program_of(words[0].text) != "bash" and (not _PORTABLE.fullmatch(script) or "|&" in script):
             return _Inner(script=script, opaque="sh may read it otherwise than bash")
         return _Inner(script=script, transparent=True)
     # A plain name that isn't in the folder is looked for among the programs: `bash npm publish`.

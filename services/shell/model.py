@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 _MOST_COMMANDS = 300
@@ -33,6 +34,12 @@ class Word:
 def names(text: str) -> frozenset[str]:
     """A set of names, written as text."""
     return frozenset(text.split())
+
+
+@lru_cache(maxsize=1_000)
+def program_of(text: str) -> str:
+    """A program's name without its folder; in lower case, since file names may ignore it (`SUDO` on macOS)."""
+    return text.rsplit("/", 1)[-1].lower()
 
 
 def literal(text: str) -> Word:

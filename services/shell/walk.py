@@ -5,7 +5,7 @@ the grammar isn't bash's own. Commands are collected from all of it, so that wha
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from interlock.services.shell.commands import add_command
@@ -104,15 +104,22 @@ class Walk:
 
     def _children(self, node: "Node") -> None:
         """Visit all, and see that nothing but blanks lies between."""
-        at, named = node.start_byte, False
-        for child in node.children:
-            self._gap(at, child.start_byte)
+        named = False
+        for child, touches in self._parts(node, command=False):
             if child.type in (";;", ";&", ";;&"):
                 self._doubt(f"{child.type!r} isn't understood")
-            if named and child.is_named and child.start_byte == at:
+            if named and child.is_named and touches:
                 self._doubt("parts that touch")
-            at, named = child.end_byte, child.is_named
+            named = child.is_named
             self._visit(child)
+
+    def _parts(self, node: "Node", *, command: bool = True) -> Iterator[tuple["Node", bool]]:
+        """The children, each with whether it touches the one before; else nothing but blanks lies between."""
+        at = node.start_byte
+        for child in node.children:
+            self._gap(at, child.start_byte, command=command)
+            yield child, child.start_byte == at != node.start_byte
+            at = child.end_byte
 
     def _gap(self, start: int, end: int, *, command: bool = False) -> None:
         """See that nothing but blanks lies there; `command`: within a command, which a newline would end."""
@@ -184,12 +191,9 @@ class Walk:
         """`more`: words behind a redirection, which the grammar takes for further targets."""
         words: list[Word] = []
         assigns: list[str] = []
-        at = node.start_byte
-        for child in node.children:
-            self._gap(at, child.start_byte, command=True)
-            if child.type not in _REDIRECTS and child.start_byte == at != node.start_byte:
+        for child, touches in self._parts(node):
+            if touches and child.type not in _REDIRECTS:
                 self._doubt("words that touch")
-            at = child.end_byte
             if child.type == "variable_assignment":
                 assigns.append(self._assignment(child))
             elif child.type in _WORDS:
@@ -208,10 +212,7 @@ class Walk:
     def _redirected(self, node: "Node") -> None:
         more: list[Word] = []
         body: Node | None = None
-        at = node.start_byte
-        for child in node.children:
-            self._gap(at, child.start_byte, command=True)
-            at = child.end_byte
+        for child, _ in self._parts(node):
             if child.type in _REDIRECTS:
                 more += self._redirect(child)
             elif body is None and child.type != "ERROR":
@@ -251,14 +252,13 @@ class Walk:
             self._found.add(ShellCommand(self._source(node), (), (name,), danger=clause))
 
     def _declaration(self, node: "Node") -> None:
-        words = [literal(self._source(node.children[0]))]
-        at = node.children[0].end_byte
-        for child in node.children[1:]:
-            self._gap(at, child.start_byte, command=True)
-            if child.start_byte == at:
+        words: list[Word] = []
+        for child, touches in self._parts(node):
+            if touches:
                 self._doubt("words that touch")
-            at = child.end_byte
-            if child.type == "variable_assignment":
+            if child == node.children[0]:
+                words.append(literal(self._source(child)))
+            elif child.type == "variable_assignment":
                 self._found.assigns.append(self._assignment(child))
                 words.append(literal(self._source(child)))
             else:
@@ -324,20 +324,16 @@ class Walk:
     def _file(self, node: "Node") -> list[Word]:
         words: list[Word] = []
         operator = ""
-        at = end = node.start_byte
-        for child in node.children:
-            self._gap(at, child.start_byte, command=True)
-            at = child.end_byte
+        for child, touches in self._parts(node):
             if not child.is_named:
                 self._token(child)
                 operator = child.type
             elif child.type == "file_descriptor":
                 self._descriptor(child)
             else:
-                if words and child.start_byte == end:
+                if words and touches:
                     self._doubt("words that touch")
                 words.append(self._word(child))
-                end = child.end_byte
         self._before(node)
         if operator.endswith("-"):  # `>&-` takes no target: what follows is the command's
             self._found.redirects.append(Redirect("duplicate", None))
@@ -375,10 +371,7 @@ class Walk:
         if problem is not None or self._heredocs > 1:
             self._doubt(problem or "several here-documents")
         more: list[Word] = []
-        at = node.start_byte
-        for place, child in enumerate(node.children):
-            self._gap(at, child.start_byte)
-            at = child.end_byte
+        for place, (child, _) in enumerate(self._parts(node, command=False)):
             if child.type == "heredoc_body":
                 self._inside(child)
             elif child.type == "file_redirect":
