@@ -7,8 +7,9 @@ for the same folder. `security.folderTrust.enabled: false` in the user's own set
 import hashlib
 import json
 import os
+import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -38,20 +39,18 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     before = (read_object(file) or {}).get(key, [])
     new = [hook for mark, hook in marks.items() if mark not in before]
     if new:
-        _remember(file, key, sorted(marks))
+        with suppress(OSError), locked(file.parent):  # a home that can't be written: told every time
+            _write(file, {**(read_object(file) or {}), key: sorted(marks)})
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.title}"
         for hook in new
     ]
 
 
-def _remember(file: Path, key: str, marks: list[str]) -> None:
-    try:
-        with locked(file.parent):
-            text = json.dumps({**(read_object(file) or {}), key: marks}, indent=2) + "\n"
-            replace_file(Path(os.path.realpath(file)), text.encode())
-    except OSError:  # a home that can't be written: told every time
-        return
+def _write(file: Path, said: Mapping[str, object]) -> None:
+    """A link to where somebody keeps it stays one."""
+    text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    replace_file(Path(os.path.realpath(file)), text.encode())
 
 
 def _mark(hook: Hook, root: Path) -> str:
@@ -61,6 +60,9 @@ def _mark(hook: Hook, root: Path) -> str:
         with suppress(OSError):  # not to be read: then its hook fails, too
             digest.update(script.read_bytes())
     return digest.hexdigest()[:32]
+
+
+_PROJECT = re.compile(r"^\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJECT_DIR)/")
 
 
 def scripts_of(command: str, root: Path) -> Iterator[Path]:
@@ -77,13 +79,7 @@ def _words(command: str) -> list[str]:
         words = shlex.split(command)
     except ValueError:
         words = command.split()
-    roots = (
-        "$GEMINI_PROJECT_DIR/",
-        "${GEMINI_PROJECT_DIR}/",
-        "$CLAUDE_PROJECT_DIR/",
-        "${CLAUDE_PROJECT_DIR}/",
-    )
-    return [next((w.removeprefix(r) for r in roots if w.startswith(r)), w) for w in words]
+    return [_PROJECT.sub("", word) for word in words]
 
 
 TRUST_FILE = Path(".interlock") / "trusted.json"
@@ -144,10 +140,7 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
             }
             for entry in said.items():
                 _answer(*entry, file)
-            text = json.dumps({**said, key: word}, indent=2, ensure_ascii=False) + "\n"
-            replace_file(
-                Path(os.path.realpath(file)), text.encode()
-            )  # a link to where somebody keeps it stays one
+            _write(file, {**said, key: word})
     except OSError as error:
         raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
 
@@ -264,9 +257,8 @@ def _runs(file: Path) -> Iterator[str]:
 
 def _server(server: dict[str, Any]) -> str:
     where = server.get("httpUrl") or server.get("url")
-    return (
-        str(where) if where else " ".join(map(str, [server.get("command", "?"), *_list(server.get("args"))]))
-    )
+    line = [where] if where else [server.get("command", "?"), *_list(server.get("args"))]
+    return " ".join(map(str, line))
 
 
 def _dict(value: object) -> dict[str, Any]:

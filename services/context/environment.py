@@ -180,7 +180,10 @@ async def _git(directory: Path, env: Mapping[str, str], seconds: float, *args: s
     except TimeoutError:
         return _Output(-1, f"git {args[0]} took longer than {seconds:g} s")
     finally:
-        await _end(process)
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
     return _Output(code, data.decode(errors="replace"))
 
 
@@ -189,10 +192,3 @@ async def _read(stream: asyncio.StreamReader) -> bytes:
     while len(data) < _BYTES and (chunk := await stream.read(_BYTES - len(data))):
         data += chunk
     return data
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()

@@ -308,15 +308,15 @@ def explanation(
     decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
 ) -> Explanation:
     """A decision with everything that led to it."""
-    line, decision = decided.line, decided.outcome.decision
+    line, decision, verdict = decided.line, decided.outcome.decision, decided.verdict()
     unspared = decision == "deny" or (decision == "ask" and always is None)
     redirects = line.redirects if line else ()
     return Explanation(
         tool=decided.call.name,
         risk=decided.risk,
         mode=decided.mode,
-        verdict=decided.verdict(),
-        parts=tuple(_explained(decided.mode, p) for p in decided.parts),
+        verdict=verdict,
+        parts=tuple(map(_explained, verdict.parts, decided.parts)),
         unseen=line.opaque if line else None,
         redirects=tuple(f"{r.kind} {r.target.text}" if r.target else r.kind for r in redirects),
         choices=choices if decision == "ask" else (),
@@ -326,17 +326,10 @@ def explanation(
     )
 
 
-def _explained(mode: str, part: PartOutcome) -> ExplainedPart:
-    command = part.command
-    return ExplainedPart(
-        text=command.text,
-        decision=part.outcome.decision,
-        reason=_of_part(mode, part),
-        argv=command.argv,
-        rule=part.outcome.named,
-        danger=command.danger,
-        opaque=command.opaque,
-    )
+def _explained(told: ShellPart, part: PartOutcome) -> ExplainedPart:
+    c = part.command
+    more = {"argv": c.argv, "rule": part.outcome.named, "danger": c.danger, "opaque": c.opaque}
+    return ExplainedPart.model_validate({**told.model_dump(), **more})
 
 
 def _considered(rule: Rule, decided: PolicyDecision) -> Considered:
