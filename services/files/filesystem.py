@@ -86,7 +86,7 @@ def temporary(path: Path, key: CallKey) -> Path:
 
 def remove_leftover(place: Place, key: CallKey) -> None:
     """Remove what a write that was killed left behind."""
-    _remove(place.directory, _temporary(place, key))
+    _remove(place.directory, temporary(Path(place.name), key).name)
 
 
 def write_atomically(place: Place, data: bytes, key: CallKey) -> None:
@@ -95,7 +95,11 @@ def write_atomically(place: Place, data: bytes, key: CallKey) -> None:
     What is replaced is the name: another name of the same file (a hard link) keeps the old bytes. Raises OSError
     (a full disk, missing permission) and then the file is as it was, and nothing is left behind.
     """
-    _replace(place, data, _temporary(place, key), _mode(place))
+    try:
+        mode = stat.S_IMODE(status_at(place).st_mode)
+    except FileNotFoundError:
+        mode = None
+    _replace(place, data, temporary(Path(place.name), key).name, mode)
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -141,17 +145,6 @@ def _replace(place: Place, data: bytes, scratch: str, mode: int | None) -> None:
 def _remove(directory: int, name: str) -> None:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
-
-
-def _temporary(place: Place, key: CallKey) -> str:
-    return temporary(Path(place.name), key).name
-
-
-def _mode(place: Place) -> int | None:
-    try:
-        return stat.S_IMODE(status_at(place).st_mode)
-    except FileNotFoundError:
-        return None
 
 
 def _write_synced(place: Place, data: bytes, mode: int | None) -> None:

@@ -22,7 +22,8 @@ class ProcessOutput:
     """Decodes as it comes. While all of it fits in `limit` characters nothing is written to disk."""
 
     def __init__(self, limit: int, outputs: Outputs, redact: Redactor | None = None) -> None:
-        self._limit = limit
+        self._limit, self._head_limit = limit, int(limit * _HEAD_SHARE)
+        self._tail_limit = limit - self._head_limit
         self._outputs = outputs
         self._redacting = RedactingStream(redact.for_bytes()) if redact else None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -90,14 +91,6 @@ class ProcessOutput:
             spool, self._spool = self._spool, None
             spool.raw.close()  # not `close`: what a full disk refused must not be tried again
             Path(spool.name).unlink(missing_ok=True)
-
-    @property
-    def _head_limit(self) -> int:
-        return int(self._limit * _HEAD_SHARE)
-
-    @property
-    def _tail_limit(self) -> int:
-        return self._limit - self._head_limit
 
     def _keep_text(self, text: str) -> None:
         self._total += len(text)

@@ -16,12 +16,8 @@ class Mounts:
     def __init__(self) -> None:
         self._how: dict[Path, list[str]] = {}
 
-    def system(self, path: Path) -> None:
-        """Read only, or the link that it is."""
-        if path.is_symlink():
-            self._how[path] = ["--symlink", str(path.readlink()), str(path)]
-        else:
-            self.read_only(path)
+    def link(self, path: Path) -> None:
+        self._how[path] = ["--symlink", str(path.readlink()), str(path)]
 
     def read_only(self, path: Path) -> None:
         self._how[path] = ["--ro-bind-try", str(path), str(path)]
@@ -76,7 +72,7 @@ def system_mounts() -> Mounts:
         mounts.scratch(Path(folder))
     for folder in map(Path, _SYSTEM):
         if folder.exists():
-            mounts.system(folder)
+            (mounts.link if folder.is_symlink() else mounts.read_only)(folder)
     resolver = Path(os.path.realpath(_RESOLVER))  # often in /run
     if resolver.is_file() and not resolver.is_relative_to("/etc"):
         mounts.read_only(resolver)
