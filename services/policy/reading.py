@@ -232,17 +232,16 @@ class Reading:
     def _find(self, words: Sequence[Word]) -> bool:
         if not all(w.literal for w in words):
             return False
-        at = 0
-        while at < len(words) and not words[at].text.startswith(("-", "(", "!")):
-            if not self._path(words[at]):
-                return False
-            at += 1
-        while at < len(words):
-            if words[at].text in _FIND_VALUES and at + 1 < len(words):
-                at += 2
-            elif words[at].text in _FIND_FLAGS:
-                at += 1
+        given, starts = iter(words), True
+        for word in given:
+            starts = starts and not word.text.startswith(("-", "(", "!"))
+            if starts:
+                known = self._path(word)
+            elif word.text in _FIND_VALUES:
+                known = next(given, None) is not None
             else:
+                known = word.text in _FIND_FLAGS
+            if not known:
                 return False
         return True
 
@@ -252,13 +251,11 @@ class Reading:
         parsed = _parsed(reader, words[1:]) if reader is not None else None
         if reader is None or parsed is None or not all(w.literal for w in words):
             return False
-        _, operands = parsed
+        operands = [w.text for w in parsed[1]]
         if reader.operands == "text":
-            known = [w.text for w in operands] == ["list"]
-        elif reader.operands == "none":
-            known = not operands
+            known = operands == ["list"]
         else:
-            known = all(self._revision(w.text) for w in operands)
+            known = not operands if reader.operands == "none" else all(map(self._revision, operands))
         return known and all(runs_nothing(self.workspace.root / base) for base in self.folders.bases)
 
     def _revision(self, text: str) -> bool:
