@@ -38,7 +38,7 @@ diagrams: $(VENV)/installed ## rewrite diagrams/ and the generated blocks of the
 	$(BIN)/interlock diagrams --write
 	$(RUN) -m interlock.engine.docs --write
 
-bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory
+bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory, modules an approval passes
 	@$(RUN) benchmarks/run.py
 
 # Stamps: nothing is installed again until pyproject.toml changes.

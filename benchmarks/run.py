@@ -9,6 +9,7 @@ HERE = Path(__file__).parent
 PARTS = {
     "startup": "startup.py",
     "turns": "turns.py",
+    "modules": "modules.py",
     "edit": "edit/run.py",
     "loops": "loops/run.py",
     "policy": "policy/run.py",

@@ -1,4 +1,4 @@
-"""startup: how long until something answers, and until the first model request is seen by a server."""
+"""startup: how long until something answers, and until a server sees the first model request, in few and many files."""
 
 import os
 import statistics
@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from fake_gemini.fake import FakeGemini
 
 ROUNDS = 5
+FILES = 50_000
 _ENTRY = "import sys; from interlock.cli.main import main; sys.exit(main())"
 
 
@@ -56,10 +57,22 @@ def first_request(env: dict[str, str], cwd: str) -> float:
     return at[0] - started
 
 
-def row(name: str, measure: Callable[[], float], baseline: float | None = None) -> float:
+def fill(folder: Path, files: int) -> None:
+    for number in range(files):
+        if number % 100 == 0:
+            (folder / f"d{number // 100}").mkdir()
+        (folder / f"d{number // 100}" / f"f{number}.py").write_text(f"x = {number}\n")
+
+
+def row(
+    name: str,
+    measure: Callable[[], float],
+    baseline: float | None = None,
+    what: str = "import langgraph.graph",
+) -> float:
     values = [measure() for _ in range(ROUNDS)]
     middle = statistics.median(values)
-    ratio = f"   {middle / baseline:5.2f} × import langgraph.graph" if baseline else ""
+    ratio = f"   {middle / baseline:5.2f} × {what}" if baseline else ""
     print(f"{name:44} {middle * 1000:7.0f} ms   (best {min(values) * 1000:.0f}){ratio}", flush=True)
     return middle
 
@@ -81,7 +94,9 @@ def main() -> int:
         )
         for words in ("--version", "--help", "runs", "approvals"):
             row(f"interlock {words}", partial(timed, command(words), env, where), graph)
-        row("start to first model request", lambda: first_request(env, where), graph)
+        empty = row("start to first model request", lambda: first_request(env, where), graph)
+        fill(work, FILES)
+        row(f"  in {FILES:,} files", lambda: first_request(env, where), empty, "in an empty folder")
     return 0
 
 

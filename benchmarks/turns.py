@@ -1,4 +1,4 @@
-"""turns: what a turn costs besides the model: time at turns 10, 100 and 300, bytes of store, memory.
+"""turns: what a turn costs besides the model: time at turns 10, 100, 300 and 1,000, bytes of store, memory.
 
 The same 300 turns (one `read_file` of 2 KB each) are driven twice: with a scripted model, which leaves our own
 overhead, and through the Gemini client against a loopback server; the difference is the client's share.
@@ -25,17 +25,23 @@ WINDOWS = {"10": range(6, 15), "100": range(95, 106), "300": range(289, 299)}
 TABLES = ("checkpoints", "writes", "journal", "steps", "model_calls", "approvals")
 
 
-def drive(folder: Path, model: str, env: dict[str, str]) -> dict[str, Any]:
+LONG, EARLY, LATE = 1000, range(6, 15), range(989, 999)
+"""The long run, with a scripted model and short files, so that nothing is compressed on the way."""
+
+
+def drive(folder: Path, model: str, env: dict[str, str], turns: int = TURNS) -> dict[str, Any]:
     """Run the turns in this process; time of each, and what they left."""
     from interlock.engine import Options, run_sync
 
     starts: list[float] = []
+    spent: list[float] = []
     resident: list[int] = []
     written: list[int] = []
 
     def watch(event: Any) -> None:
         if event.type == "node_start" and event.node == "check_limits":
             starts.append(time.perf_counter())
+            spent.append(time.process_time())
             resident.append(_resident())
             written.append(_written())
 
@@ -45,18 +51,19 @@ def drive(folder: Path, model: str, env: dict[str, str]) -> dict[str, Any]:
         workspace=folder / "work",
         model=model,
         env=env,
-        limits={"max_turns": TURNS + 10},
+        limits={"max_turns": turns + 10},
         # Three hundred times the same call is a loop; who speaks next would be one request more at the end.
         overrides={"model": {"disableLoopDetection": True, "skipNextSpeakerCheck": True}},
     )
     outcome = run_sync("main", {"prompt": "go"}, options=options, renderers=[watch])
     if outcome.status != "done":
         raise SystemExit(f"the benchmark's run ended as {outcome.status}: {outcome.error}")
-    turns = [(b - a) * 1000 for a, b in pairwise(starts)]
+    times = [(b - a) * 1000 for a, b in pairwise(starts)]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     kb = (written[-1] - written[0]) / (len(written) - 1) / 1024
     return {
-        "turns": turns,
+        "turns": times,
+        "cpu": [(b - a) * 1000 for a, b in pairwise(spent)],
         "resident": resident,
         "peak_mb": peak,
         "written_kb": kb,
@@ -115,13 +122,15 @@ def _measure(kind: str, url: str) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "work").mkdir()
-        (folder / "work" / "notes.txt").write_text("a line of some length, to be read\n" * 60)
+        lines = 3 if kind == "long" else 60
+        (folder / "work" / "notes.txt").write_text("a line of some length, to be read\n" * lines)
         env = {"PATH": os.environ["PATH"], "HOME": name}
-        if kind == "script":
+        if kind in ("script", "long"):
+            turns = LONG if kind == "long" else TURNS
             (folder / "script.json").write_text(
-                json.dumps([*[_reply("tool_calls")] * TURNS, {"text": "done"}])
+                json.dumps([*[_reply("tool_calls")] * turns, {"text": "done"}])
             )
-            told = drive(folder, f"script:{folder / 'script.json'}", env)
+            told = drive(folder, f"script:{folder / 'script.json'}", env, turns)
         else:
             told = drive(
                 folder, "gemini-2.5-pro", {**env, "GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url}
@@ -170,6 +179,10 @@ def main() -> int:
         f"memory: peak {own['peak_mb']:.0f} MB scripted, {whole['peak_mb']:.0f} MB with the Gemini client; "
         f"turn 300 less turn 20: {grown[0]:.1f} and {grown[1]:.1f} MB"
     )
+    long = _in_own_process("long")["cpu"]
+    early, late = (sorted(long[i] for i in window) for window in (EARLY, LATE))
+    first, last = early[len(early) // 2], late[len(late) // 2]
+    print(f"CPU of turn 10: {first:.1f} ms; of turn {LONG:,}: {last:.1f} ms; ratio {last / first:.2f}")
     return 0
 
 

@@ -1,0 +1,111 @@
+"""modules: how many of our modules one approved shell call passes through, from the approval to its result.
+
+Counted are modules of which a function runs, threads included, from `resume` with the decision until the call's result
+is told, in a process that begins with it, as `interlock resume` does. What importing a module calls doesn't count.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from inspect import CO_OPTIMIZED
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any
+
+from interlock.engine import Decision, Options, resume_sync, run_sync
+from interlock.engine.driver.event_bus import EventBus
+
+ROOT = Path(__file__).resolve().parent.parent
+ROOMS = ("state", "prompts", "tools", "nodes", "graphs", "services", "engine", "cli")
+AIM = 70
+_EMIT = EventBus.__call__.__code__
+
+
+class Entered:
+    """Which of our files have a function that is called, until a call's result is told."""
+
+    def __init__(self) -> None:
+        self._on = True
+        self._codes: set[CodeType] = set()
+        threading.setprofile(self)
+        sys.setprofile(self)
+
+    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
+        code = frame.f_code
+        if not self._on or event != "call" or code in self._codes or _is_imported(frame):
+            return
+        # Bodies of modules and classes aren't optimised.
+        if code is _EMIT:
+            self._on = frame.f_locals["event"].type != "tool_result"
+        elif code.co_flags & CO_OPTIMIZED:
+            self._codes.add(code)
+
+    def modules(self) -> list[str]:
+        if self._on:
+            raise SystemExit("no result of the call was told")
+        files = {Path(code.co_filename) for code in self._codes} | {Path(_EMIT.co_filename)}
+        inside = {f.relative_to(ROOT).as_posix() for f in files if f.is_relative_to(ROOT)}
+        return sorted(name for name in inside if name.partition("/")[0] in ROOMS)
+
+
+def _is_imported(frame: FrameType | None) -> bool:
+    """Whether it runs because some module is being imported."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename != __file__:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def options(folder: Path) -> Options:
+    return Options(
+        home=folder / "home",
+        user_home=folder,
+        workspace=folder / "work",
+        model=f"script:{folder / 'replies.yaml'}",
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
+    )
+
+
+def park(folder: Path) -> str:
+    """A run that waits before a shell call; its id."""
+    (folder / "work").mkdir()
+    call = "{name: run_shell_command, args: {command: touch made}}"
+    (folder / "replies.yaml").write_text(f"- tool_calls: [{call}]\n- text: done\n")
+    parked = run_sync("main", {"prompt": "go"}, options=options(folder))
+    if parked.status != "waiting":
+        raise SystemExit(f"expected a run that waits for an approval; it is {parked.status}: {parked.error}")
+    return parked.run
+
+
+def approve(folder: Path, run: str) -> list[str]:
+    entered = Entered()
+    ended = resume_sync(run, decisions=[Decision("all", "proceed_once")], options=options(folder))
+    if ended.status != "done":
+        raise SystemExit(f"the approved run ended as {ended.status}: {ended.error}")
+    return entered.modules()
+
+
+def main() -> int:
+    """The exit code is 0: the aim is one, not a bound."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        command = [sys.executable, __file__, name, park(folder)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(done.stderr[-2000:])
+    modules = done.stdout.split()
+    rooms = Counter(name.rpartition("/")[0] for name in modules)
+    print(f"one approved shell call enters {len(modules)} modules (aim: {AIM})")
+    print("  " + ", ".join(f"{room} {count}" for room, count in sorted(rooms.items())))
+    return 0
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print("\n".join(approve(Path(sys.argv[1]), sys.argv[2])))
+    else:
+        sys.exit(main())
