@@ -14,7 +14,7 @@ from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.hooks import HookEvent, HookOutcome
-from interlock.state.messages import DataPart, Message, ToolCall, curated, open_calls
+from interlock.state.messages import DataPart, Growing, Message, ToolCall, curated, open_calls
 from interlock.state.models import ToolDeclaration
 from interlock.state.node import node
 from interlock.state.text import clean, estimate_tokens, is_visible
@@ -115,7 +115,7 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
     """A new chain that names the old. The request is estimated anew, because the provider's count is of the old one."""
     deps = runtime.context
     messages = deps.transcript.read(state["head"])
-    indices = older_outputs(messages)
+    indices = older_outputs(messages, deps.transcript)
     if not indices or gain(messages, indices) < WORTH_TOKENS:
         return {}
     for index in indices:
@@ -125,22 +125,39 @@ async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnSta
     return {"head": deps.transcript.append("", messages, continues=state["head"]), "last_prompt_tokens": 0}
 
 
-def older_outputs(messages: Sequence[Message]) -> list[int]:
+class _Outputs:
+    def __init__(self) -> None:
+        self.count, self.unseen = 0, -1
+        self.sizes: list[tuple[int, int]] = []
+        """Index and tokens of each output."""
+        self.total = 0
+
+    def add(self, message: Message) -> None:
+        if message.role == "assistant":
+            self.unseen = self.count
+        elif message.role == "tool":
+            self.sizes.append((self.count, size := estimate_tokens(message.text)))
+            self.total += size
+        self.count += 1
+
+
+_outputs = Growing(_Outputs, _Outputs.add)
+
+
+def older_outputs(messages: Sequence[Message], owner: object = None) -> list[int]:
     """Indices of the outputs beyond the newest 50,000 tokens, oldest first.
 
-    The one that crosses the line counts as older. Those that no model has seen yet never do.
+    The one that crosses the line counts as older. Those that no model has seen yet never do. `owner`: see `Growing`.
     """
-    unseen = max((i for i, m in enumerate(messages) if m.role == "assistant"), default=-1)
-    tokens, found = 0, list[int]()
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
-        if message.role != "tool":
-            continue
-        size = estimate_tokens(message.text)
-        tokens += size
-        if tokens > KEPT_OUTPUT_TOKENS and index < unseen and _can_go(message, size):
+    outputs = _outputs(messages, owner)
+    left, found = outputs.total, list[int]()
+    for index, size in outputs.sizes:
+        if left <= KEPT_OUTPUT_TOKENS:
+            break
+        left -= size
+        if index < outputs.unseen and _can_go(messages[index], size):
             found.append(index)
-    return found[::-1]
+    return found
 
 
 def masked(message: Message, path: str) -> Message:
@@ -190,13 +207,13 @@ def _ends(text: str, each: int) -> str:
 async def request_of(state: TurnState, deps: Deps) -> Request:
     """The request as the state has it. Raises `RunError` where a call has no answer: no model takes that."""
     history = deps.transcript.read(state.get("request_head") or state["head"])
-    if unanswered := open_calls(history):
+    if unanswered := open_calls(history, deps.transcript):
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
     await deps.mcp.ready()
     named = state.get("request_tools")
     tools = [t for t in deps.toolset.declarations() if named is None or t.name in named]
     model = state.get("request_model") or state["sticky_model"]
-    return Request(curated(history), model, state.get("request_temperature"), tools)
+    return Request(curated(history, deps.transcript), model, state.get("request_temperature"), tools)
 
 
 def shown_request(request: Request) -> dict[str, JsonValue]:

@@ -125,8 +125,10 @@ async def check_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
 
 def _unsent(history: list[Message]) -> list[Message]:
     """What came after the last answer."""
-    last = max((i for i, m in enumerate(history) if m.role == "assistant"), default=-1)
-    return history[last + 1 :]
+    for index in range(len(history), 0, -1):
+        if history[index - 1].role == "assistant":
+            return history[index:]
+    return history
 
 
 @node(

@@ -1,6 +1,8 @@
 """messages: the conversation's own records. Only `services/models` knows a provider's classes."""
 
-from typing import Annotated, Literal
+from collections.abc import Callable, Sequence
+from typing import Annotated, Generic, Literal, TypeVar
+from weakref import WeakKeyDictionary
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
@@ -82,26 +84,83 @@ class Message(Frozen):
         return not self.tool_calls and not self.content
 
 
-def curated(history: list[Message]) -> list[Message]:
-    """What models are sent: without runs of assistant messages that have an empty one among them."""
-    kept: list[Message] = []
-    run: list[Message] = []
-    for message in [*history, None]:
-        if message is not None and message.role == "assistant":
-            run.append(message)
-            continue
-        if not any(m.is_empty for m in run):
-            kept.extend(run)
-        run = []
-        if message is not None:
-            kept.append(message)
-    return kept
+T = TypeVar("T")
 
 
-def open_calls(history: list[Message]) -> list[ToolCall]:
-    """Calls without an answer, in order. Empty before every model request: that is the invariant."""
-    answered = {m.tool_call_id for m in history if m.role == "tool"}
-    return [c for m in history for c in m.tool_calls if c.id not in answered]
+class Growing(Generic[T]):
+    """What is gathered of a history, message by message: of one that grew only the new ones are looked at.
+
+    It is remembered for an owner, such as the transcript that the history comes from, as long as that lives.
+    """
+
+    def __init__(self, start: Callable[[], T], add: Callable[[T, Message], None]) -> None:
+        self._start, self._add = start, add
+        self._known: WeakKeyDictionary[object, tuple[list[Message], T]] = WeakKeyDictionary()
+
+    def __call__(self, history: Sequence[Message], owner: object = None) -> T:
+        """Not to be changed: it grows on."""
+        seen, gathered = self._known.get(owner, ([], self._start())) if owner else ([], self._start())
+        if seen != [*history[: len(seen)]]:
+            seen, gathered = [], self._start()
+        for message in history[len(seen) :]:
+            self._add(gathered, message)
+        if owner:
+            self._known[owner] = ([*history], gathered)
+        return gathered
+
+
+class _Curated:
+    def __init__(self) -> None:
+        self.kept: list[Message] = []
+        self.run: list[Message] = []
+        """Assistant messages at the end."""
+
+    def add(self, message: Message) -> None:
+        if message.role == "assistant":
+            self.run.append(message)
+            return
+        self.kept += [*self.whole(), message]
+        self.run = []
+
+    def whole(self) -> list[Message]:
+        return [] if any(m.is_empty for m in self.run) else self.run
+
+
+_curated = Growing(_Curated, _Curated.add)
+
+
+def curated(history: Sequence[Message], owner: object = None) -> list[Message]:
+    """What models are sent: without runs of assistant messages that have an empty one among them.
+
+    `owner`: see `Growing`.
+    """
+    found = _curated(history, owner)
+    return [*found.kept, *found.whole()]
+
+
+class _Calls:
+    def __init__(self) -> None:
+        self.calls: list[ToolCall] = []
+        """But for those that were found answered."""
+        self.answered: set[str | None] = set()
+
+    def add(self, message: Message) -> None:
+        self.calls += message.tool_calls
+        if message.role == "tool":
+            self.answered.add(message.tool_call_id)
+
+
+_calls = Growing(_Calls, _Calls.add)
+
+
+def open_calls(history: Sequence[Message], owner: object = None) -> list[ToolCall]:
+    """Calls without an answer, in order. Empty before every model request: that is the invariant.
+
+    `owner`: see `Growing`.
+    """
+    found = _calls(history, owner)
+    found.calls = [call for call in found.calls if call.id not in found.answered]
+    return [*found.calls]
 
 
 def estimate_message(message: Message) -> int:

@@ -110,8 +110,8 @@ def watched(call: ModelCall, item: ModelItem) -> str | None:
     return call.watch(item.text) if call.watch and isinstance(item, TextDelta) else None
 
 
-def call_ids(messages: Sequence[Message]) -> set[str]:
-    return {call.id for message in messages for call in message.tool_calls}
+def call_ids(message: Message) -> list[str]:
+    return [call.id for call in message.tool_calls]
 
 
 def _own_id(ordinal: int, index: int, taken: set[str]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -107,6 +108,7 @@ class ChatModels:
         self._size = Size()
         self._redact = redact
         self._redacted = PerMessage(redact.message)
+        self._ids = PerMessage(call_ids)
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Thoughts and text as they come, the `Reply` last. Raises `Stopped` where the budget is used up.
@@ -229,7 +231,8 @@ class ChatModels:
 
     def _record(self, call: ModelCall, request: Request, answer: Answer, started: float) -> Reply:
         answer.problem = self._redact(answer.problem) if answer.problem else None
-        message = self._redact.message(answer.message(request.ordinal, call_ids(call.messages)))
+        taken = set(chain.from_iterable(self._ids(call.messages)))
+        message = self._redact.message(answer.message(request.ordinal, taken))
         if self._recorder is not None:
             # Before the row: a kill in between repeats the request, and the later entry of an ordinal counts.
             self._recorder.add(request, message, answer)
