@@ -25,6 +25,7 @@ COMMANDS = {
     ),
     "workflows": Command("Learn", "workflows", "what can be run"),
     "schema": Command("Learn", "schema WORKFLOW", "its input and output as JSON Schema"),
+    "memory": Command("Learn", "memory [show|add|refresh]", "the files that every conversation begins with"),
     "tools": Command("Learn", "tools", "what the model can call"),
     "doctor": Command("Learn", "doctor [--store]", "check this machine, the settings and the store"),
     "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),

@@ -14,6 +14,9 @@ from interlock.state.messages import Message, TextPart, ToolCall
 from interlock.state.node import node
 from interlock.state.text import clean
 
+OUTPUT_HEADING = "Output:\n"
+"""How the shell tool begins; the command's text says itself what it shows."""
+
 
 @node(
     reads=("prompt", "approval_mode"),
@@ -41,7 +44,8 @@ async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """What was refused says so in its place."""
     deps = runtime.context
     command, args = _command(state["prompt"], deps)
-    answers = [m.text for m in deps.transcript.read(state["head"]) if m.role == "tool"]
+    found = [m for m in deps.transcript.read(state["head"]) if m.role == "tool"]
+    answers = [m.text.removeprefix(OUTPUT_HEADING).rstrip("\n") for m in found]
     return await _filled(state["prompt"], command, args, answers, deps)
 
 

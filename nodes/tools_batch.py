@@ -6,6 +6,7 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.context import shown_memory
 from interlock.nodes.plan import reviewing, track
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.prompts import load
@@ -22,6 +23,11 @@ from interlock.state.toolset import ToolInfo
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Type of a result's error → who refused."""
+
+_PATHS = ("file_path", "dir_path", "path")
+"""Arguments that say where a call was."""
+
+_MEMORY = "memory:"
 
 _REASON = 300
 """Characters of a reason in the state."""
@@ -154,12 +160,29 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
     collected: ToolsState = {
         "label": "done",
-        "head": deps.transcript.append(head, note),
+        "head": deps.transcript.append(head, [*note, *_memory(deps, head, done)]),
         "noted_epoch": epoch,
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
     moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
     return {**collected, **_stop(deps, state, outcomes, done), **moved, **_todos(deps, done)}
+
+
+def _memory(deps: Deps, head: str, done: Sequence[tuple[CallView, ToolResult]]) -> list[Message]:
+    """Memory files of the sub-directories that these calls came to, once in a conversation."""
+    calls = (call for call, result in done if result.status == "success")
+    paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
+    if not paths:
+        return []
+    messages = deps.transcript.read(head)
+    parts = (p for m in messages if m.origin == "context" for p in m.content if not isinstance(p, str))
+    seen = {p.section for p in parts if isinstance(p, TextPart) and p.section}
+    files = deps.context.nearby(paths, {name.removeprefix(_MEMORY) for name in seen})
+    if not files:
+        return []
+    shown = tuple(TextPart(text=shown_memory(f) + "\n", section=_MEMORY + f.shown) for f in files)
+    heading = TextPart(text=load("context/nearby").text() + "\n")
+    return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
 def _stop(

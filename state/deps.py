@@ -1,7 +1,7 @@
 """deps: what nodes reach besides state, as protocols. Never checkpointed; one `Deps` a drive."""
 
 import asyncio
-from collections.abc import Awaitable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +126,10 @@ class ContextSource(Protocol):
 
     async def references(self, prompt: str) -> Sequence[Reference]:
         """What `@path`s in a prompt stand for; nothing outside the workspace."""
+        ...
+
+    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+        """Memory files of the sub-directories on the way to these paths, but for those that were shown already."""
         ...
 
     async def memory(self) -> Sequence[MemoryText]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from interlock.services.config.settings import FOLDERS
 from interlock.services.files.filesystem import UnreadableError, is_file, read_text
 from interlock.services.files.protected import private_part
+from interlock.state.tooling import PathRefused, Workspace
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -158,6 +159,28 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
         if text:
             found.append(MemoryFile(path, level, text))
     return found
+
+
+def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
+    """Files in the directories below a workspace directory, down to the path; its own was read at the start."""
+    try:
+        real = workspace.readable(path)
+    except PathRefused:
+        return
+    root = next((r for r in workspace.roots if real.is_relative_to(r)), None)
+    if root is None:
+        return
+    way = [d for d in (real, *real.parents) if d != root and d.is_relative_to(root)]
+    for directory in reversed(way):
+        for name in names:
+            file = directory / name
+            if is_file(file) and not workspace.ignored(file):
+                yield file
+
+
+def read_memory(file: Path, roots: Sequence[Path]) -> str:
+    """One file with its imports, which stay in the workspace."""
+    return _text(file, Imports(tuple(roots), FILE_LIMIT))
 
 
 def git_root(directory: Path) -> Path | None:

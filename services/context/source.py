@@ -1,13 +1,13 @@
 """source: what there is to tell a model of the workspace: directories, repository, memory files, the user's wishes."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.services.context.commands import load_commands
 from interlock.services.context.environment import ENTRIES, git_summary, tree
-from interlock.services.context.memory import git_root, load_memory
+from interlock.services.context.memory import git_root, load_memory, memory_below, read_memory
 from interlock.services.context.references import resolve, shown_file
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import CustomCommand, MemoryText, Reference, Replacement, SystemFacts
@@ -94,6 +94,12 @@ class WorkspaceContext:
 
     async def references(self, prompt: str) -> Sequence[Reference]:
         return await in_thread(resolve, prompt, self._workspace) if "@" in prompt else []
+
+    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+        names = self._settings.context.file_names
+        files = dict.fromkeys(f for path in paths for f in memory_below(path, self._workspace, names))
+        new = [f for f in files if self._shown(f) not in seen]
+        return [MemoryText(f, self._shown(f), "project", read_memory(f, self._workspace.roots)) for f in new]
 
     async def memory(self) -> Sequence[MemoryText]:
         names = self._settings.context.file_names

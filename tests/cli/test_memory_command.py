@@ -1,0 +1,28 @@
+"""`interlock memory`: what the memory files hold, and one more line for them."""
+
+import json
+from pathlib import Path
+
+from commands import Run
+
+
+def test_it_shows_adds_and_reads_anew(run: Run, tmp_path: Path) -> None:
+    assert "No memory file counts" in run("memory").out
+    added = run("memory", "add", "Tests run with make test")
+    assert (added.code, (tmp_path / "work/GEMINI.md").read_text()) == (
+        0,
+        "## Remembered\n\n- Tests run with make test\n",
+    )
+    assert "It was there already" in run("memory", "add", "Tests run with make test").out
+    assert "- Tests run with make test" in run("memory", "show").out
+    again = run("memory", "refresh").out
+    assert "GEMINI.md" in again and "- Tests run" not in again
+    run("memory", "add", "--global", "Answer in English")
+    assert (Path.home() / ".gemini/GEMINI.md").exists()
+    [mine, theirs] = json.loads(run("memory", "--json").out)
+    assert (mine["level"], theirs["level"]) == ("global", "project")
+
+
+def test_what_is_missing_or_misspelt_is_said(run: Run) -> None:
+    assert "Say what is to be remembered" in run("memory", "add").err
+    assert "No action 'list'" in run("memory", "list").err

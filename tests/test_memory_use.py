@@ -1,0 +1,97 @@
+"""Memory files in use: those of sub-directories just in time, facts that are added by the model, and by a person."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_context_paths import Place
+
+from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.tools.save_memory import with_fact
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    place = Place(tmp_path / "place")
+    (place.work / "lib/deep").mkdir(parents=True)
+    (place.work / "lib/GEMINI.md").write_text("lib rules, and @deep/more.md")
+    (place.work / "lib/deep/more.md").write_text("more of them")
+    (place.work / "lib/deep/AGENTS.md").write_text("deep rules")
+    (place.work / "lib/deep/x.py").write_text("x = 1\n")
+    return place
+
+
+def play(place: Place, calls: list[dict[str, Any]], **options: Any) -> tuple[Outcome, list[dict[str, Any]]]:
+    """The run, and the messages of the program's own that it was given after its calls."""
+    script = place.folder / "script.json"
+    replies = [*({"tool_calls": [call]} for call in calls), {"text": "done"}]
+    script.write_text(json.dumps(replies))
+    given = place.options(None, model=f"script:{script}", **options)
+    outcome = run_sync("main", {"prompt": "go"}, options=given)
+    return outcome, requests(place)
+
+
+def requests(place: Place) -> list[dict[str, Any]]:
+    from interlock.engine.store.database import Store
+
+    conn = Store(place.folder / "home").connect()
+    bodies = [row[0] for row in conn.execute("select body from chain order by rowid")]
+    conn.close()
+    found = [json.loads(body) for body in bodies if body]
+    return [m for m in found if m.get("origin") == "context" and "came to just now" in json.dumps(m)]
+
+
+def read(path: str) -> dict[str, Any]:
+    return {"name": "read_file", "args": {"file_path": path}}
+
+
+def test_rules_of_a_directory_are_told_when_a_call_comes_there_and_once(place: Place) -> None:
+    outcome, notes = play(place, [read("a.txt"), read("lib/deep/x.py"), read("lib/deep/more.md")])
+    assert outcome.status == "done"
+    [note] = notes
+    text = "".join(part["text"] for part in note["content"])
+    assert text.index("lib rules, and") < text.index("more of them") < text.index("deep rules")
+    assert "--- lib/deep/AGENTS.md (project) ---" in text
+
+
+def test_what_ignore_files_keep_away_is_no_rule(place: Place) -> None:
+    (place.work / ".geminiignore").write_text("lib/GEMINI.md\n")
+    _, [note] = play(place, [read("lib/deep/x.py")])
+    assert "lib rules" not in json.dumps(note) and "deep rules" in json.dumps(note)
+
+
+def remember(file: str = "GEMINI.md") -> dict[str, Any]:
+    return {"name": "save_memory", "args": {"fact": "Tests run\nwith make.", "file_path": file}}
+
+
+@pytest.mark.parametrize("mode", ["default", "auto_edit", "yolo"])
+def test_what_a_model_wants_remembered_is_asked_about_in_every_mode(place: Place, mode: str) -> None:
+    outcome, _ = play(place, [remember()], approval_mode=mode)
+    assert outcome.status == "waiting"
+    assert "+- Tests run with make." in outcome.pending[0]["preview"]
+    script = f"script:{place.folder / 'script.json'}"
+    decisions = [Decision(outcome.pending[0]["id"], "proceed_once")]
+    resume_sync(outcome.run, decisions=decisions, options=place.options(None, model=script))
+    assert (place.work / "GEMINI.md").read_text() == "## Remembered\n\n- Tests run with make.\n"
+
+
+def test_only_memory_files_are_written_so(place: Place) -> None:
+    outcome, _ = play(place, [remember("notes.md")], approval_mode="yolo")
+    assert outcome.status == "done"
+    assert "no memory file; expected GEMINI.md or AGENTS.md" in json.dumps(outcome.output["history"])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "## Remembered\n\n- b\n"),
+        ("Rules.", "Rules.\n\n## Remembered\n\n- b\n"),
+        ("## Remembered\n\n- a\n", "## Remembered\n\n- a\n- b\n"),
+        ("## Remembered\n\n- b\n", "## Remembered\n\n- b\n"),
+        ("## Remembered\n\n- a\n\n# End\n", "## Remembered\n\n- a\n- b\n\n# End\n"),
+        ("## Remembered\n", "## Remembered\n\n- b\n"),
+    ],
+)
+def test_a_fact_stands_below_its_heading_once(before: str, after: str) -> None:
+    assert with_fact(before, "b") == after

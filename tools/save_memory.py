@@ -1,0 +1,78 @@
+"""save_memory: one fact or rule added to a memory file of the project."""
+
+import asyncio
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from interlock.state.calls import ToolResult, failure
+from interlock.state.tooling import FileChange, Tool, ToolContext
+from interlock.tools._opening import Target, open_target
+
+HEADING = "## Remembered"
+"""Below it stands what was added by this tool or by `interlock memory add`."""
+
+
+class SaveMemoryArgs(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    fact: str = Field(min_length=1, description="The fact or rule, in one sentence that is clear by itself.")
+    file_path: str = Field(
+        min_length=1,
+        description="Memory file to add it to, such as GEMINI.md; it is made where there is none.",
+    )
+
+
+async def plan(
+    args: SaveMemoryArgs, context: ToolContext, earlier: Mapping[str, bytes]
+) -> FileChange | ToolResult:
+    names = context.settings.context.file_names
+    if PurePath(args.file_path).name not in names:
+        expected = " or ".join(names)
+        return failure("invalid_tool_params", f"{args.file_path!r} is no memory file; expected {expected}.")
+    target = await asyncio.to_thread(open_target, args.file_path, context, earlier)
+    if isinstance(target, ToolResult):
+        return target
+    return _changed(target, args.fact)
+
+
+def _changed(target: Target, fact: str) -> FileChange | ToolResult:
+    text = with_fact(target.file.text if target.file else "", fact)
+    after = target.encode(target.file.endings(text) if target.file else text)
+    if isinstance(after, ToolResult):
+        return after
+    if after == target.before:
+        return target.change(after, f"{target.shown!r} holds this already; nothing had to be written.")
+    return target.change(after, f"Added to {target.shown!r}. It is read when the next conversation begins.")
+
+
+def with_fact(text: str, fact: str) -> str:
+    """The memory file's text with one more line below its heading; unchanged where it holds the line already."""
+    line = "- " + " ".join(fact.split())
+    lines = text.split("\n")
+    if line in lines:
+        return text
+    if HEADING not in lines:
+        start = [text.rstrip("\n"), ""] if text.strip() else []
+        return "\n".join([*start, HEADING, "", line, ""])
+    at = lines.index(HEADING) + 1
+    while at < len(lines) and not lines[at].startswith("#"):
+        at += 1
+    while not lines[at - 1].strip():
+        at -= 1
+    return "\n".join([*lines[:at], *([""] if lines[at - 1] == HEADING else []), line, *lines[at:]]) + (
+        "" if at < len(lines) else "\n"
+    )
+
+
+TOOL = Tool(
+    name="save_memory",
+    description="Adds one lasting fact or rule to a memory file of the project, which every later conversation begins"
+    " with. Use it only when the user asks to remember something, or states a rule that outlives the task; never for"
+    " what the files show anyway.",
+    args=SaveMemoryArgs,
+    risk="write",
+    summary=lambda args: f"Remember in {args.file_path}: {args.fact}",
+    plan=plan,
+    paths=lambda args: [(args.file_path, "write")],
+)
