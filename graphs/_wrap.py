@@ -1,5 +1,6 @@
 """_wrap: what happens around every node, router and sender at run time."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cache
@@ -18,6 +19,7 @@ from interlock.graphs._checks import channels_of, hints_of
 from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import SetupError
 from interlock.state.events import Event, NodeEnd, NodeStart
+from interlock.state.node import spec_of
 from interlock.state.run import RunChannels
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -79,8 +81,14 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
     """The node, given the keys that it reads, with its update checked, its time kept, and its start and end told."""
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
+    spec = spec_of(function)
+    acts = spec is None or not spec.pure
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
+        if acts:
+            # LangGraph saves the checkpoint of a graph that has just begun in a task of its own. That one comes first:
+            # what a node does is found again after a kill by the task that did it, which the checkpoint names.
+            await asyncio.sleep(0)
         deps, info = _context(runtime, where)
         runtime = _scoped(runtime, state.get("agent", ""))
         given = {key: state[key] for key in reads if key in state}

@@ -1,7 +1,9 @@
 """harness: kills a run at random moments, or at every commit and effect, and compares its end with an undisturbed one.
 
 `random N SEED`: runs that are killed at random, until N kills were made. `every FIRST STRIDE`: one kill a run, at each
-STRIDE-th moment from FIRST. Children are forked from a warm parent. Prints one JSON object: counts, and every
+STRIDE-th moment from FIRST; `states`: of moments that leave the same behind only one.
+
+Children are forked from a warm parent. Prints one JSON object: counts, and every
 difference with the moment of its kill.
 """
 
@@ -18,11 +20,12 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
 from kill_runs.compare import ending, store_matches
-from kill_runs.moments import Moments
+from kill_runs.moments import Moments, one_of_each_state
 from kill_runs.scene import RUN, SHORT, Replies, Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
@@ -169,22 +172,22 @@ class Stage:
                 return kills
         raise Broken("the run never ended")
 
-    def undisturbed(self) -> tuple[Judged, list[int]]:
+    def undisturbed(self) -> tuple[Judged, list[list[str]]]:
         """How it ends, and the moments in each of its processes; the scene before each process is kept."""
-        counts: list[int] = []
+        moments: list[list[str]] = []
         self.fresh()
-        while not counts or self.scene.outcome()["status"] == "waiting":
-            shutil.copytree(self.folder, self.before(len(counts)), symlinks=True)
-            count = self.folder / "count"
-            if self.child(Moments(count).count):
+        while not moments or self.scene.outcome()["status"] == "waiting":
+            shutil.copytree(self.folder, self.before(len(moments)), symlinks=True)
+            seen = self.folder / "moments"
+            if self.child(Moments(seen).note):
                 raise Broken("an undisturbed child was killed")
-            counts.append(int(count.read_text()))
-            count.unlink()
+            moments.append(json.loads(seen.read_text()))
+            seen.unlink()
         found = self.play.ending(self.scene)
         if not self.play.sound(self.scene, found):
             raise Broken(f"the undisturbed run ended as {found}")
         self.told.status, self.told.crossed = found.status, self.play.crossed(self.scene)
-        return found, counts
+        return found, moments
 
     def judge(self, name: str, disturb: Disturb, expected: Judged) -> int:
         """Show it once, disturbed. The number of kills."""
@@ -229,10 +232,11 @@ def random_kills(stage: Stage, count: int, seed: int) -> None:
         stage.judge(f"run {told.runs}", disturb, expected)
 
 
-def every_moment(stage: Stage, first: int, stride: int) -> None:
-    """A kill before and after every commit and every effect, one at a time."""
-    expected, counts = stage.undisturbed()
-    places = [(process, n) for process, total in enumerate(counts) for n in range(1, total + 1)]
+def every_moment(stage: Stage, first: int, stride: int, states: bool = False) -> None:
+    """A kill before and after every commit and every effect. `states`: at one of those that leave the same."""
+    expected, processes = stage.undisturbed()
+    chosen = [one_of_each_state(seen) if states else range(1, len(seen) + 1) for seen in processes]
+    places = [(process, moment) for process, some in enumerate(chosen) for moment in some]
     stage.told.moments = len(places)
     for process, moment in places[first::stride]:
         # The processes before this one were undisturbed: what they left is taken from a copy.
@@ -262,7 +266,7 @@ def warm(folder: Path) -> None:
 def show(play: Play) -> None:
     """The whole program: arguments in, JSON out."""
     kind, first, second = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    work = {"random": random_kills, "every": every_moment}[kind]
+    work = {"random": random_kills, "every": every_moment, "states": partial(every_moment, states=True)}[kind]
     replies = play.replies if kind == "random" else play.short or play.replies
     told = Told()
     with tempfile.TemporaryDirectory() as name:

@@ -1,5 +1,6 @@
 """moments: fail points before and after every commit, every effect and every node of a child process."""
 
+import json
 import os
 import signal
 import threading
@@ -10,16 +11,16 @@ from typing import Any
 
 
 class Moments:
-    """Counts moments into `file`, or kills this process at one of them and notes there which it was."""
+    """Lists moments in `file`, or kills this process at one of them and notes there which it was."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._at: int | None = None
-        self._seen = 0
+        self._seen: list[str] = []
 
-    def count(self) -> None:
+    def note(self) -> None:
         self._patch()
-        self._file.write_text("0")
+        self._file.write_text("[]")
 
     def kill_at(self, moment: int) -> Callable[[], None]:
         self._at = moment
@@ -28,10 +29,10 @@ class Moments:
     def _here(self, where: str) -> None:
         if threading.current_thread() is not threading.main_thread():
             return  # heartbeats: how many there are depends on how busy the machine is
-        self._seen += 1
+        self._seen.append(where)
         if self._at is None:
-            self._file.write_text(str(self._seen))
-        elif self._seen == self._at:
+            self._file.write_text(json.dumps(self._seen))
+        elif len(self._seen) == self._at:
             self._file.write_text(where)
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -79,6 +80,20 @@ class Moments:
 
         setattr(module, name, wrapped)
         _replace_everywhere(function, wrapped)
+
+
+_DURABLE = ("after commit", "after write", "after output file", "after command")
+"""After these the disk, or the world, is another. Kills between two of them leave the same."""
+
+
+def one_of_each_state(moments: list[str]) -> list[int]:
+    """Moments, from 1: one of all that leave the same behind, now an early one and now a late one."""
+    states: list[list[int]] = [[]]
+    for number, where in enumerate(moments, 1):
+        if where in _DURABLE:
+            states.append([])
+        states[-1].append(number)
+    return [same[place % len(same)] for place, same in enumerate(states) if same]
 
 
 def _replace_everywhere(old: Any, new: Any) -> None:
