@@ -75,7 +75,7 @@ class PolicyCheck:
         call = CallView(id="", name=_full_name(asked), args=_without_wait(asked.args))
         risk, refused = self._of_tool(call, asked.agent)
         mode = asked.mode or self._prepared.approval_mode
-        found = policy.explain(call, risk, mode, (), asked.annotations)
+        found = policy.explain(call, risk, mode, asked.annotations)
         if refused:
             return Checked(agent=asked.agent, explanation=_refused(found, refused))
         said = await policy.checked(call, risk, mode, found.verdict, asked.annotations)

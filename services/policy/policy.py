@@ -118,15 +118,10 @@ class RulePolicy:
         )
 
     def explain(
-        self,
-        call: CallView,
-        risk: Risk,
-        mode: str,
-        session: Sequence[SessionRule] = _NO_RULES,
-        annotations: Mapping[str, JsonValue] | None = None,
+        self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue] | None = None
     ) -> Explanation:
-        """The verdict, with the parts as understood and every rule that was considered."""
-        decided = self._decide(call, risk, mode, session, annotations or {})
+        """The verdict without session rules, the parts as understood, and every rule that was considered."""
+        decided = self._decide(call, risk, mode, _NO_RULES, annotations or {})
         choices = self.choices(call, risk, decided.verdict())
         rules = (self.narrow(call, risk, c, mode) for c in _ALWAYS if c in choices)
         return explanation(decided, choices, next(rules, None))

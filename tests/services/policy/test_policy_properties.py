@@ -136,7 +136,7 @@ def test_no_line_makes_it_raise_and_every_verdict_has_a_reason(tmp_path, line, m
     assert verdict.reason and verdict.rule
     assert policy.choices(call, risk, verdict)
     policy.narrow(call, risk, "proceed_always", mode)
-    assert policy.explain(call, risk, mode, []).verdict == verdict
+    assert policy.explain(call, risk, mode).verdict == verdict
 
 
 WORD = st.text(st.characters(codec="ascii", min_codepoint=32, max_codepoint=126), max_size=8)
