@@ -13,12 +13,22 @@ from interlock.cli.parsing import Parser, flag, number, one_of
 from interlock.cli.render.output import Paint, elapsed, one_line, place, show_json, show_table, warn
 from interlock.state.errors import UserError
 
-_ACTIONS = ("list", "test", "add", "remove")
+_ACTIONS = ("list", "test", "add", "remove", "serve")
 _ABOUT = """\
 MCP servers lend their tools, resources and prompts. list and test start them as a run would, with its settings and
 its trust; add and remove write settings files. What stands in .mcp.json and .roo/mcp.json counts, too, where the
-folder is trusted."""
+folder is trusted. serve is the other way round: it offers workflows as tools, on stdin and stdout."""
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
+
+_EXAMPLES = [
+    ("interlock mcp add time -- uvx mcp-server-time", "a server on stdio, in this folder's settings"),
+    (
+        'interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…',
+        "for every folder",
+    ),
+    ("interlock mcp test time", "start it, and show what it offers"),
+    ("interlock mcp serve investigate main", "what another agent starts to run these workflows here"),
+]
 
 Shown = Mapping[str, Any]
 
@@ -26,21 +36,14 @@ Shown = Mapping[str, Any]
 def parser() -> Parser:
     made = Parser(
         "mcp",
-        "[list]   |   mcp test SERVER   |   mcp add [FLAGS] NAME COMMAND|URL [ARGS]   |   mcp remove NAME",
+        "[list] | mcp test SERVER | mcp add [FLAGS] NAME COMMAND|URL [ARGS] | mcp remove NAME | mcp serve [WORKFLOW …]",
         _ABOUT,
-        [
-            ("interlock mcp add time -- uvx mcp-server-time", "a server on stdio, in this folder's settings"),
-            (
-                'interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…',
-                "for every folder",
-            ),
-            ("interlock mcp test time", "start it, and show what it offers"),
-        ],
+        _EXAMPLES,
     )
     made.add_argument(
-        "action", nargs="?", default="list", metavar="list|test|add|remove", help="default: list"
+        "action", nargs="?", default="list", metavar="list|test|add|remove|serve", help="default: list"
     )
-    made.add_argument("name", nargs="?", metavar="NAME", help="a server's name")
+    made.add_argument("name", nargs="?", metavar="NAME", help="a server's name; serve: a workflow's")
     made.add_argument("target", nargs="?", metavar="COMMAND|URL", help="add: how it is reached")
     made.add_argument("args", nargs="*", metavar="ARGS", help="add: what the command is given")
     where = one_of(("project", "user"))
@@ -59,6 +62,9 @@ def parser() -> Parser:
     flag(made, "--trust", "add: its calls need no asking")
     flag(made, "--include-tools A,B", "add: only these of its tools", action="append", default=[])
     flag(made, "--exclude-tools A,B", "add: not these", action="append", default=[])
+    flag(made, "-m --model MODEL", "serve: what the workflows ask")
+    modes = one_of(("default", "auto_edit", "plan", "yolo"))
+    flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=modes)
     made.json_flag()
     flag(made, "-C --workspace --cd DIR", "as a run in DIR", type=Path)
     flag(made, "--skip-trust", "count the folder's own servers, this once")
@@ -78,6 +84,8 @@ def execute(arguments: list[str]) -> int:
             return _add(args)
         case "remove":
             return _remove(args)
+        case "serve":
+            return _serve(args)
         case _:
             near = nearest(args.action, list(_ACTIONS)) or f" There are {', '.join(_ACTIONS)}."
             raise UserError(f"No action {args.action!r}.{near} See: interlock mcp --help")
@@ -209,6 +217,17 @@ def _remove(args: argparse.Namespace) -> int:
 
     remove(file := _file(args), args.name)
     print(f"{args.name} removed from {place(str(file))}.", file=sys.stderr)
+    return 0
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from interlock.engine.serve import serve
+    from interlock.graphs import PIPELINES, pipeline
+
+    named = [name for name in (args.name, args.target, *args.args) if name is not None]
+    workflows = [pipeline(name).name for name in named] or list(PIPELINES)
+    options = options_here(args, model=args.model, approval_mode=args.approval_mode)
+    asyncio.run(serve(workflows, options))
     return 0
 
 

@@ -1,0 +1,152 @@
+"""serve: workflows as the tools of an MCP server on stdio.
+
+Whoever calls a tool is a program: it names what is to be done, never where, by which model or with which rights; those
+are what the person said who started the server. What a person must decide is asked of the client's person, where the
+client can ask; else the run is parked, and the result says how to go on.
+"""
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from typing import Any
+
+from interlock.engine import Decision, Options, Outcome, resume, run
+from interlock.graphs import PIPELINES, pipeline
+from interlock.state.errors import InterlockError
+from interlock.state.events import Event, ToolStart
+from interlock.state.text import visible_json
+
+_NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
+"""Fields of every input that only the person who started the server decides."""
+_QUESTION = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+
+
+async def serve(workflows: Sequence[str], options: Options) -> None:
+    """Answer on stdin and stdout until the client has gone."""
+    from mcp import types
+    from mcp.server.lowlevel import Server
+    from mcp.server.stdio import stdio_server
+
+    tools = [_tool(name) for name in workflows]
+
+    async def listed(context: Any, params: Any) -> types.ListToolsResult:  # noqa: ARG001 - the SDK names them
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in tools])
+
+    async def called(context: Any, params: Any) -> types.CallToolResult:
+        if params.name not in workflows:
+            return _failed(f"There is no workflow {params.name!r} here.")
+        try:
+            outcome = await _played(params.name, params.arguments or {}, options, _Client(context))
+        except InterlockError as error:
+            return _failed(str(error))
+        return _result(outcome)
+
+    def _failed(text: str) -> types.CallToolResult:
+        return types.CallToolResult(content=[types.TextContent(text=text)], is_error=True)
+
+    def _result(outcome: Outcome) -> types.CallToolResult:
+        content: list[types.ContentBlock] = [types.TextContent(text=_text(outcome))]
+        ended_badly = outcome.exit_code != 0 and outcome.status != "waiting"
+        return types.CallToolResult(content=content, structured_content=_facts(outcome), is_error=ended_badly)
+
+    server: Any = Server(
+        "interlock", version=version("interlock-agent"), on_list_tools=listed, on_call_tool=called
+    )
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
+
+
+def _tool(name: str) -> dict[str, Any]:
+    schema = pipeline(name).input.model_json_schema()
+    schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in _NOT_THEIRS}
+    return {"name": name, "description": PIPELINES[name], "inputSchema": schema}
+
+
+class _Client:
+    """The caller: hears what happens, and may have a person to ask."""
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._told = 0
+
+    def __call__(self, event: Event) -> None:
+        """A renderer, on a thread of its own."""
+        if isinstance(event, ToolStart):
+            self._told += 1
+            told = self._context.session.report_progress(self._told, None, event.summary)
+            asyncio.run_coroutine_threadsafe(told, self._loop)
+
+    async def decide(self, request: Mapping[str, Any]) -> Decision | None:
+        """What a person at the client says; None: nobody can be asked, or nobody wanted to decide."""
+        session = self._context.session
+        able = session.client_capabilities and session.client_capabilities.elicitation is not None
+        if not able or not session.can_send_request:
+            return None
+        asks = request["kind"] == "question"
+        schema = _QUESTION if asks else _choice(request)
+        answer = await session.elicit_form(_shown(request), schema, self._context.request_id)
+        said: Mapping[str, Any] = answer.content or {}
+        if answer.action != "accept":
+            return None
+        if asks:
+            return Decision(request["id"], "proceed_once", text=str(said.get("answer", "")))
+        choice = str(said.get("choice"))
+        if choice not in _choices(request):
+            return None
+        return Decision(request["id"], choice, feedback=str(said.get("feedback") or "") or None)
+
+
+def _choices(request: Mapping[str, Any]) -> list[str]:
+    return [choice for choice in request["choices"] if choice != "modify"]
+
+
+def _choice(request: Mapping[str, Any]) -> dict[str, Any]:
+    properties = {"choice": {"type": "string", "enum": _choices(request)}, "feedback": {"type": "string"}}
+    return {"type": "object", "properties": properties, "required": ["choice"]}
+
+
+def _shown(request: Mapping[str, Any]) -> str:
+    return "\n\n".join(str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key))
+
+
+async def _played(name: str, given: Mapping[str, Any], options: Options, client: _Client) -> Outcome:
+    """Run it, and go on as often as somebody decides."""
+    refused = [field for field in _NOT_THEIRS if field in given]
+    if refused:
+        raise InterlockError(
+            f"Input field {refused[0]!r} is decided where this server was started, not by a call."
+        )
+    outcome = await run(name, given, options=options, renderers=[client])
+    while outcome.status == "waiting":
+        answers = [await client.decide(request) for request in outcome.pending]
+        decisions = [answer for answer in answers if answer is not None]
+        if not decisions:
+            break
+        ongoing = replace(options, model=None)
+        outcome = await resume(outcome.run, decisions=decisions, options=ongoing, renderers=[client])
+    return outcome
+
+
+def _facts(outcome: Outcome) -> dict[str, Any]:
+    facts: dict[str, Any] = {"run": outcome.run, "status": outcome.status, "output": outcome.output}
+    if outcome.status == "waiting":
+        facts["pending_approvals"] = outcome.pending
+        facts["resume_command"] = outcome.resume_command
+    return {**facts, "error": outcome.error} if outcome.error else facts
+
+
+def _text(outcome: Outcome) -> str:
+    """The answer, or why there is none."""
+    if outcome.status == "waiting":
+        asked = "\n".join(f"- {r['id']}: {r['tool_name']}: {r['reason']}" for r in outcome.pending)
+        return (
+            f"The run is parked: a person must decide.\n{asked}\nSee: interlock approvals {outcome.run}\n"
+            f"Go on: {outcome.resume_command} --approve ID | --reject ID"
+        )
+    if outcome.error:
+        return f"{outcome.error['type']}: {outcome.error['message']}"
+    answer = outcome.output.get("response") or outcome.output.get("text")
+    return str(answer) if answer else json.dumps(json.loads(visible_json(outcome.output)), ensure_ascii=False)
