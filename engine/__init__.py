@@ -1,12 +1,15 @@
 """engine: the one door to runs, for the CLI, tests and users' programs. Light until something is driven."""
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec
 
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
+
+_P = ParamSpec("_P")
 
 
 async def run(
@@ -24,7 +27,8 @@ async def run(
     """
     from interlock.engine.driver import runner
 
-    return await runner.run(workflow, input, options=options, renderers=renderers, run_id=run_id)
+    with runner.stoppable() as stop:
+        return await runner.begin(workflow, input, options, renderers, run_id, stop)
 
 
 async def resume(
@@ -38,40 +42,26 @@ async def resume(
     """Record decisions durably, then go on with the run: after them, after a crash, or with a further prompt."""
     from interlock.engine.driver import runner
 
-    return await runner.resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers)
+    with runner.stoppable() as stop:
+        return await runner.go_on(run, decisions, prompt, options, renderers, stop)
 
 
-def run_sync(
-    workflow: "str | Pipeline",
-    input: Mapping[str, Any],
-    *,
-    options: Options,
-    renderers: Sequence[Renderer] = (),
-    run_id: str | None = None,
-) -> Outcome:
-    """`run`, in an event loop of its own."""
-    return _alone(run(workflow, input, options=options, renderers=renderers, run_id=run_id))
+def _in_own_loop(door: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callable[_P, Outcome]:
+    @wraps(door)
+    def alone(*args: _P.args, **given: _P.kwargs) -> Outcome:
+        import asyncio  # here, because it costs the fast commands 20 ms
+
+        from interlock.engine.driver.drive import signals_held
+
+        with signals_held():
+            return asyncio.run(door(*args, **given))
+
+    return alone
 
 
-def resume_sync(
-    run: str,
-    *,
-    decisions: Sequence[Decision] = (),
-    prompt: str | None = None,
-    options: Options,
-    renderers: Sequence[Renderer] = (),
-) -> Outcome:
-    """`resume`, in an event loop of its own."""
-    return _alone(resume(run, decisions=decisions, prompt=prompt, options=options, renderers=renderers))
-
-
-def _alone(work: Coroutine[Any, Any, Outcome]) -> Outcome:
-    import asyncio  # here, because it costs the fast commands 20 ms
-
-    from interlock.engine.driver.drive import signals_held
-
-    with signals_held():
-        return asyncio.run(work)
-
+run_sync = _in_own_loop(run)
+"""`run`, in an event loop of its own."""
+resume_sync = _in_own_loop(resume)
+"""`resume`, in an event loop of its own."""
 
 __all__ = ["Decision", "Options", "Outcome", "Renderer", "resume", "resume_sync", "run", "run_sync"]

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -45,24 +46,15 @@ _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
 
 
-async def run(
-    workflow: str | Pipeline,
-    input: Mapping[str, Any],
-    *,
-    options: Options,
-    renderers: Sequence[Renderer] = (),
-    run_id: str | None = None,
-) -> Outcome:
-    """Start a run and drive it until it is done or somebody must decide.
-
-    Raises `InterlockError` for what is wrong before the run exists; afterwards errors are in the outcome.
-    """
+@contextmanager
+def stoppable() -> Generator[Stop]:
+    """What a drive is stopped by; a signal does."""
     stop = Stop()
     with stop_on_signals(stop):
-        return await _begun(workflow, input, options, renderers, run_id, stop)
+        yield stop
 
 
-async def _begun(
+async def begin(
     workflow: str | Pipeline,
     input: Mapping[str, Any],
     options: Options,
@@ -70,6 +62,7 @@ async def _begun(
     run_id: str | None,
     stop: Stop,
 ) -> Outcome:
+    """Start a run."""
     if isinstance(workflow, Pipeline):
         register(workflow)
     chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
@@ -91,21 +84,7 @@ async def _begun(
     return await _driven(store, chosen, prepared, name, renderers, start, stop)
 
 
-async def resume(
-    run: str,
-    *,
-    decisions: Sequence[Decision] = (),
-    prompt: str | None = None,
-    options: Options,
-    renderers: Sequence[Renderer] = (),
-) -> Outcome:
-    """Record the decisions, then go on: with what they allow, after a crash, or with a further prompt."""
-    stop = Stop()
-    with stop_on_signals(stop):
-        return await _resumed(run, decisions, prompt, options, renderers, stop)
-
-
-async def _resumed(
+async def go_on(
     run: str,
     decisions: Sequence[Decision],
     prompt: str | None,
@@ -113,30 +92,33 @@ async def _resumed(
     renderers: Sequence[Renderer],
     stop: Stop,
 ) -> Outcome:
+    """Record the decisions, then resume: with what they allow, after a crash, or with a further prompt."""
     store = Store(options.home)
     store.open()
     row = find_run(store.home, run, options.workspace)
     chosen = pipeline(row.workflow)
-    prepared = prepare(restored(options, _options(store, row.run), row.workspace), chosen.needs_model)
+    with closing(store.connect()) as conn:
+        kept = read_options(conn, row.run)
+    prepared = prepare(restored(options, kept, row.workspace), chosen.needs_model)
     _without_secrets(prompt or "", prepared)
     record_decisions(store, row.run, decisions)
 
-    async def go_on(drive: Drive, context: WorkflowContext) -> Any:
+    async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_rights(drive.conn, row.run, prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
         if snapshot.tasks:
             return answers
         if not snapshot.values:  # killed before its first checkpoint
             return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
-        following = _next_pass(chosen, row, prompt, context)
-        if following is None:
+        more = _next_pass(chosen, row, prompt, context)
+        if more is None:
             return None
         if options.approval_mode is None:
-            del following["approval_mode"]  # an approved plan, or the model, may have moved the mode
-        return {**following, **_hooked(drive, "resume")}
+            del more["approval_mode"]  # an approved plan, or the model, may have moved the mode
+        return {**more, **_hooked(drive, "resume")}
 
     try:
-        return await _driven(store, chosen, prepared, row.run, renderers, go_on, stop)
+        return await _driven(store, chosen, prepared, row.run, renderers, following, stop)
     except BusyError as error:
         if not decisions:
             raise
@@ -160,14 +142,6 @@ def _without_secrets(prompt: str, prepared: RunConfig) -> str:
             "a file that holds it; or set security.redactSecrets to false."
         )
     return shown
-
-
-def _options(store: Store, run: str) -> dict[str, Any]:
-    conn = store.connect()
-    try:
-        return read_options(conn, run)
-    finally:
-        conn.close()
 
 
 def _next_pass(

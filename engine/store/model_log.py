@@ -5,18 +5,16 @@ import time
 from functools import cached_property
 from typing import Any
 
+from interlock.services.models.request import Request
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
-from interlock.state.messages import Message
 from interlock.state.models import ModelCall, Reply, Usage
 
 _COLUMNS = (
     "run, agent, role, ordinal, task, request_hash, record, model, finish_reason, problem, input_tokens, "
     "output_tokens, cached_tokens, thought_tokens, duration_ms, at"
 )
-_INSERT = (
-    f"insert into model_calls ({_COLUMNS}) values ({', '.join(':' + c.strip() for c in _COLUMNS.split(','))})"
-)
+_INSERT = f"insert into model_calls ({_COLUMNS}) values ({', '.join('?' * 16)})"
 
 
 class SqlModelLog:
@@ -64,55 +62,20 @@ class SqlModelLog:
         ).fetchone()
         return found[0] if found else self._run
 
-    def record(
-        self,
-        call: ModelCall,
-        agent: str,
-        ordinal: int,
-        message: Message,
-        *,
-        model: str,
-        finish_reason: str | None,
-        problem: str | None,
-        usage: Usage,
-        duration_ms: int,
-        request_hash: str,
-    ) -> Reply:
-        values = {
-            "run": self._run,
-            "agent": agent,
-            "role": call.role,
-            "ordinal": ordinal,
-            "task": call.task,
-            "request_hash": request_hash,
-            "model": model,
-            "finish_reason": finish_reason,
-            "problem": problem,
-            **_tokens(usage),
-            "duration_ms": duration_ms,
-            "at": time.time(),
-        }
+    def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
         with transaction(self._conn) as conn:
-            record = self._transcript.append(call.head, [message])
-            conn.execute(_INSERT, {**values, "record": record})
-        return Reply(
-            record=record,
-            message=self._transcript.message(record),
-            model=model,
-            finish_reason=finish_reason,
-            problem=problem,
-            usage=usage,
-            duration_ms=duration_ms,
-        )
+            record = self._transcript.append(call.head, [reply.message])
+            values = (
+                *(self._run, request.agent, call.role, request.ordinal, call.task, request_hash, record),
+                *(reply.model, reply.finish_reason, reply.problem, *_tokens(reply.usage)),
+                *(reply.duration_ms, time.time()),
+            )
+            conn.execute(_INSERT, values)
+        return reply.model_copy(update={"record": record, "message": self._transcript.message(record)})
 
 
-def _tokens(usage: Usage) -> dict[str, int]:
-    return {
-        "input_tokens": usage.input,
-        "output_tokens": usage.output,
-        "cached_tokens": usage.cached,
-        "thought_tokens": usage.thoughts,
-    }
+def _tokens(usage: Usage) -> tuple[int, int, int, int]:
+    return usage.input, usage.output, usage.cached, usage.thoughts
 
 
 def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
@@ -139,16 +102,9 @@ def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
     (calls,) = conn.execute(
         "select count(*) from journal where run = ? and state = 'done'", (run,)
     ).fetchone()
-    spent, out = (
-        sum(m["input_tokens"] for m in models.values()),
-        sum(m["output_tokens"] for m in models.values()),
-    )
-    return {
-        "total_tokens": spent + out,
-        "input_tokens": spent,
-        "output_tokens": out,
-        "cached": sum(m["cached"] for m in models.values()),
-        "duration_ms": sum(m["duration_ms"] for m in models.values()),
-        "tool_calls": calls,
-        "models": models,
+    total = {
+        key: sum(model[key] for model in models.values())
+        for key in ("input_tokens", "output_tokens", "cached", "duration_ms")
     }
+    spent = total["input_tokens"] + total["output_tokens"]
+    return {"total_tokens": spent, **total, "tool_calls": calls, "models": models}

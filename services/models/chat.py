@@ -237,15 +237,13 @@ class ChatModels:
             # Before the row: a kill in between repeats the request, and the later entry of an ordinal counts.
             self._recorder.add(request, message, answer)
         self._budget.settle(call.task)  # in the commit of the reply: a kill leaves both, or neither
-        return self._log.record(
-            call,
-            self._agent,
-            request.ordinal,
-            message,
+        reply = Reply(
+            record="",
+            message=message,
             model=request.model,
             finish_reason=answer.finish_reason,
             problem=answer.problem,
             usage=answer.usage,
             duration_ms=round((self._clock.monotonic() - started) * 1000),
-            request_hash=self._hash(request),
         )
+        return self._log.record(call, request, reply, self._hash(request))

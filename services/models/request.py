@@ -142,19 +142,9 @@ class ModelLog(Protocol):
         """Replies of this role recorded so far: the 0-based ordinal of the next one."""
         ...
 
-    def record(
-        self,
-        call: ModelCall,
-        agent: str,
-        ordinal: int,
-        message: Message,
-        *,
-        model: str,
-        finish_reason: str | None,
-        problem: str | None,
-        usage: Usage,
-        duration_ms: int,
-        request_hash: str,
-    ) -> Reply:
-        """Append the reply to the chain after `call.head` and write its row, in one transaction."""
+    def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
+        """Append the reply's message to the chain after `call.head` and write its row, in one transaction.
+
+        The reply as it is recorded: with its record.
+        """
         ...
