@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from interlock.engine.diagrams import render
-from interlock.engine.diagrams.extract import extract_chart
-from interlock.engine.diagrams.mermaid import mermaid
+from interlock.engine.diagrams.drawing import mermaid
+from interlock.engine.diagrams.shape import extract_chart
 from interlock.graphs import PIPELINES
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError

@@ -13,9 +13,9 @@ from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
 from interlock.engine.diagrams import edges
-from interlock.engine.diagrams.extract import extract
-from interlock.engine.diagrams.mermaid import mermaid
+from interlock.engine.diagrams.drawing import mermaid
 from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.diagrams.shape import extract
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
