@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from interlock.engine.store.database import insertion
 from interlock.services.models.names import provider_of
 from interlock.services.sqlite import later, transaction
 from interlock.state.deps import Stopped
@@ -91,11 +92,9 @@ class RunBudget:
         return self._run, task, self._epoch
 
     def _insert(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        self._conn.execute(
-            "insert or replace into reservations (run, task, epoch, agent, model, tokens, under_way, at) "
-            "values (?, ?, ?, ?, ?, ?, 1, ?)",
-            (*self._key(call.task), agent, model, tokens, time.time()),
-        )
+        row = {"run": self._run, "task": call.task, "epoch": self._epoch, "agent": agent, "model": model}
+        row |= {"tokens": tokens, "under_way": 1, "at": time.time()}
+        self._conn.execute(*insertion("reservations", row, "insert or replace"))
 
     def _refusal(self, used: Used, model: str, agent: str) -> str:
         limits, again = self._limits, f"interlock resume {self._run}"

@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import JsonValue
 
+from interlock.engine.store.database import insertion
 from interlock.services.files.outputs import store_file
 from interlock.services.hooks.command import HookEnvironment, run_hook
 from interlock.services.hooks.configured import Hook, HookBook, subjects_of
@@ -45,35 +46,40 @@ class HookRow(NamedTuple):
     idempotent: bool
     state: str
     """intent | redo | done | skipped"""
-    reply: Reply | None
     subject: str
     epoch: int
     """Number of the drive that wrote it last."""
+    reply: Reply | None
 
 
+_COLUMNS = "hook, attempt, name, source, command, idempotent, state, subject, epoch"
+_OF_FIRING = "run = ? and event = ? and key = ?"
+
+
+@dataclass
 class HookLog:
     """The table `hook_calls`, for the driver of a run. Intents are synced to the disk."""
 
-    def __init__(self, conn: sqlite3.Connection, outputs: Path, run: str, epoch: int) -> None:
-        self._conn = conn
-        self._outputs = outputs
-        self._run = run
-        self.epoch = epoch
+    conn: sqlite3.Connection
+    outputs: Path
+    run: str
+    epoch: int
 
     def rows(self, event: str, key: str) -> list[HookRow]:
         """The hooks of a firing, in its order; the row of the whole is first, where it is there."""
-        found = self._conn.execute(
-            "select hook, attempt, name, source, command, idempotent, state, reply, reply_file, subject, epoch "
-            "from hook_calls where run = ? and event = ? and key = ? order by place",
-            (self._run, event, key),
+        found = self.conn.execute(
+            f"select reply, reply_file, {_COLUMNS} from hook_calls where {_OF_FIRING} order by place",
+            (self.run, event, key),
         )
-        return [_row(row, self._reply(*row[7:9])) for row in found]
+        return [HookRow._make((*row[2:], self._reply(*row[:2]))) for row in found]
 
     def intend(self, firing: Firing, hooks: Sequence[tuple[int, Hook, int]]) -> None:
         """Commit (power-safe) that hooks, each with its place and attempt, are about to run."""
-        with transaction(self._conn, synced=True) as conn:
+        with transaction(self.conn, synced=True) as conn:
             for place, hook, attempt in hooks:
-                self._put(conn, firing, hook, place, attempt)
+                about = {"name": hook.title, "source": hook.source, "command": hook.command}
+                state = {"place": place, "attempt": attempt, "idempotent": hook.idempotent, "state": "intent"}
+                self._put(conn, "insert or replace", firing, hook=hook.id, **about, **state)
 
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
         """Commit what a hook said; with the last one the firing is over."""
@@ -81,71 +87,50 @@ class HookLog:
         file = None
         if len(body) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
-            store_file(self._outputs, file, body)
-        with transaction(self._conn) as conn:
+            store_file(self.outputs, file, body)
+        said = (None if file else body.decode(), file, time.time(), self.epoch)
+        with transaction(self.conn) as conn:
             conn.execute(
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
-                "where run = ? and event = ? and key = ? and hook = ?",
-                (
-                    *(None if file else body.decode(), file, time.time(), self.epoch),
-                    *(self._run, firing.event, firing.key, hook),
-                ),
+                f"where {_OF_FIRING} and hook = ?",
+                (*said, self.run, firing.event, firing.key, hook),
             )
             if last:
                 self._close(conn, firing)
 
     def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
         """A person said what becomes of hooks that a kill cut: `redo`, or `skipped`."""
-        with transaction(self._conn) as conn:
+        with transaction(self.conn) as conn:
             for hook in hooks:
                 conn.execute(
                     "update hook_calls set state = ?, attempt = attempt + 1, epoch = ? "
-                    "where run = ? and event = ? and key = ? and hook = ?",
-                    (state, self.epoch, self._run, firing.event, firing.key, hook),
+                    f"where {_OF_FIRING} and hook = ?",
+                    (state, self.epoch, self.run, firing.event, firing.key, hook),
                 )
 
     def forget(self, firing: Firing) -> None:
         """The firing begins anew."""
-        with transaction(self._conn) as conn:
-            conn.execute(
-                "delete from hook_calls where run = ? and event = ? and key = ?",
-                (self._run, firing.event, firing.key),
-            )
+        with transaction(self.conn) as conn:
+            conn.execute(f"delete from hook_calls where {_OF_FIRING}", (self.run, firing.event, firing.key))
 
     def close(self, firing: Firing) -> None:
         """The firing is over."""
-        with transaction(self._conn) as conn:
+        with transaction(self.conn) as conn:
             self._close(conn, firing)
 
-    def _put(self, conn: sqlite3.Connection, firing: Firing, hook: Hook, place: int, attempt: int) -> None:
-        event, key, subject = firing
-        conn.execute(
-            "insert or replace into hook_calls (run, event, key, hook, place, attempt, subject, name, source, "
-            "command, idempotent, state, epoch, intent_at) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'intent', ?, ?)",
-            (
-                *(self._run, event, key, hook.id, place, attempt, subject, hook.title, hook.source),
-                *(hook.command, hook.idempotent, self.epoch, time.time()),
-            ),
-        )
-
     def _close(self, conn: sqlite3.Connection, firing: Firing) -> None:
-        now = time.time()
-        conn.execute(
-            "insert or ignore into hook_calls (run, event, key, hook, place, attempt, subject, name, source, "
-            "command, idempotent, state, epoch, intent_at, done_at) "
-            "values (?, ?, ?, ?, -1, 1, ?, '', '', '', 1, 'done', ?, ?, ?)",
-            (self._run, firing.event, firing.key, WHOLE, firing.subject, self.epoch, now, now),
-        )
+        about = {"name": "", "source": "", "command": "", "idempotent": True}
+        state = {"place": -1, "attempt": 1, "state": "done", "done_at": time.time()}
+        self._put(conn, "insert or ignore", firing, hook=WHOLE, **about, **state)
+
+    def _put(self, conn: sqlite3.Connection, how: str, firing: Firing, **columns: object) -> None:
+        row = {"run": self.run, **firing._asdict(), "epoch": self.epoch, "intent_at": time.time(), **columns}
+        conn.execute(*insertion("hook_calls", row, how))
 
     def _reply(self, text: str | None, file: str | None) -> Reply | None:
         if file:
-            text = (self._outputs / file).read_text(encoding="utf-8")
+            text = (self.outputs / file).read_text(encoding="utf-8")
         return Reply.model_validate_json(text) if text else None
-
-
-def _row(row: Sequence[Any], reply: Reply | None) -> HookRow:
-    hook, attempt, name, source, command, idempotent, state, _, _, subject, epoch = row
-    return HookRow(hook, attempt, name, source, command, bool(idempotent), state, reply, subject, epoch)
 
 
 REQUEST = "hook"
@@ -243,7 +228,7 @@ class RunHooks:
     def _tell(self, event: HookEvent, outcome: HookOutcome, emit: Emit) -> None:
         for verdict in outcome.verdicts:
             if self.book.notifications or verdict.warning or verdict.decision in ("ask", "block"):
-                emit(_ran(event, verdict))
+                emit(HookRan(event=event, **verdict.model_dump(include={*HookRan.model_fields})))
             if verdict.warning:
                 emit(ErrorEvent(severity="warning", message=_warning(event, verdict)))
         for message in outcome.messages:
@@ -313,17 +298,6 @@ def _doubtful(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
 def _may_repeat(event: str, idempotent: bool) -> bool:
     """A notification may come twice."""
     return idempotent or event == "Notification"
-
-
-def _ran(event: HookEvent, verdict: HookVerdict) -> HookRan:
-    return HookRan(
-        event=event,
-        name=verdict.name,
-        decision=verdict.decision,
-        reason=verdict.reason,
-        warning=verdict.warning,
-        duration_ms=verdict.duration_ms,
-    )
 
 
 def _warning(event: HookEvent, verdict: HookVerdict) -> str:

@@ -110,8 +110,7 @@ async def go_on(
             return answers
         if not snapshot.values:  # killed before its first checkpoint
             return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
-        more = _next_pass(chosen, row, prompt, context)
-        if more is None:
+        if (more := _next_pass(chosen, row, prompt, context)) is None:
             return None
         if options.approval_mode is None:
             del more["approval_mode"]  # an approved plan, or the model, may have moved the mode

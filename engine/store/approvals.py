@@ -6,13 +6,14 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from pydantic import ValidationError
 
 from interlock.engine.options import Decision
 from interlock.engine.read.runs import Request, waiting_requests
-from interlock.engine.store.database import Store
+from interlock.engine.store.database import Store, insertion
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, Choice, SessionRule
@@ -21,82 +22,75 @@ from interlock.state.text import clean, clean_json
 from interlock.tools import TOOLS
 
 
+@dataclass
 class SqlApprovals:
     """Implements `Approvals` for the driver of a run."""
 
-    def __init__(self, conn: sqlite3.Connection, run: str, redact: Redactor = SHAPES) -> None:
-        self._conn = conn
-        self._redact = redact
-        self._run = run
+    conn: sqlite3.Connection
+    run: str
+    redact: Redactor = SHAPES
 
     def ask(self, request: ApprovalRequest) -> str:
-        with transaction(self._conn) as conn:
-            found = conn.execute(
-                "select id from approvals where run = ? and key = ?", (self._run, request.key)
-            ).fetchone()
-            if found:
-                return found[0]
-            name = self._name(request.key)
-            conn.execute(
-                "insert into approvals (id, run, key, request, asked_at) values (?, ?, ?, ?, ?)",
-                (name, self._run, request.key, self._redact.request(request).model_dump_json(), time.time()),
-            )
+        with transaction(self.conn) as conn:
+            if found := self._value("id", request.key):
+                return found
+            name, text = self._name(request.key), self.redact.request(request).model_dump_json()
+            row = {"id": name, "run": self.run, "key": request.key, "request": text, "asked_at": time.time()}
+            conn.execute(*insertion("approvals", row))
         return name
+
+    def _value(self, column: str, key: str) -> str | None:
+        found = self.conn.execute(
+            f"select {column} from approvals where run = ? and key = ?", (self.run, key)
+        ).fetchone()
+        return found[0] if found else None
 
     def _name(self, key: str) -> str:
         """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first. Hooks: RUN-hN."""
         if key.startswith("hook:"):
-            (before,) = self._conn.execute(
-                "select count(*) from approvals where run = ? and key like 'hook:%'", (self._run,)
+            (before,) = self.conn.execute(
+                "select count(*) from approvals where run = ? and key like 'hook:%'", (self.run,)
             ).fetchone()
-            return f"{self._run}-h{before + 1}"
+            return f"{self.run}-h{before + 1}"
         place, kind, asked = key.rsplit(":", 2)
         call = CallKey.parse(place)
-        batches = self._conn.execute(
+        batches = self.conn.execute(
             "select substr(key, 1, instr(key, '.') - 1) as batch from approvals where run = ? "
-            "and key not like 'hook:%' "
-            "group by batch order by min(rowid)",
-            (self._run,),
+            "and key not like 'hook:%' group by batch order by min(rowid)",
+            (self.run,),
         ).fetchall()
         # Batches of agents side by side ask in turn: each keeps the number that it got first.
         earlier = next((i for i, (m,) in enumerate(batches) if m == call.message), len(batches))
-        again = (
-            ""
-            if kind in ("approval", "review") and (asked, call.attempt) == ("1", 1)
-            else f".{kind[0]}{call.attempt}{asked}"
-        )
-        return f"{self._run}-{earlier + 1}.{call.index + 1}{again}"
+        first = kind in ("approval", "review") and (asked, call.attempt) == ("1", 1)
+        again = "" if first else f".{kind[0]}{call.attempt}{asked}"
+        return f"{self.run}-{earlier + 1}.{call.index + 1}{again}"
 
     def get(self, key: str) -> ApprovalRequest | None:
-        row = self._conn.execute(
-            "select request from approvals where run = ? and key = ?", (self._run, key)
-        ).fetchone()
-        return ApprovalRequest.model_validate_json(row[0]) if row else None
+        text = self._value("request", key)
+        return ApprovalRequest.model_validate_json(text) if text else None
 
     def answer(self, key: str) -> Answer | None:
-        row = self._conn.execute(
-            "select answer from approvals where run = ? and key = ?", (self._run, key)
-        ).fetchone()
-        return Answer.model_validate_json(row[0]) if row and row[0] else None
+        text = self._value("answer", key)
+        return Answer.model_validate_json(text) if text else None
 
     def open_requests(self) -> list[ApprovalRequest]:
-        rows = self._conn.execute(
+        rows = self.conn.execute(
             "select request from approvals where run = ? and answer is null and not superseded order by rowid",
-            (self._run,),
+            (self.run,),
         )
         return [ApprovalRequest.model_validate_json(request) for (request,) in rows]
 
     def session_rules(self) -> list[SessionRule]:
-        rows = self._conn.execute(
-            "select rule from approvals where run = ? and rule is not null order by rowid", (self._run,)
+        rows = self.conn.execute(
+            "select rule from approvals where run = ? and rule is not null order by rowid", (self.run,)
         )
         return [SessionRule.model_validate_json(rule) for (rule,) in rows]
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None:
-        with transaction(self._conn) as conn:
+        with transaction(self.conn) as conn:
             conn.execute(
                 "update approvals set rule = ? where run = ? and key = ?",
-                (rule.model_dump_json(), self._run, key),
+                (rule.model_dump_json(), self.run, key),
             )
 
 

@@ -59,6 +59,11 @@ def select(home: Path, sql: str, *values: object) -> list[sqlite3.Row]:
         return conn.execute(sql, values).fetchall() if conn else []
 
 
+def insertion(table: str, row: Mapping[str, object], how: str = "insert") -> tuple[str, tuple[object, ...]]:
+    """The statement that adds a row, given by column, and its values. `how`: also `insert or replace`, `or ignore`."""
+    return f"{how} into {table} ({', '.join(row)}) values ({', '.join('?' * len(row))})", (*row.values(),)
+
+
 _PAGE = 2048
 """Bytes. A commit writes whole pages, of many small tables."""
 C = TypeVar("C", bound=StoreConnection)

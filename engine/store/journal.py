@@ -5,6 +5,7 @@ import json
 import sqlite3
 import time
 from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -32,6 +33,7 @@ class _Row(NamedTuple):
     done_at: float | None
 
 
+_Where = tuple[str, str, int, int]
 _COLUMNS = "tool, args_hash, args, state, planned, result, result_file, record, epoch, intent_at, done_at"
 _SELECT = f"select {_COLUMNS} from journal where run = ? and message = ? and idx = ? and attempt = ?"
 _REPLACE = (
@@ -45,29 +47,21 @@ def args_hash(call: CallView) -> str:
     return hashlib.sha256(json.dumps(call.args, ensure_ascii=True).encode()).hexdigest()
 
 
+@dataclass
 class SqlJournal:
     """Implements `Journal`. An intent is synced to the disk before its effect, and what came of it is committed.
 
     Results without an intent had no effect: they wait for the next commit.
     """
 
-    def __init__(
-        self,
-        conn: sqlite3.Connection,
-        transcript: Transcript,
-        outputs: Path,
-        run: str,
-        epoch: int,
-        redact: Redactor = SHAPES,
-    ) -> None:
-        self._conn = conn
-        self._transcript = transcript
-        self._outputs = outputs
-        self._run = run
-        self._epoch = epoch
-        self._redact = redact
-        self._written: dict[tuple[str, str, int, int], _Row] = {}
-        """Rows that this drive wrote: some of them wait."""
+    conn: sqlite3.Connection
+    transcript: Transcript
+    outputs: Path
+    run: str
+    epoch: int
+    redact: Redactor = SHAPES
+    _written: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
+    """Rows that this drive wrote: some of them wait."""
 
     def find(self, key: CallKey, call: CallView) -> JournalRow | None:
         row = self._row(key)
@@ -93,7 +87,7 @@ class SqlJournal:
             self._put(key, self._new(call, "scheduled")._replace(args=json.dumps(call.args)))
 
     def call(self, key: CallKey) -> CallView:
-        call = self._transcript.message(key.message).tool_calls[key.index]
+        call = self.transcript.message(key.message).tool_calls[key.index]
         for attempt in range(key.attempt, 1, -1):
             row = self._row(key.model_copy(update={"attempt": attempt}))
             if row is not None and row.args is not None:
@@ -104,70 +98,69 @@ class SqlJournal:
         row = self._row(key) or self._new(call, "intent")
         if row.state == "done":
             return
-        text = self._redact.planned(planned).model_dump_json() if planned else None
-        row = row._replace(state="intent", planned=text, intent_at=time.time(), epoch=self._epoch)
-        with transaction(self._conn, synced=True):
-            later(self._conn, _REPLACE, (*self._where(key), *row))
+        text = self.redact.planned(planned).model_dump_json() if planned else None
+        row = row._replace(state="intent", planned=text, intent_at=time.time(), epoch=self.epoch)
+        with transaction(self.conn, synced=True):
+            later(self.conn, _REPLACE, (*self._where(key), *row))
         self._written[self._where(key)] = row
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row = self._row(key) or self._new(call, "done")
-        text, file = self._redact.result(result).model_dump_json(), None
+        text, file = self.redact.result(result).model_dump_json(), None
         if len(body := text.encode()) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
-            store_file(self._outputs, file, body)
+            store_file(self.outputs, file, body)
         done = row._replace(
-            state="done", result=None if file else text, file=file, done_at=time.time(), epoch=self._epoch
+            state="done", result=None if file else text, file=file, done_at=time.time(), epoch=self.epoch
         )
-        with transaction(self._conn) if row.intent_at else nullcontext():
-            later(self._conn, _REPLACE, (*self._where(key), *done))
+        with transaction(self.conn) if row.intent_at else nullcontext():
+            later(self.conn, _REPLACE, (*self._where(key), *done))
         self._written[self._where(key)] = done
 
     def ended_background(self, since: int) -> tuple[list[CallView], int]:
-        if since >= self._epoch:
-            return [], self._epoch
-        rows = self._conn.execute(
+        if since >= self.epoch:
+            return [], self.epoch
+        rows = self.conn.execute(
             "select message, idx, attempt from journal where run = ? and epoch >= ? and epoch < ? "
             "and json_extract(result, '$.meta.pid') is not null order by done_at",
-            (self._run, since, self._epoch),
+            (self.run, since, self.epoch),
         ).fetchall()
         keys = [CallKey(message=message, index=index, attempt=attempt) for message, index, attempt in rows]
-        return [self.call(key) for key in keys], self._epoch
+        return [self.call(key) for key in keys], self.epoch
 
     def settle(self, key: CallKey, record: str) -> None:
         row = self._row(key)
         if row is not None and row.result is not None and row.record is None:
-            text = json.dumps(
-                {**json.loads(row.result), "content": ""}, ensure_ascii=False, separators=(",", ":")
-            )
+            result = {**json.loads(row.result), "content": ""}
+            text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
             self._put(key, row._replace(result=text, record=record))
 
     def _result(self, row: _Row) -> ToolResult | None:
         text = row.result
         if row.file:
-            text = (self._outputs / row.file).read_text(encoding="utf-8")
+            text = (self.outputs / row.file).read_text(encoding="utf-8")
         if not text:
             return None
         result = ToolResult.model_validate_json(text)
         if row.record and not row.file:
-            return result.model_copy(update={"content": self._transcript.message(row.record).text})
+            return result.model_copy(update={"content": self.transcript.message(row.record).text})
         return result
 
     def _row(self, key: CallKey) -> _Row | None:
         where = self._where(key)
         if where in self._written:
             return self._written[where]
-        read = self._conn.stored if isinstance(self._conn, Buffered) else self._conn.execute
+        read = self.conn.stored if isinstance(self.conn, Buffered) else self.conn.execute
         found = read(_SELECT, where).fetchone()
         return _Row(*found) if found else None
 
-    def _where(self, key: CallKey) -> tuple[str, str, int, int]:
-        return (self._run, key.message, key.index, key.attempt)
+    def _where(self, key: CallKey) -> _Where:
+        return (self.run, key.message, key.index, key.attempt)
 
     def _new(self, call: CallView, state: str) -> _Row:
-        return _Row(call.name, args_hash(call), None, state, None, None, None, None, self._epoch, None, None)
+        return _Row(call.name, args_hash(call), None, state, None, None, None, None, self.epoch, None, None)
 
     def _put(self, key: CallKey, row: _Row) -> None:
         where = self._where(key)
-        later(self._conn, _REPLACE, (*where, *row))
+        later(self.conn, _REPLACE, (*where, *row))
         self._written[where] = row

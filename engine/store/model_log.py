@@ -2,41 +2,37 @@
 
 import sqlite3
 import time
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from interlock.engine.store.database import insertion
 from interlock.services.models.request import Request
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.models import ModelCall, Reply, Usage
 
-_COLUMNS = (
-    "run, agent, role, ordinal, task, request_hash, record, model, finish_reason, problem, input_tokens, "
-    "output_tokens, cached_tokens, thought_tokens, duration_ms, at"
-)
-_INSERT = f"insert into model_calls ({_COLUMNS}) values ({', '.join('?' * 16)})"
 
-
+@dataclass
 class SqlModelLog:
     """Implements the models service's `ModelLog`."""
 
-    def __init__(self, conn: sqlite3.Connection, transcript: ChainTranscript, run: str) -> None:
-        self._conn = conn
-        self._transcript = transcript
-        self._run = run
+    conn: sqlite3.Connection
+    transcript: ChainTranscript
+    run: str
 
     def recorded(self, task: str) -> Reply | None:
-        row = self._conn.execute(
+        row = self.conn.execute(
             "select record, model, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
             "thought_tokens, duration_ms from model_calls where run = ? and task = ?",
-            (self._run, task),
+            (self.run, task),
         ).fetchone()
         if row is None:
             return None
         record, model, finish, problem, spent, out, cached, thoughts, ms = row
         return Reply(
             record=record,
-            message=self._transcript.message(record),
+            message=self.transcript.message(record),
             model=model,
             finish_reason=finish,
             problem=problem,
@@ -46,36 +42,42 @@ class SqlModelLog:
         )
 
     def ordinal(self, agent: str, role: str) -> int:
-        (count,) = self._conn.execute(
+        (count,) = self.conn.execute(
             "select count(*) from model_calls where run in (?, ?) and agent = ? and role = ?",
-            (self._run, self._plan, agent, role),
+            (self.run, self._plan, agent, role),
         ).fetchone()
         return count
 
     @cached_property
     def _plan(self) -> str:
         """The run that made the plan which this one carries out: one piece of work, so a script goes on."""
-        found = self._conn.execute(
+        found = self.conn.execute(
             "select p.run from runs r join runs p on p.run = r.parent "
             "where r.run = ? and p.workflow = 'plan' and r.workflow = 'main'",
-            (self._run,),
+            (self.run,),
         ).fetchone()
-        return found[0] if found else self._run
+        return found[0] if found else self.run
 
     def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
-        with transaction(self._conn) as conn:
-            record = self._transcript.append(call.head, [reply.message])
-            values = (
-                *(self._run, request.agent, call.role, request.ordinal, call.task, request_hash, record),
-                *(reply.model, reply.finish_reason, reply.problem, *_tokens(reply.usage)),
-                *(reply.duration_ms, time.time()),
-            )
-            conn.execute(_INSERT, values)
-        return reply.model_copy(update={"record": record, "message": self._transcript.message(record)})
-
-
-def _tokens(usage: Usage) -> tuple[int, int, int, int]:
-    return usage.input, usage.output, usage.cached, usage.thoughts
+        with transaction(self.conn) as conn:
+            record = self.transcript.append(call.head, [reply.message])
+            row = {
+                "run": self.run,
+                "agent": request.agent,
+                "role": call.role,
+                "ordinal": request.ordinal,
+                "task": call.task,
+                "request_hash": request_hash,
+                "record": record,
+                "at": time.time(),
+                **reply.model_dump(include={"model", "finish_reason", "problem", "duration_ms"}),
+                "input_tokens": reply.usage.input,
+                "output_tokens": reply.usage.output,
+                "cached_tokens": reply.usage.cached,
+                "thought_tokens": reply.usage.thoughts,
+            }
+            conn.execute(*insertion("model_calls", row))
+        return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
 
 
 def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:

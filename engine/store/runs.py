@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.driver.lease import Owner, is_alive
-from interlock.engine.store.database import Store
+from interlock.engine.store.database import Store, insertion
 from interlock.services.files.outputs import remove_untouched
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError
@@ -45,19 +45,9 @@ def insert_run(conn: sqlite3.Connection, run: NewRun) -> None:
     """Fails when the id is taken: a run is never overwritten."""
     now = time.time()
     with transaction(conn):
-        conn.execute(
-            "insert into runs (run, workflow, workspace, title, created, updated, status, options, input) "
-            "values (?, ?, ?, ?, ?, ?, 'open', ?, ?)",
-            (
-                run.run,
-                run.workflow,
-                run.workspace,
-                run.title,
-                now,
-                now,
-                *map(json.dumps, (run.options, run.input)),
-            ),
-        )
+        texts = {"options": json.dumps(run.options), "input": json.dumps(run.input)}
+        times = {"created": now, "updated": now}
+        conn.execute(*insertion("runs", {**vars(run), **texts, **times, "status": "open"}))
 
 
 def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from interlock.engine.store.database import insertion
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
@@ -116,26 +117,18 @@ class StepLog:
             # Nodes that share a superstep ran one after the other: each counts as a task of its own.
             mark = f".{place}" if place else ""
             self._seq += 1
-            later(
-                conn,
-                "insert into steps (run, namespace, task, workflow, node, started, ms, keys, route, reason, "
-                "root_step, superstep, seq) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                (
-                    run,
-                    _ID.sub(r"\1", namespace),
-                    _ID.sub(r"\1", task) + mark,
-                    ran.workflow,
-                    ran.node,
-                    ran.started,
-                    round(ran.ms or 0.0, 3),
-                    ",".join(ran.keys),
-                    ran.route,
-                    ran.reason,
-                    self.root_step,
-                    superstep + mark,
-                    self._seq,
-                ),
-            )
+            row = {
+                **vars(ran),
+                "run": run,
+                "namespace": _ID.sub(r"\1", namespace),
+                "task": _ID.sub(r"\1", task) + mark,
+                "ms": round(ran.ms or 0.0, 3),
+                "keys": ",".join(ran.keys),
+                "root_step": self.root_step,
+                "superstep": superstep + mark,
+                "seq": self._seq,
+            }
+            later(conn, *insertion("steps", row))
 
 
 def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
@@ -167,18 +160,7 @@ class DecisionLog:
         for place, note in enumerate(self._notes.pop(task, ())):
             key = note.key
             told = self._redact.json(note.what.model_dump(mode="json", exclude_defaults=True))
-            body = json.dumps(told, ensure_ascii=False)
-            later(
-                conn,
-                "insert or replace into decisions (run, message, idx, attempt, task, body, at) "
-                "values (?, ?, ?, ?, ?, ?, ?)",
-                (
-                    run,
-                    key.message,
-                    key.index,
-                    key.attempt,
-                    f"{task}.{place}" if place else task,
-                    body,
-                    note.at,
-                ),
-            )
+            call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
+            what = {"body": json.dumps(told, ensure_ascii=False), "at": note.at}
+            row = {**call, "task": f"{task}.{place}" if place else task, **what}
+            later(conn, *insertion("decisions", row, "insert or replace"))
