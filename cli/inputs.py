@@ -42,19 +42,14 @@ def json_object(text: str, what: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise InputError(
-            f"{what} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}."
-        ) from error
+        where = f"{error.msg} at line {error.lineno}, column {error.colno}"
+        raise InputError(f"{what} is not JSON: {where}.") from error
     except RecursionError as error:
         raise InputError(f"{what} is nested too deeply.") from error
     if not isinstance(value, dict):
-        raise InputError(f"{what} must be a JSON object, it is {_kind(value)}.")
+        kinds: dict[type[Any], str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+        raise InputError(f"{what} must be a JSON object, it is {kinds.get(type(value), 'a number')}.")
     return value  # pyright: ignore[reportUnknownVariableType]
-
-
-def _kind(value: object) -> str:
-    names: dict[type, str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 def read_spec(spec: str, what: str) -> str:

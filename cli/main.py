@@ -106,12 +106,11 @@ def _command(given: list[str]) -> tuple[str, list[str]]:
     place = _first_word(given)
     if place is None:
         return "prompt", given
-    word = given[place]
+    word, rest = given[place], [*given[:place], *given[place + 1 :]]
     if word in COMMANDS:
-        return word, [*given[:place], *given[place + 1 :]]
+        return word, rest
     if word in LATER:
         raise UserError(f"{LATER[word]}. What there is: interlock --help")
-    rest = [*given[:place], *given[place + 1 :]]
     if meant := [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]:
         prompt = shlex.quote(" ".join(given))
         raise UserError(
@@ -138,14 +137,12 @@ def _first_word(given: list[str]) -> int | None:
     from interlock.cli.commands.prompt import parser
 
     flags = parser()
-    skip = False
-    for place, word in enumerate(given):
-        if skip:
-            skip = False
-        elif word in ("-p", "--prompt", "--"):
+    words = enumerate(given)
+    for place, word in words:
+        if word in ("-p", "--prompt", "--"):
             return None
-        elif word.startswith("-") and word != "-":
-            skip = flags.takes_value(word)
-        else:
+        if not word.startswith("-") or word == "-":
             return place
+        if flags.takes_value(word):
+            next(words, None)
     return None

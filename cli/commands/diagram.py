@@ -8,6 +8,9 @@ from interlock.engine.read.runs import find_run, step_rows
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
+_FORMATS = {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}
+"""Ending of a file → format."""
+
 
 def parser() -> Parser:
     made = Parser(
@@ -41,7 +44,8 @@ def execute(arguments: list[str]) -> int:
         raise UserError("Which one? Give a WORKFLOW or --run RUN. List them with: interlock workflows")
     if run and run.workflow != workflow:
         raise UserError(f"Run {run.run!r} is one of {run.workflow!r}, not of {workflow!r}.")
-    shape = args.format or _format_of(args.output)
+    ending = args.output.suffix.lstrip(".").lower() if args.output else ""
+    shape = args.format or _FORMATS.get(ending, "mermaid")
     if shape == "png" and args.output is None and sys.stdout.isatty():
         raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
     from interlock.engine.diagrams import render, run_path
@@ -51,11 +55,6 @@ def execute(arguments: list[str]) -> int:
     drawn = render(workflow, shape, args.depth, path)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
     return 0
-
-
-def _format_of(file: Path | None) -> str:
-    ending = file.suffix.lstrip(".").lower() if file else ""
-    return {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}.get(ending, "mermaid")
 
 
 def _put(data: bytes, file: Path | None) -> None:

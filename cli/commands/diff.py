@@ -48,10 +48,9 @@ def execute(arguments: list[str]) -> int:
         dropped = len(before) - shared
         show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
         return 0
-    lines = [*_changes(changes), *_said(before[shared:], after[shared:])]
+    lines = [*_changes(changes), *_said(before[shared:], "-"), *_said(after[shared:], "+")]
     paint = Paint(sys.stdout)
-    for line in lines:
-        paint.print(paint(line, "green" if line.startswith("+") else "red"))
+    paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
     if not lines:
         print("Nothing changed.", file=sys.stderr)
     return 0
@@ -61,30 +60,21 @@ def _changes(changes: Mapping[str, tuple[str | None, str | None]]) -> Iterator[s
     for key, sides in changes.items():
         for sign, value in zip("-+", sides, strict=True):
             if value is not None:
-                yield f"{sign} {key}: {_HASH.sub(_short, visible(value))}"
+                short = _HASH.sub(lambda name: f"{name[0][:12]}…", visible(value))
+                yield f"{sign} {key}: {short}"
 
 
-def _short(match: re.Match[str]) -> str:
-    return match[0][:12] + "…"
-
-
-def _said(dropped: "Sequence[Message]", added: "Sequence[Message]") -> Iterator[str]:
-    for sign, messages in (("-", dropped), ("+", added)):
-        for message in messages:
-            calls = ", ".join(call.name for call in message.tool_calls)
-            yield f"{sign} {message.role}: {one_line(message.text, 90)}" + (
-                f" [calls {calls}]" if calls else ""
-            )
+def _said(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
+    for message in messages:
+        calls = ", ".join(call.name for call in message.tool_calls)
+        called = f" [calls {calls}]" if calls else ""
+        yield f"{sign} {message.role}: {one_line(message.text, 90)}{called}"
 
 
 def changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
     """Dotted key → (before, after) as JSON; None: not there."""
     was, now = _flat(old), _flat(new)
-    return {
-        k: (was.get(k), now.get(k))
-        for k in [*was, *(k for k in now if k not in was)]
-        if was.get(k) != now.get(k)
-    }
+    return {k: (was.get(k), now.get(k)) for k in {**was, **now} if was.get(k) != now.get(k)}
 
 
 def _flat(value: Any, key: str = "") -> dict[str, str]:

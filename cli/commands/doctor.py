@@ -3,7 +3,7 @@
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,7 +11,7 @@ from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import Paint, amount, place, show_json
 from interlock.engine.read.runs import list_runs
 from interlock.engine.store.database import reading, state_home
-from interlock.state.errors import InterlockError
+from interlock.state.errors import InterlockError, SandboxError
 
 if TYPE_CHECKING:
     from interlock.services.config.settings import HookLayer
@@ -63,18 +63,12 @@ def _machine() -> Iterator[Finding]:
 
     yield Finding("ok", "interlock", f"{version('interlock-agent')}, Python {sys.version.split()[0]}")
     yield Finding("ok", "packages", ", ".join(f"{name} {version(name)}" for name in _PACKAGES))
-    rg, git, dot = find_ripgrep(), shutil.which("git"), shutil.which("dot")
-    yield (
-        Finding("ok", "ripgrep", rg)
-        if rg
-        else Finding("problem", "ripgrep", "none: nothing can be searched; install it")
-    )
-    yield (
-        Finding("ok", "git", git)
-        if git
-        else Finding("note", "git", "none: ignore files count, git status doesn't")
-    )
-    yield Finding("ok", "dot", dot) if dot else Finding("note", "dot", "none: diagrams as PNG need Graphviz")
+    for what, found, level, without in (
+        ("ripgrep", find_ripgrep(), "problem", "nothing can be searched; install it"),
+        ("git", shutil.which("git"), "note", "ignore files count, git status doesn't"),
+        ("dot", shutil.which("dot"), "note", "diagrams as PNG need Graphviz"),
+    ):
+        yield Finding("ok", what, found) if found else Finding(level, what, f"none: {without}")
     note = escape_note()
     yield Finding("note" if note else "ok", "processes", f"{note or 'none outlives its run'}; {bound_note()}")
     yield _sandbox()
@@ -82,7 +76,6 @@ def _machine() -> Iterator[Finding]:
 
 def _sandbox() -> Finding:
     from interlock.services.sandbox.sandbox import check_here
-    from interlock.state.errors import SandboxError
 
     try:
         return Finding("ok", "sandbox", f"-s works: {check_here(os.environ)}")
@@ -104,12 +97,9 @@ def _settings() -> Iterator[Finding]:
     except InterlockError as error:
         yield Finding("problem", "settings", str(error))
         return
-    files = ", ".join(place(str(file)) for file in loaded.files) or "no file: defaults"
-    yield Finding("ok", "settings", files)
-    yield from (
-        Finding("note", "settings", f"{where}: no setting is called {key!r}") for where, key in loaded.unknown
-    )
-    yield from (Finding("note", "settings", text) for text in loaded.warnings)
+    yield Finding("ok", "settings", _named(loaded.files) or "no file: defaults")
+    unknown = [f"{where}: no setting is called {key!r}" for where, key in loaded.unknown]
+    yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
     yield from _left_out(root, home, env, loaded.settings)
     yield from _hooks(loaded.hooks, env)
     yield from _policies(root, home, trusted, loaded.settings)
@@ -145,8 +135,11 @@ def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> It
         yield Finding("problem", "policies", str(error))
         return
     yield from (Finding("note", "policies", str(problem)) for problem in problems)
-    names = ", ".join(place(str(file)) for file, _ in files) or "no file: the shipped rules"
-    yield Finding("ok", "policies", names)
+    yield Finding("ok", "policies", _named(file for file, _ in files) or "no file: the shipped rules")
+
+
+def _named(files: Iterable[Path]) -> str:
+    return ", ".join(place(str(file)) for file in files)
 
 
 def _hooks(layers: "Sequence[HookLayer]", env: Mapping[str, str]) -> Iterator[Finding]:
@@ -163,11 +156,8 @@ def _state(home: Path) -> Iterator[Finding]:
         yield Finding("ok", "state", f"{place(str(home))}: nothing has run yet")
         return
     if home.stat().st_mode & 0o077:
-        yield Finding(
-            "problem",
-            "state",
-            f"{home} can be read by others. Close it with: chmod 700 {shlex.quote(str(home))}",
-        )
+        close = f"chmod 700 {shlex.quote(str(home))}"
+        yield Finding("problem", "state", f"{home} can be read by others. Close it with: {close}")
     try:
         runs = list_runs(home)
         with reading(home) as conn:
@@ -175,13 +165,12 @@ def _state(home: Path) -> Iterator[Finding]:
     except InterlockError as error:
         yield Finding("problem", "store", str(error))
         return
+    if checked != "ok":
+        mend = "sqlite3 interlock.db .recover"
+        yield Finding("problem", "store", f"damaged: {checked}. Recover it with: {mend}")
+        return
     size = sum(f.stat().st_size for f in home.rglob("*") if f.is_file())
-    if checked == "ok":
-        yield Finding("ok", "store", f"{place(str(home))}: {len(runs)} runs, {amount(size)} bytes")
-    else:
-        yield Finding(
-            "problem", "store", f"damaged: {checked}. Recover it with: sqlite3 interlock.db .recover"
-        )
+    yield Finding("ok", "store", f"{place(str(home))}: {len(runs)} runs, {amount(size)} bytes")
 
 
 def _records(home: Path) -> Iterator[Finding]:

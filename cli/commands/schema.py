@@ -19,14 +19,7 @@ def execute(arguments: list[str]) -> int:
     from interlock.graphs import pipeline
 
     workflow = pipeline(args.workflow)
-    if args.input:
-        show_json(workflow.input.model_json_schema())
-    elif args.output:
-        show_json(workflow.output.model_json_schema(mode="serialization"))
-    else:
-        given, made = (
-            workflow.input.model_json_schema(),
-            workflow.output.model_json_schema(mode="serialization"),
-        )
-        show_json({"input": given, "output": made})
+    given = workflow.input.model_json_schema()
+    made = workflow.output.model_json_schema(mode="serialization")
+    show_json(given if args.input else made if args.output else {"input": given, "output": made})
     return 0

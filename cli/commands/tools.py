@@ -19,18 +19,10 @@ def execute(arguments: list[str]) -> int:
     from interlock.tools import TOOLS
 
     if args.json:
-        show_json(
-            [
-                {
-                    "name": tool.name,
-                    "risk": tool.risk,
-                    "description": tool.description,
-                    "parameters": tool.args.model_json_schema(),
-                }
-                for tool in TOOLS.values()
-            ]
-        )
-        return 0
-    rows = [(t.name, t.risk, _first_sentence(t.description)) for t in TOOLS.values()]
-    show_table(rows, ("tool", "can", "what"))
+        shown = [{"name": t.name, "risk": t.risk, "description": t.description} for t in TOOLS.values()]
+        schemas = [tool.args.model_json_schema() for tool in TOOLS.values()]
+        show_json([{**a, "parameters": schema} for a, schema in zip(shown, schemas, strict=True)])
+    else:
+        rows = [(t.name, t.risk, _first_sentence(t.description)) for t in TOOLS.values()]
+        show_table(rows, ("tool", "can", "what"))
     return 0

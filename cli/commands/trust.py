@@ -121,7 +121,6 @@ def _show_answers(said: "list[Answer]", json: bool) -> None:
     if not said:
         print("No folder was decided on yet. Look at one: interlock trust DIR", file=sys.stderr)
         return
-    rows = [
-        (place(str(a.directory)), "trusted" if a.trusted else "untrusted", place(str(a.source))) for a in said
-    ]
+    words = {True: "trusted", False: "untrusted"}
+    rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in said]
     show_table(rows, ("folder", "is", "said in"))

@@ -34,7 +34,7 @@ def calls_in_full(home: Path, run: str, paint: Paint) -> Iterator[str]:
     if not made:
         yield f"Run {run} has made no call."
     for number, call in enumerate(made, 1):
-        yield from in_full(number, call, paint)
+        yield from _in_full(number, call, paint)
 
 
 _CHOICES = {
@@ -116,11 +116,11 @@ def _change(told: Told) -> str:
     return f"arguments changed by {by}"
 
 
-def in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
+def _in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
     """Everything that is known of a call's decisions, a line each."""
     came_to = "failed" if call.failed else call.status or call.state
     yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to} · {one_line(call.summary, 100)}"
-    yield f"     arguments {_json(call.args)}"
+    yield f"     arguments {visible_json(call.args)}"
     for told in call.decided:
         yield from _entry(told, paint)
     if call.started:
@@ -145,15 +145,11 @@ def _entry(told: Told, paint: Paint) -> Iterator[str]:
         took = elapsed(hook.get("duration_ms", 0) / 1000)
         yield f"              {told['event']} hook {hook['name']} ({hook['source']}): {hook['decision']} in {took}{why}"
     if told.get("becomes"):
-        yield f"              - {_json(told['before'])}"
-        yield f"              + {_json(told['after'])}"
+        yield f"              - {visible_json(told['before'])}"
+        yield f"              + {visible_json(told['after'])}"
 
 
 def clock(at: float) -> str:
     """`09:02:41`, with the date when it isn't today's; local time."""
     then, now = time.localtime(at), time.localtime()
     return time.strftime("%H:%M:%S" if then[:3] == now[:3] else "%Y-%m-%d %H:%M:%S", then)
-
-
-def _json(value: Any) -> str:
-    return visible_json(value)

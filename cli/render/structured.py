@@ -68,9 +68,8 @@ class StreamJsonView:
         self._write({"type": "result", **result, "status": word, "exit_code": outcome.exit_code}, last=True)
 
     def failed(self, error: InterlockError) -> None:
-        self._write(
-            {"type": "result", "status": "error", "error": error_object(error), "stats": {}}, last=True
-        )
+        told = {"status": "error", "error": error_object(error), "stats": {}}
+        self._write({"type": "result", **told}, last=True)
 
     def _write(self, value: dict[str, Any], last: bool = False) -> None:
         with self._lock:
@@ -111,7 +110,6 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
 
 def error_object(error: InterlockError) -> dict[str, Any]:
     """`{type, message, code, field?}`"""
-    found: dict[str, Any] = {"type": error.kind, "message": str(error), "code": error.exit_code}
-    if field := getattr(error, "field", ""):
-        found["field"] = field
-    return found
+    field = getattr(error, "field", "")
+    told = {"type": error.kind, "message": str(error), "code": error.exit_code}
+    return {**told, "field": field} if field else told

@@ -221,8 +221,10 @@ class Saver(SqliteSaver):
     async def aput(self, *saved: Any, **named: Any) -> RunnableConfig:
         return self.put(*saved, **named)
 
-    async def aput_writes(self, *saved: Any, **named: Any) -> None:
-        self.put_writes(*saved, **named)
+    async def aput_writes(  # LangGraph reads the signature
+        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+    ) -> None:
+        self.put_writes(config, writes, task_id, task_path)
 
     async def alist(self, *given: Any, **named: Any) -> AsyncIterator[CheckpointTuple]:
         for item in list(self.list(*given, **named)):
