@@ -5,7 +5,7 @@ import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from interlock.state.errors import InputError
 
@@ -40,16 +40,16 @@ def prompt_from(words: str | None) -> str:
 def json_object(text: str, what: str) -> dict[str, Any]:
     """A JSON object. Raises `InputError` naming line and column."""
     try:
-        value = json.loads(text)
+        value: object = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"{error.msg} at line {error.lineno}, column {error.colno}"
         raise InputError(f"{what} is not JSON: {where}.") from error
     except RecursionError as error:
         raise InputError(f"{what} is nested too deeply.") from error
-    if not isinstance(value, dict):
-        kinds: dict[type[Any], str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
-        raise InputError(f"{what} must be a JSON object, it is {kinds.get(type(value), 'a number')}.")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value)
+    kinds: dict[type, str] = {list: "a list", str: "a string", bool: "a boolean", type(None): "null"}
+    raise InputError(f"{what} must be a JSON object, it is {kinds.get(type(value), 'a number')}.")
 
 
 def read_spec(spec: str, what: str) -> str:
