@@ -12,7 +12,9 @@ Renderer = Callable[["Event"], None]
 """Consumes events on a thread of its own; may block or raise without harm to the run."""
 
 HEARTBEAT_STALE_S = 30.0
-"""Seconds without a heartbeat after which a live owner is replaced (`engine.md` 17)."""
+"""Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced (`engine.md` 17).
+
+C code that holds the interpreter for longer stops the heartbeats and so loses the run."""
 
 
 def _empty() -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,24 +37,18 @@ def rebuild(home: Path) -> list[str]:
 
 async def _compared(home: Path, *, mend: bool) -> list[str]:
     store = Store(home)
-    with explained(store.path):
-        conn = store.connect("FULL")
-        try:
-            driven = {row.run for row in list_runs(home, "running")}  # those rows are their driver's
-            runs = conn.execute(
-                "select run, workflow, status, outcome, step from runs order by created"
-            ).fetchall()
-            found: list[str] = []
-            for run, workflow, *row in runs:
-                known = workflow in PIPELINES and run not in driven
-                truth = await _truth(conn, run, workflow) if known else None
-                if truth is not None:
-                    found += _differing(conn, run, tuple(row), truth)
-                    if mend:
-                        _mend(conn, run, truth)
-            return found
-        finally:
-            conn.close()
+    with explained(store.path), closing(store.connect("FULL")) as conn:
+        driven = {row.run for row in list_runs(home, "running")}  # those rows are their driver's
+        query = "select run, workflow, status, outcome, step from runs order by created"
+        found: list[str] = []
+        for run, workflow, *row in conn.execute(query).fetchall():
+            known = workflow in PIPELINES and run not in driven
+            truth = await _truth(conn, run, workflow) if known else None
+            if truth is not None:
+                found += _differing(conn, run, tuple(row), truth)
+                if mend:
+                    _mend(conn, run, truth)
+        return found
 
 
 async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | None:
@@ -77,17 +72,14 @@ def _differing(conn: sqlite3.Connection, run: str, row: tuple[Any, ...], truth: 
     found: list[str] = []
     if row != truth[:3]:
         found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
-    rows = conn.execute(
-        "select key, interrupt from approvals where run = ? and interrupt is not null and answer is null",
-        (run,),
-    ).fetchall()
-    answered = conn.execute(
-        "select key from approvals where run = ? and answer is not null", (run,)
-    ).fetchall()
-    waits = {key: name for key, name in truth.waits.items() if (key,) not in answered}
-    if dict(rows) != waits:
+    query = "select key, interrupt, answer from approvals where run = ?"
+    rows = conn.execute(query, (run,)).fetchall()
+    stored = {key: name for key, name, answer in rows if name is not None and answer is None}
+    answered = {key for key, _, answer in rows if answer is not None}
+    waits = {key: name for key, name in truth.waits.items() if key not in answered}
+    if stored != waits:
         found.append(
-            f"run {run}: requests that wait are {sorted(dict(rows))!r}, the checkpoints have {sorted(waits)!r}"
+            f"run {run}: requests that wait are {sorted(stored)!r}, the checkpoints have {sorted(waits)!r}"
         )
     return found
 

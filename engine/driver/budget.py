@@ -122,15 +122,12 @@ class RunBudget:
     def _must_wait(self, used: Used) -> bool:
         if not used.under_way:
             return False
-        tokens, usd, turns = (
-            self._limits.max_tokens,
-            self._limits.max_budget_usd,
-            self._limits.max_session_turns,
+        limits = self._limits
+        return (
+            0 <= limits.max_session_turns <= used.turns + used.under_way
+            or (limits.max_tokens is not None and used.tokens + used.reserved_tokens >= limits.max_tokens)
+            or (limits.max_budget_usd is not None and used.usd + used.reserved_usd >= limits.max_budget_usd)
         )
-        if 0 <= turns <= used.turns + used.under_way:
-            return True
-        full = tokens is not None and used.tokens + used.reserved_tokens >= tokens
-        return full or (usd is not None and used.usd + used.reserved_usd >= usd)
 
     def _used(self) -> Used:
         answered = self._conn.execute(

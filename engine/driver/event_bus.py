@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from interlock.engine.options import Renderer
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.secrets.stream import RedactingStream
 from interlock.state.events import (
@@ -98,9 +99,6 @@ def _with(event: Event, text: str) -> Event:
     changes: dict[str, Any] = {"text" if isinstance(event, ToolOutput) else "content": text}
     return event.model_copy(update=changes)
 
-
-Renderer = Callable[[Event], None]
-"""Shows one event. Runs on a thread of its own, so it may block; what it raises detaches it."""
 
 LIMIT = 8_000_000
 """Characters that wait for a renderer at most, about as many bytes of memory."""
@@ -194,7 +192,9 @@ class _Outlet(threading.Thread):
                 self._renderer(event)
                 self.shown += 1
             except Exception as error:
-                self._detach()
+                with self._changed:
+                    self._closed = True
+                    self._queue.clear()
                 if not isinstance(error, BrokenPipeError):  # `| head` has seen enough
                     self._on_failure(self._renderer, error)
                 return
@@ -207,18 +207,11 @@ class _Outlet(threading.Thread):
                 self._changed.wait()
             if self._left_out and isinstance(self._queue[0][0], Result):
                 count, self._left_out = self._left_out, 0
-                return ErrorEvent(
-                    severity="warning",
-                    message=f"This output was slower than the run: {count} events were left out.",
-                )
+                told = f"This output was slower than the run: {count} events were left out."
+                return ErrorEvent(severity="warning", message=told)
             event, weight = self._queue.popleft()
             self._weight -= weight
             return event
-
-    def _detach(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._queue.clear()
 
     def _make_room(self, weight: int) -> None:
         """Leave out the oldest pieces, then (the output stands still) the oldest of all.

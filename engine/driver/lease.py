@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.engine.options import HEARTBEAT_STALE_S
 from interlock.engine.store.database import Store
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError, StoreError
@@ -86,10 +87,6 @@ def is_alive(owner: Owner) -> bool | None:
     return started_at(owner.pid) == owner.started != ""
 
 
-STALE_AFTER_S = 30.0
-"""Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced.
-
-C code that holds the interpreter for longer stops the heartbeats and so loses the run."""
 _BEAT_S = 2.0
 """Longest time between heartbeats; also how long a challenger waits to learn that an owner is well."""
 _BUSY_MS = 1000
@@ -167,7 +164,7 @@ async def acquire(
     store: Store,
     run: str,
     *,
-    stale_after_s: float = STALE_AFTER_S,
+    stale_after_s: float = HEARTBEAT_STALE_S,
     identity: Owner | None = None,
     wait: bool = True,
     on_lost: Callable[[], None] = lambda: None,

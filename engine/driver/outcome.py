@@ -18,8 +18,6 @@ from interlock.state.refused import refusals_in, warnings_of
 from interlock.state.run import WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 
-_STOPPED = {"cancelled": "cancelled", "timeout": "timeout", "budget": "budget"}
-
 
 def conclude(
     drive: Drive,
@@ -34,9 +32,9 @@ def conclude(
     told = redact.json(_told(error, drive))
     output, waiting = dict[str, Any](), list[dict[str, Any]]()
     if error is not None:
-        status, code = "failed", _code(error)
+        status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # else the end came first
-        status = _STOPPED.get(drive.stop.why, "failed")
+        status = "failed" if drive.stop.why == "lost" else drive.stop.why
         code = EXIT_CODES[status]
     elif snapshot.tasks:
         status, code = "waiting", EXIT_CODES["waiting"]
@@ -46,7 +44,8 @@ def conclude(
         status = output.get("status", "done")
         told = _named(output.get("error")) or told
         code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
-    _note(drive, told)
+    if drive.lease.held:  # else another process has the run, and its row
+        note_error(drive.conn, run, told)
     return Outcome(
         run=run,
         workflow=pipeline.name,
@@ -60,11 +59,6 @@ def conclude(
         trace=redact(_trace(error)),
         warnings=redact.json([*warnings, *(warnings_of(refusals_in(snapshot.values)) if output else ())]),
     )
-
-
-def _note(drive: Drive, error: dict[str, str] | None) -> None:
-    if drive.lease.held:  # else another process has the run, and its row
-        note_error(drive.conn, drive.lease.run, error)
 
 
 def _trace(error: Exception | None) -> str:
@@ -109,10 +103,8 @@ def result_event(outcome: Outcome) -> Result:
 
 def _requests(drive: Drive, snapshot: StateSnapshot) -> list[dict[str, Any]]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
-    return [
-        {**request.fields, "checkpoint_id": checkpoint}
-        for request in waiting_requests(drive.store.home, drive.lease.run)
-    ]
+    waiting = waiting_requests(drive.store.home, drive.lease.run)
+    return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]
 
 
 def _goes_on(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
@@ -133,7 +125,3 @@ def _told(error: Exception | None, drive: Drive) -> dict[str, str] | None:
     last = traceback.extract_tb(error.__traceback__)[-1]
     message = f"{type(error).__name__}: {error} ({last.filename}:{last.lineno}). This is a bug in Interlock."
     return {"type": "bug", "message": message}
-
-
-def _code(error: Exception) -> int:
-    return error.exit_code if isinstance(error, InterlockError) else 1

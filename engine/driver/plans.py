@@ -2,6 +2,7 @@
 
 import hashlib
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from interlock.engine.driver.prepare import RunConfig, kept_options
@@ -59,18 +60,12 @@ class RunPlans:
 
     def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
         run = _linked(self._info.run)
-        conn = self._store.connect()
-        try:
-            text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
-            message = Message(role="user", origin="person", content=text)
-            head = self._chain(conn, run).append("", [message])
-            insert_linked(conn, self._new(run, head, prompt, mode, plan), self._info.run)
-        finally:
-            conn.close()
+        text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
+        with closing(self._store.connect()) as conn:
+            chain = ChainTranscript(conn, self._store.outputs, run, redact=self._prepared.redact)
+            head = chain.append("", [Message(role="user", origin="person", content=text)])
+            _insert_linked(conn, self._new(run, head, prompt, mode, plan), self._info.run)
         return run
-
-    def _chain(self, conn: sqlite3.Connection, run: str) -> ChainTranscript:
-        return ChainTranscript(conn, self._store.outputs, run, redact=self._prepared.redact)
 
     def _new(self, run: str, record: str, prompt: str, mode: str, plan: ApprovedPlan) -> NewRun:
         prepared = self._prepared
@@ -103,7 +98,7 @@ def _linked(run: str) -> str:
     return "".join(letters[byte % 32] for byte in digest[:8])
 
 
-def insert_linked(conn: sqlite3.Connection, new: NewRun, parent: str) -> None:
+def _insert_linked(conn: sqlite3.Connection, new: NewRun, parent: str) -> None:
     """Insert the run with its parent; twice changes nothing."""
     with transaction(conn):
         if conn.execute("select 1 from runs where run = ?", (new.run,)).fetchone() is None:

@@ -6,6 +6,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import cast
 
@@ -135,17 +136,13 @@ def record_decisions(store: Store, run: str, decisions: Sequence[Decision]) -> N
     if not decisions:
         return
     waiting = {request.id: request for request in waiting_requests(store.home, run)}
-    with explained(store.path):
-        conn = store.connect("FULL")
-        try:
-            for decision in decisions:
-                if decision.approval != "all" and decision.approval not in waiting:
-                    raise not_waiting(conn, run, decision.approval)
-            chosen = [(name, _answer(waiting, name, d)) for d in decisions for name in _named(waiting, d)]
-            for name, answer in chosen:
-                decide(conn, run, name, answer)
-        finally:
-            conn.close()
+    with explained(store.path), closing(store.connect("FULL")) as conn:
+        for decision in decisions:
+            if decision.approval != "all" and decision.approval not in waiting:
+                raise not_waiting(conn, run, decision.approval)
+        chosen = [(name, _answer(waiting, name, d)) for d in decisions for name in _named(waiting, d)]
+        for name, answer in chosen:
+            decide(conn, run, name, answer)
 
 
 def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:

@@ -3,7 +3,7 @@
 import os
 import sqlite3
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import Literal, TypeVar
@@ -100,11 +100,12 @@ class Store:
                 f"Can't make the state directory {str(self.home)!r}: {error.strerror}. "
                 "Choose another with INTERLOCK_HOME."
             ) from error
-        conn = self.connect("FULL")
-        try:
-            self._migrate(conn)
-        finally:
-            conn.close()
+        with explained(self.path), closing(self.connect("FULL")) as conn:
+            if _version(conn, self.path) < SCHEMA_VERSION:
+                schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
+                conn.executescript(
+                    f"begin immediate;{_CHECKPOINT_TABLES}{schema}pragma user_version={SCHEMA_VERSION};commit;"
+                )
 
     def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> StoreConnection:
         """A connection in autocommit: transactions begin with `transaction` and hold no `await`."""
@@ -126,11 +127,3 @@ class Store:
                 conn.close()
                 raise
         return conn
-
-    def _migrate(self, conn: sqlite3.Connection) -> None:
-        with explained(self.path):
-            if _version(conn, self.path) < SCHEMA_VERSION:
-                schema = files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
-                conn.executescript(
-                    f"begin immediate;{_CHECKPOINT_TABLES}{schema}pragma user_version={SCHEMA_VERSION};commit;"
-                )

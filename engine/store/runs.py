@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,21 +99,17 @@ _TABLES = (
 def remove_run(home: Path, run: str) -> None:
     """Delete a run's rows, and the files that only they named. Raises `BusyError` while it is driven."""
     store = Store(home)
-    with explained(store.path):
-        conn = store.connect("FULL")
-        try:
-            with transaction(conn):
-                _refuse_driven(conn, run)
-                last = _last_write(conn, run)
-                files = _files(conn, store.outputs, run)
-                _delete(conn, run)
-            # After the commit, for a kill in between must leave no row without its file; and looked up once more,
-            # with the write lock held, for another run may have named one of them since.
-            with transaction(conn):
-                for name in files - _files(conn, store.outputs, None) if files else ():
-                    remove_untouched(store.outputs / name, last)
-        finally:
-            conn.close()
+    with explained(store.path), closing(store.connect("FULL")) as conn:
+        with transaction(conn):
+            _refuse_driven(conn, run)
+            last = _last_write(conn, run)
+            files = _files(conn, store.outputs, run)
+            _delete(conn, run)
+        # After the commit, for a kill in between must leave no row without its file; and looked up once more,
+        # with the write lock held, for another run may have named one of them since.
+        with transaction(conn):
+            for name in files - _files(conn, store.outputs, None) if files else ():
+                remove_untouched(store.outputs / name, last)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)
 
 
