@@ -9,7 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from interlock.engine.diagrams import render
@@ -56,7 +56,6 @@ def tour() -> str:
     return f"```text\n{text}\n```\n"
 
 
-FIX = "make diagrams"
 _BLOCK = re.compile(r"(<!-- generated: ([^\n]*?) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RISKS = {
     "read": "reads",
@@ -95,22 +94,13 @@ def help_text() -> str:
     return f"```text\n{done.stdout.rstrip()}\n```\n"
 
 
-def _diagram(workflow: str) -> str:
-    return f"```mermaid\n{render(workflow)!s}```\n"
-
-
-_BLOCKS: dict[str, Callable[[], str]] = {
-    "pipelines": pipelines,
-    "tools": tools,
-    "help": help_text,
-    "tour": tour,
-}
+_BLOCKS = {"pipelines": pipelines, "tools": tools, "help": help_text, "tour": tour}
 
 
 def _text(name: str) -> str:
     kind, _, workflow = name.partition(" ")
     if kind == "diagram" and workflow:
-        return _diagram(workflow)
+        return f"```mermaid\n{render(workflow)!s}```\n"
     if kind == "chart" and workflow in CHARTS:
         return f"```mermaid\n{mermaid(extract_chart(workflow, CHARTS[workflow]))}```\n"
     if name not in _BLOCKS:
@@ -125,21 +115,23 @@ def current(page: str) -> str:
     return _BLOCK.sub(lambda found: found[1] + _text(found[2]) + found[4], page)
 
 
+def _stale(pages: Sequence[Path]) -> dict[Path, str]:
+    """Pages with a block that isn't as it should be, and how they should be."""
+    texts = {path: path.read_text(encoding="utf-8") for path in pages}
+    return {path: new for path, text in texts.items() if (new := current(text)) != text}
+
+
 def write(pages: Sequence[Path]) -> list[Path]:
     """Bring the pages up to date; those that changed."""
-    changed: list[Path] = []
-    for path in pages:
-        page = path.read_text(encoding="utf-8")
-        if (new := current(page)) != page:
-            path.write_text(new, encoding="utf-8", newline="\n")
-            changed.append(path)
-    return changed
+    changed = _stale(pages)
+    for path, text in changed.items():
+        path.write_text(text, encoding="utf-8", newline="\n")
+    return [*changed]
 
 
 def check(pages: Sequence[Path]) -> list[str]:
     """One line for each page with a stale block, with the command that mends it."""
-    stale = [p for p in pages if current(text := p.read_text(encoding="utf-8")) != text]
-    return [f"{path} has a stale block. Run: {FIX}" for path in stale]
+    return [f"{path} has a stale block. Run: make diagrams" for path in _stale(pages)]
 
 
 def main(args: Sequence[str]) -> int:

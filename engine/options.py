@@ -59,10 +59,6 @@ class Options:
     env: Mapping[str, str] = field(default_factory=_empty)
     stale_after_s: float = HEARTBEAT_STALE_S
 
-    @property
-    def store_path(self) -> Path:
-        return self.home / "interlock.db"
-
 
 @dataclass(frozen=True)
 class Decision:

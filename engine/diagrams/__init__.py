@@ -75,16 +75,13 @@ def write(folder: Path) -> list[Path]:
     """Write what is missing or stale and remove what nothing stands for; the paths that changed."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = _texts()
-    changed: list[Path] = []
-    for name, text in texts.items():
-        path = folder / name
-        if _read(path) != text:
-            path.write_text(text, encoding="utf-8", newline="\n")
-            changed.append(path)
-    for path in _orphans(folder, texts):
+    changed = [folder / name for name, text in texts.items() if _read(folder / name) != text]
+    for path in changed:
+        path.write_text(texts[path.name], encoding="utf-8", newline="\n")
+    orphans = _orphans(folder, texts)
+    for path in orphans:
         path.unlink()
-        changed.append(path)
-    return changed
+    return [*changed, *orphans]
 
 
 def check(folder: Path) -> list[str]:

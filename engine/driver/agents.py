@@ -1,7 +1,7 @@
 """agents: the sub-agents of a drive: their instances in the chain, and the deps of each."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from interlock.engine.driver.hooks import RunHooks
@@ -19,45 +19,33 @@ MakeToolset = Callable[[Mapping[str, Tool], Callable[[str], bool]], Toolset]
 """From tools of ours, and whether an MCP server's tool counts."""
 
 
-@dataclass(frozen=True)
-class Shared:
-    """What the agents of a drive share, and what each has a version of."""
+@dataclass
+class RunAgents:
+    """Implements `Agents`. A scope is made once a drive, from its instance alone: a resumed run has the same."""
 
+    definitions: Mapping[str, AgentDefinition]
+    tools: Mapping[str, Tool]
     transcript: ChainTranscript
     models: ChatModels
     policy: RulePolicy
     toolset: MakeToolset
     hooks: RunHooks
-
-
-class RunAgents:
-    """Implements `Agents`. A scope is made once a drive, from its instance alone: a resumed run has the same."""
-
-    def __init__(
-        self,
-        definitions: Mapping[str, AgentDefinition],
-        tools: Mapping[str, Tool],
-        shared: Shared,
-    ) -> None:
-        self._definitions = definitions
-        self._tools = tools
-        self._shared = shared
-        self._scopes: dict[str, Deps] = {}
-        self.root: Deps | None = None
-        """Set once the deps of the root are made; they hold this."""
+    root: Deps | None = None
+    """Set once the deps of the root are made; they hold this."""
+    _scopes: dict[str, Deps] = field(default_factory=dict[str, Deps])
 
     def definition(self, name: str) -> AgentDefinition | None:
-        return self._definitions.get(name)
+        return self.definitions.get(name)
 
     def names(self) -> list[str]:
-        return list(self._definitions)
+        return list(self.definitions)
 
     def open(self, instance: AgentInstance) -> str:
         message = Message(role="system", origin="agent", content=instance.model_dump_json())
-        return self._shared.transcript.for_agent(instance.path, instance.call).append("", [message])
+        return self.transcript.for_agent(instance.path, instance.call).append("", [message])
 
     def instance(self, agent: str) -> AgentInstance:
-        return AgentInstance.model_validate_json(self._shared.transcript.message(agent).text)
+        return AgentInstance.model_validate_json(self.transcript.message(agent).text)
 
     def scope(self, agent: str) -> Deps:
         if agent not in self._scopes:
@@ -71,11 +59,11 @@ class RunAgents:
         return replace(
             self.root,
             info=replace(self.root.info, agent=instance.path),
-            transcript=self._shared.transcript.for_agent(instance.path, instance.call),
-            models=self._shared.models.for_agent(instance.path, definition.temperature),
-            policy=self._shared.policy.for_agent(definition.name),
-            toolset=self._shared.toolset(
-                own_tools(definition, self._tools, instance.depth), partial(names_server_tool, definition)
+            transcript=self.transcript.for_agent(instance.path, instance.call),
+            models=self.models.for_agent(instance.path, definition.temperature),
+            policy=self.policy.for_agent(definition.name),
+            toolset=self.toolset(
+                own_tools(definition, self.tools, instance.depth), partial(names_server_tool, definition)
             ),
-            hooks=self._shared.hooks.for_agent(instance.path),
+            hooks=self.hooks.for_agent(instance.path),
         )

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from interlock.engine.store.database import insertion
@@ -34,6 +35,7 @@ class Used(NamedTuple):
     reserved_usd: float
 
 
+@dataclass
 class RunBudget:
     """Implements the models service's `Budget`.
 
@@ -41,47 +43,38 @@ class RunBudget:
     that, it waits for the calls under way. So the limit is passed by one reply at most, however many agents there are.
     """
 
-    def __init__(
-        self,
-        conn: sqlite3.Connection,
-        run: str,
-        epoch: int,
-        limits: Limits,
-        model: ModelSettings,
-        on_refused: Callable[[str], None] = lambda _: None,
-    ) -> None:
-        self._conn, self._run, self._epoch = conn, run, epoch
-        self._limits = limits
-        self._model = model
-        self._settled = asyncio.Event()
-        self._on_refused = on_refused
-        """Told once the limit is reached, with a line for people."""
+    conn: sqlite3.Connection
+    run: str
+    epoch: int
+    limits: Limits
+    model: ModelSettings
+    on_refused: Callable[[str], None] = lambda _: None
+    """Told once the limit is reached, with a line for people."""
+    _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
         """Raises `Stopped` where the limit is reached: the call is made when somebody has raised it."""
         while True:
-            with transaction(self._conn):
+            with transaction(self.conn):
                 used = self._used()
                 refusal = self._refusal(used, model, agent)
                 if not refusal and not self._must_wait(used):
                     self._insert(call, agent, model, tokens)
                     return
             if refusal:
-                self._on_refused(refusal)
+                self.on_refused(refusal)
                 raise Stopped
             self._settled.clear()
             await self._settled.wait()
 
     def settle(self, task: str) -> None:
         """Its reply is recorded in the next commit, or it was never answered: what it really used is counted."""
-        later(
-            self._conn, "delete from reservations where run = ? and task = ? and epoch = ?", self._key(task)
-        )
+        later(self.conn, "delete from reservations where run = ? and task = ? and epoch = ?", self._key(task))
         self._settled.set()
 
     def lose(self, task: str) -> None:
         """It was cut off: nobody says what it used, so it counts at its estimate."""
-        with transaction(self._conn) as conn:
+        with transaction(self.conn) as conn:
             conn.execute(
                 "update reservations set under_way = 0 where run = ? and task = ? and epoch = ?",
                 self._key(task),
@@ -89,22 +82,22 @@ class RunBudget:
         self._settled.set()
 
     def _key(self, task: str) -> tuple[str, str, int]:
-        return self._run, task, self._epoch
+        return self.run, task, self.epoch
 
     def _insert(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        row = {"run": self._run, "task": call.task, "epoch": self._epoch, "agent": agent, "model": model}
+        row = {"run": self.run, "task": call.task, "epoch": self.epoch, "agent": agent, "model": model}
         row |= {"tokens": tokens, "under_way": 1, "at": time.time()}
-        self._conn.execute(*insertion("reservations", row, "insert or replace"))
+        self.conn.execute(*insertion("reservations", row, "insert or replace"))
 
     def _refusal(self, used: Used, model: str, agent: str) -> str:
-        limits, again = self._limits, f"interlock resume {self._run}"
+        limits, again = self.limits, f"interlock resume {self.run}"
         if limits.max_tokens is not None and used.tokens >= limits.max_tokens:
             return (
                 f"The budget of {limits.max_tokens} tokens is used up: {used.tokens} were used. "
                 f"Raise it and go on with: {again} --max-tokens N"
             )
         if limits.max_budget_usd is not None:
-            if price_of(self._model, model) is None:
+            if price_of(self.model, model) is None:
                 return f"{no_price(model)} Go on with: {again}"
             if used.usd >= limits.max_budget_usd:
                 return (
@@ -122,7 +115,7 @@ class RunBudget:
     def _must_wait(self, used: Used) -> bool:
         if not used.under_way:
             return False
-        limits = self._limits
+        limits = self.limits
         return (
             0 <= limits.max_session_turns <= used.turns + used.under_way
             or (limits.max_tokens is not None and used.tokens + used.reserved_tokens >= limits.max_tokens)
@@ -130,17 +123,17 @@ class RunBudget:
         )
 
     def _used(self) -> Used:
-        answered = self._conn.execute(
+        answered = self.conn.execute(
             "select model, sum(input_tokens), sum(output_tokens), "
             f"sum({_TURN}), sum({_TURN} and agent <> '') "
             "from model_calls where run = ? group by model",
-            (self._run,),
+            (self.run,),
         ).fetchall()
         # A call of an earlier driver that is still here was cut by a kill.
-        held = self._conn.execute(
+        held = self.conn.execute(
             "select model, sum(tokens), count(*), under_way and epoch = ? as open from reservations "
             "where run = ? group by model, open",
-            (self._epoch, self._run),
+            (self.epoch, self.run),
         ).fetchall()
         lost = [(m, t) for m, t, _, is_open in held if not is_open]
         going = [(m, t, n) for m, t, n, is_open in held if is_open]
@@ -156,7 +149,7 @@ class RunBudget:
         )
 
     def _cost(self, model: str, given: int, out: int) -> float:
-        price = price_of(self._model, model)
+        price = price_of(self.model, model)
         return (given * price.input + out * price.output) / 1e6 if price else 0.0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from interlock.engine.driver.agents import RunAgents, Shared
+from interlock.engine.driver.agents import RunAgents
 from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.driver.plans import RunPlans, plans_folder
@@ -94,7 +94,7 @@ def compose(
     toolset = partial(_toolset, prepared, commands, outputs, servers)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
-    agents = RunAgents(prepared.agents, tools, Shared(transcript, models, policy, toolset, hooks))
+    agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     deps = Deps(
         info=info,
         settings=prepared.settings,

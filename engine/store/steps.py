@@ -31,6 +31,12 @@ class _StepNote:
     reason: str | None = None
 
 
+class _Decided(NamedTuple):
+    key: CallKey
+    what: DecisionRecord
+    at: float
+
+
 class StepLog:
     """Implements `Steps`: notes from the nodes' wrapper, saved by the saver with the task's writes."""
 
@@ -41,7 +47,9 @@ class StepLog:
         self._notes: dict[str, _StepNote] = {}
         self._before: dict[str, list[_StepNote]] = {}
         """Nodes that ran before the task's newest one, in the same superstep."""
-        self._decisions = DecisionLog(redact)
+        self._decided: dict[str, list[_Decided]] = {}
+        """By task: saved with its writes, never for a node that a kill cut."""
+        self._redact = redact
         self._conn, self._run = conn, run
         self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
 
@@ -68,7 +76,7 @@ class StepLog:
             note.reason = reason
 
     def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
-        self._decisions.note(task, key, what)
+        self._decided.setdefault(task, []).append(_Decided(key, what, time.time()))
 
     def spent_s(self, namespace: str) -> float:
         """What ran side by side counts once."""
@@ -92,7 +100,7 @@ class StepLog:
     ) -> None:
         """The rows of a finished task; one that no wrapper saw is a graph whose name is in its path."""
         self.save_inside(conn, run, checkpoint, task)
-        self._decisions.save(conn, run, task)
+        self._save_decided(conn, run, task)
         now = time.time()
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
@@ -105,7 +113,7 @@ class StepLog:
         if inside(task) in self._notes:
             self.save_inside(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
-            self._decisions.save(conn, run, task)
+            self._save_decided(conn, run, task)
             # The graph's next node may run in this very checkpoint, and follows these.
             namespace = note.namespace.rpartition("|")[0]
             self._insert(conn, run, namespace, superstep, task, note)
@@ -130,6 +138,15 @@ class StepLog:
             }
             later(conn, *insertion("steps", row))
 
+    def _save_decided(self, conn: sqlite3.Connection, run: str, task: str) -> None:
+        """With the task's writes; a task that runs again writes the same row."""
+        for place, (key, what, at) in enumerate(self._decided.pop(task, ())):
+            told = self._redact.json(what.model_dump(mode="json", exclude_defaults=True))
+            call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
+            said = {"body": json.dumps(told, ensure_ascii=False), "at": at}
+            row = {**call, "task": f"{task}.{place}" if place else task, **said}
+            later(conn, *insertion("decisions", row, "insert or replace"))
+
 
 def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
     """Number of the last row of a run, and of its root step."""
@@ -137,30 +154,3 @@ def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
     # Not the steps' own maximum: a kill may have come between a root checkpoint and the first step after it.
     row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
     return (-1 if seq is None else seq), (row[0] if row else 0)
-
-
-class _Note(NamedTuple):
-    key: CallKey
-    what: DecisionRecord
-    at: float
-
-
-class DecisionLog:
-    """Keeps what nodes note until the saver takes it: no commit of its own, and none for a node that a kill cut."""
-
-    def __init__(self, redact: Redactor = SHAPES) -> None:
-        self._notes: dict[str, list[_Note]] = {}
-        self._redact = redact
-
-    def note(self, task: str, key: CallKey, what: DecisionRecord) -> None:
-        self._notes.setdefault(task, []).append(_Note(key, what, time.time()))
-
-    def save(self, conn: sqlite3.Connection, run: str, task: str) -> None:
-        """With the task's writes; a task that runs again writes the same row."""
-        for place, note in enumerate(self._notes.pop(task, ())):
-            key = note.key
-            told = self._redact.json(note.what.model_dump(mode="json", exclude_defaults=True))
-            call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
-            what = {"body": json.dumps(told, ensure_ascii=False), "at": note.at}
-            row = {**call, "task": f"{task}.{place}" if place else task, **what}
-            later(conn, *insertion("decisions", row, "insert or replace"))
