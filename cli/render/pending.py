@@ -36,7 +36,9 @@ def screen(
     for number, request in enumerate(requests, 1):
         yield ""
         yield from question(run, request, f"{number} of {count}: " if count > 1 else "", paint, limit)
-        yield from _commands(run, request, paint)
+        rows = commands(run, request)
+        width = max(len(label) for label, _ in rows)
+        yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
     yield ""
     yield from _together(run, requests, paint)
     yield paint(
@@ -82,12 +84,6 @@ def question(run: str, request: Request, count: str, paint: Paint, limit: int | 
     always: Mapping[str, str] = request.get("always") or {}
     if always:
         yield f"  Always: {'; '.join(dict.fromkeys(map(one_line, always.values())))}"
-
-
-def _commands(run: str, request: Request, paint: Paint) -> Iterator[str]:
-    rows = commands(run, request)
-    width = max(len(label) for label, _ in rows)
-    yield from (f"  {label:<{width}}  {paint(command, 'cyan')}" for label, command in rows)
 
 
 def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Iterator[str]:
@@ -150,25 +146,19 @@ def commands(run: str, request: Request) -> list[tuple[str, str]]:
             ("leave it", f"{start} --answer {name}=skip"),
         ]
     else:
-        rows = [("approve", f"{start} --approve {name}")]
-        rows += [
-            (what, f"{start} --approve {name} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices
-        ]
+        approve = f"{start} --approve {name}"
+        always = [(what, f"{approve} {flag}") for c, (flag, what) in ALWAYS.items() if c in choices]
+        rows = [("approve", approve), *always]
     if "modify" in choices and request["kind"] == "approval":
-        rows.append(
-            ("change it", f"{start} --edit {name}   (in your editor; or {name}=JSON: {_keys(request)})")
-        )
+        # Of a plan's review the text is changed, not the call's arguments.
+        named = ("plan", "approval_mode") if request["tool_name"] == PLAN_REVIEW else request["args"]
+        keys = ", ".join(map(one_line, named))
+        rows.append(("change it", f"{start} --edit {name}   (in your editor; or {name}=JSON: {keys})"))
     if "reject" in choices and request["kind"] != "outcome":
         rows.append(("reject", f"{start} --reject {name} --reason 'why'"))
     if "cancel" in choices:
         rows.append(("stop the run", f"{start} --cancel {name}"))
     return rows
-
-
-def _keys(request: Request) -> str:
-    """What an edit can name. A plan's review is about its text, not about the call's arguments."""
-    keys = ("plan", "approval_mode") if request["tool_name"] == PLAN_REVIEW else request["args"]
-    return ", ".join(map(one_line, keys))
 
 
 def _together(run: str, requests: Sequence[Request], paint: Paint) -> Iterator[str]:

@@ -240,11 +240,8 @@ def _read(conn: sqlite3.Connection, run: str) -> _Row | None:
 
 def _busy(run: str, row: _Row) -> BusyError:
     pid, host = row.owner.pid, row.owner.host
-    if is_alive(row.owner) is None:
-        return BusyError(f"Run {run!r} is driven by process {pid} on {host}. Wait for it, or end it there.")
-    return BusyError(
-        f"Run {run!r} is driven by process {pid} on {host}. Wait for it, or end it with: kill {pid}"
-    )
+    how = "there." if is_alive(row.owner) is None else f"with: kill {pid}"
+    return BusyError(f"Run {run!r} is driven by process {pid} on {host}. Wait for it, or end it {how}")
 
 
 _WAL_WRITE_LOCK = "120"
