@@ -6,7 +6,6 @@ Never where a program imports Interlock: when its modules are read and its memor
 import gc
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -14,8 +13,10 @@ from threading import RLock
 from types import ModuleType
 from typing import Any
 
-PACKAGES = ("langsmith.types", "langgraph_sdk")
-"""They import all they have for the one type that a run takes: 150 modules of LangSmith's API, 45 of LangGraph's."""
+from interlock.cli import no_tracing
+
+PACKAGES = ("langgraph_sdk",)
+"""They import all they have for the one type that a run takes: 45 modules, for the type of a user."""
 _BETWEEN_COLLECTIONS = 20_000
 """Objects; Python's 700 collect several times a turn, and find next to nothing."""
 _reading = RLock()
@@ -25,6 +26,7 @@ def begin() -> None:
     """Before anything of LangChain's is imported."""
     gc.disable()  # imports leave no garbage behind, and looking for it is a seventh of a start
     _build_schemas_late()
+    no_tracing.stand_in()
     for name in PACKAGES:
         _leave_unread(name)
 
@@ -47,13 +49,9 @@ def _build_schemas_late() -> None:
 
 def _leave_unread(name: str) -> None:
     """The package stands there, and its modules can be imported; whatever else somebody takes from it reads it."""
-    with suppress(ModuleNotFoundError):  # of a package that needs its parent no more
-        spec = find_spec(name)
-        if spec and spec.loader and name not in sys.modules:
-            sys.modules[name] = package = _unread(name, spec, spec.loader)
-            parent, _, child = name.rpartition(".")
-            if parent:
-                setattr(sys.modules[parent], child, package)
+    spec = find_spec(name)
+    if spec and spec.loader and name not in sys.modules:
+        sys.modules[name] = _unread(name, spec, spec.loader)
 
 
 def _unread(name: str, spec: ModuleSpec, loader: Loader) -> "_Unread":

@@ -18,9 +18,7 @@ for name in quick_start.PACKAGES:
 _LATER = """
 from interlock.cli import quick_start
 quick_start.begin()
-from langsmith.types import Dataset, run_select_field
-import langsmith.types, langgraph_sdk
-assert langsmith.types.Dataset is Dataset and "Dataset" in dir(langsmith.types)
+import langgraph_sdk
 assert callable(langgraph_sdk.get_client)
 try:
     langgraph_sdk.no_such_name
