@@ -19,7 +19,7 @@ from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, ru
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
-from interlock.services.secrets.environment import secret_variables
+from interlock.services.secrets.environment import secret_headers, secret_variables
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
@@ -207,6 +207,12 @@ def check_input(given: WorkflowInput, prepared: RunConfig) -> None:
 
 def _redactor(settings: Settings, env: Mapping[str, str]) -> Redactor:
     secrets = secret_variables(env, settings.security.environment)
+    for name, server in settings.mcp_servers.items():
+        own = {
+            **secret_variables(server.env, settings.security.environment),
+            **secret_headers(server.headers),
+        }
+        secrets |= {f"{name}.{key}": value for key, value in own.items()}
     return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 

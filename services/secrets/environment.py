@@ -89,6 +89,12 @@ def secret_variables(
     return found
 
 
+def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Secrets among the headers of a request, name → value: of `Bearer X` the X."""
+    names = [n for n in headers if n.lower() in ("authorization", "proxy-authorization") or is_secret(n)]
+    return {name: headers[name].split()[-1] for name in names if headers[name].strip()}
+
+
 def clear_own_environment() -> None:
     """Linux: leave nothing to read in `/proc/PID/environ`, and this process's memory and core dumps to root alone.
 

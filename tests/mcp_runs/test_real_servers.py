@@ -72,6 +72,7 @@ def test_servers_of_others_work_side_by_side(place: Place) -> None:
     place.servers(
         time={"command": str(BIN / "mcp-server-time"), "args": ["--local-timezone", "UTC"], "trust": True},
         git={"command": str(BIN / "mcp-server-git"), "trust": True},
+        fetch={"command": str(BIN / "mcp-server-fetch"), "args": ["--ignore-robots-txt"], "trust": True},
     )
     both = calls(
         (
@@ -79,6 +80,7 @@ def test_servers_of_others_work_side_by_side(place: Place) -> None:
             {"source_timezone": "UTC", "time": "12:00", "target_timezone": "Asia/Tokyo"},
         ),
         ("mcp_git_git_log", {"repo_path": str(place.work)}),
+        ("mcp_fetch_fetch", {"url": "http://127.0.0.1:9/"}),
     )
-    outcome = place.main(both, {"expect": "21:00.*the first one", "text": "over"})
+    outcome = place.main(both, {"expect": "21:00.*the first one.*Refused to fetch", "text": "over"})
     assert outcome.status == "done", (outcome.error, place.told)

@@ -97,3 +97,27 @@ def test_what_a_folder_brings_along_counts_once_it_is_trusted(place: Place) -> N
     assert place.starts() == []
     outcome = place.main(NOTE, OVER, skip_trust=True)
     assert outcome.pending[0]["tool_name"] == "mcp_odd_note"
+
+
+def test_roos_file_counts_with_its_own_spelling_and_gives_way_to_settings(place: Place) -> None:
+    roo = place.work / ".roo"
+    roo.mkdir()
+    odd = place.odd(env={"ODD_LOG": "${env:LOG}"}, cwd="${workspaceFolder}/sub", disabledTools=["look"])
+    (place.work / "sub").mkdir()
+    (roo / "mcp.json").write_text(
+        json.dumps({"mcpServers": {"odd": odd, "bad": {"command": 3}, "off": {"url": "x"}}})
+    )
+    place.settings(mcpServers={"odd": {"command": "/nowhere", "trust": True}})
+    env = {"PATH": os.environ["PATH"], "LOG": str(place.log)}
+    looked = calls(("mcp_odd_look", {}))
+    outcome = place.main(looked, {"expect": "No tool 'mcp_odd_look'", **NOTE}, OVER, skip_trust=True, env=env)
+    assert outcome.pending[0]["tool_name"] == "mcp_odd_note", outcome  # the user's trust is in another server
+    assert any("mcpServers.bad.command is 3, expected a string" in line for line in outcome.warnings)
+
+
+def test_secrets_of_servers_reach_no_model(place: Place) -> None:
+    hidden = "s3cr3t-of-the-server-77"
+    place.servers(odd=place.odd(trust=True, env={"ODD_API_KEY": hidden}))
+    told = calls(("mcp_odd_note", {"text": "x"}), ("mcp_odd_tell", {}))
+    outcome = place.main(told, {"expect": r"the key is \[redacted:odd.ODD_API_KEY\]", "text": "over"})
+    assert outcome.status == "done", outcome.error

@@ -26,6 +26,7 @@ TOOLS: dict[str, dict[str, Any]] = {
     "ask": {"inputSchema": NONE, "description": "Ask for input."},
     "steps": {"inputSchema": NONE, "description": "Tell progress."},
     "picture": {"inputSchema": NONE, "description": "An image and a resource."},
+    "tell": {"inputSchema": NONE, "description": "Tell a secret."},
     "fail": {"inputSchema": NONE, "description": "An error of the tool."},
     "refuse": {"inputSchema": NONE, "description": "An error of the protocol."},
 }
@@ -83,6 +84,8 @@ def call(name: str, args: dict[str, Any], token: Any) -> dict[str, Any]:
             "resource": {"uri": "odd://a", "text": "embedded", "mimeType": "text/plain"},
         }
         return {"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}, link]}
+    if name == "tell":
+        return text(f"the key is {os.environ.get('ODD_API_KEY')}")
     if name == "fail":
         return text("it went wrong", isError=True)
     return text(f"{name} done")
