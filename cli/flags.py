@@ -21,7 +21,6 @@ MODE = one_of(
     {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
 )
 _LATER = {
-    "--ide-context": "--ide-context comes in a later version. Name files in the prompt",
     "--store": "--store comes in a later version. Choose a folder with INTERLOCK_HOME",
     "--mode": "Modes come with the task loop, in a later version",
     "--protocol": "--protocol comes with the task loop, in a later version",
@@ -48,6 +47,7 @@ def add_running_flags(parser: Parser) -> None:
     group = parser.add_argument_group("context")
     flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
     flag(group, "--include-directories --add-dir DIR", "tools may use DIR too", **_MANY)
+    flag(group, "--ide-context FILE", "JSON file in which an editor keeps what is open", type=Path)
     flag(group, "--attach FILE", "a picture, PDF or text that goes with the prompt", type=Path, **_MANY)
     flag(group, "--system-prompt TEXT", "instead of the built-in one")
     flag(group, "--append-system-prompt TEXT", "after the built-in one")
@@ -95,6 +95,7 @@ def options_from(
         system_prompt=args.system_prompt,
         append_system_prompt=args.append_system_prompt,
         sandbox=args.sandbox,
+        ide_context=existing_file(args.ide_context, "--ide-context") if args.ide_context else None,
         attach=tuple(existing_file(p, "--attach") for p in args.attach),
         debug=args.debug,
         **allowed,

@@ -48,6 +48,8 @@ class Options:
     """The rules that the run began with (`engine/driver/rights.py`); None: it begins now."""
     new_rules: bool = False
     """A person confirmed the rules as they are now."""
+    ide_context: Path | None = None
+    """JSON file in which an editor keeps what is open."""
     attach: tuple[Path, ...] = ()
     """Files that go with the prompt."""
     skip_trust: bool = False

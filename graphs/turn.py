@@ -13,6 +13,7 @@ from langgraph.graph import END, START
 from interlock.graphs import compress, loop_check, route
 from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.ide_context import ide_context
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop
 from interlock.nodes.turn_request import (
@@ -37,6 +38,7 @@ def build() -> Graph:
     g.part("route", route.build)
     for function in (
         mask_tool_outputs,
+        ide_context,
         check_context,
         use_model,
         call_model,
@@ -57,7 +59,8 @@ def build() -> Graph:
     g.edge(START, "check_limits")
     g.by_label("check_limits", {"short": "mask_tool_outputs", "long": "compress", "limit": END})
     g.edge("compress", "mask_tool_outputs")
-    g.edge("mask_tool_outputs", "check_context")
+    g.by_label("mask_tool_outputs", {"plain": "check_context", "ide": "ide_context"})
+    g.edge("ide_context", "check_context")
     routed = {"sticky": "call_model", "hooked": "before_model", "unrouted": "route"}
     g.by_label("check_context", {"overflow": END, "look due": "loop-check", **routed})
     g.route("loop-check", after_loop_check, {"loop": "note_loop", **routed})

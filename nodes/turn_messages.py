@@ -110,19 +110,22 @@ _BOUND = ("role", "tool_calls", "tool_call_id", "name")
 M = TypeVar("M", bound=_Lenient)
 
 
-@node(reads=("head",), writes=("head", "last_prompt_tokens"), pure=True)
+@node(reads=("head",), writes=("head", "last_prompt_tokens"), labels=("ide", "plain"), pure=True)
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A new chain that names the old. The request is estimated anew, because the provider's count is of the old one."""
     deps = runtime.context
+    # Nobody looks over a sub-agent's shoulder.
+    label = "ide" if deps.context.has_ide and not deps.info.agent else "plain"
     messages = deps.transcript.read(state["head"])
     indices = older_outputs(messages, deps.transcript)
     if not indices or gain(messages, indices) < WORTH_TOKENS:
-        return {}
+        return {"label": label}
     for index in indices:
         message = messages[index]
         path = await asyncio.to_thread(deps.outputs.save, message.text.encode())
         messages[index] = masked(message, str(path))
-    return {"head": deps.transcript.append("", messages, continues=state["head"]), "last_prompt_tokens": 0}
+    head = deps.transcript.append("", messages, continues=state["head"])
+    return {"label": label, "head": head, "last_prompt_tokens": 0}
 
 
 class _Outputs:

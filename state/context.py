@@ -110,6 +110,15 @@ class Replacement:
     """The file or flag that it is from."""
 
 
+class IdeState(TypedDict):
+    """What the user has open in an editor."""
+
+    open: list[str]
+    """Paths, the newest first."""
+    active: dict[str, Any]
+    """The file that they look at: path, cursor, selection; empty: none."""
+
+
 @dataclass(frozen=True)
 class CustomCommand:
     """A prompt of the user's or the project's, by name."""

@@ -28,6 +28,8 @@ class Conversation(LoopWatch, total=False):
     """As the provider counted them; 0: not known, or no longer true."""
     compress_failed_at: int
     """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
+    ide_told: str
+    """Chain record (detached) of what was last told of the user's editor; empty: nothing."""
     todos: str
     """Chain record (detached) of the newest list of steps; empty: none."""
     turn_status: str
@@ -62,6 +64,7 @@ def fresh_conversation() -> Conversation:
         "last_prompt_tokens": 0,
         "compress_failed_at": 0,
         "todos": "",
+        "ide_told": "",
         "unavailable": {},
     }
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from interlock.state.agents import Agents, Plans
 from interlock.state.calls import CallKey
-from interlock.state.context import CustomCommand, MemoryText, Reference, Replacement, SystemFacts
+from interlock.state.context import CustomCommand, IdeState, MemoryText, Reference, Replacement, SystemFacts
 from interlock.state.decided import DecisionRecord
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
@@ -122,6 +122,15 @@ class ContextSource(Protocol):
 
     async def file(self, path: str) -> Reference:
         """One file, directory or pattern of the workspace."""
+        ...
+
+    @property
+    def has_ide(self) -> bool:
+        """An editor's context is named by a flag or in settings."""
+        ...
+
+    def ide(self) -> IdeState:
+        """As it is now. Raises `ConfigError` for a file that can't be used."""
         ...
 
     async def references(self, prompt: str) -> Sequence[Reference]:

@@ -105,6 +105,11 @@ class ContextSettings(_Section):
         return [self.file_name] if isinstance(self.file_name, str) else self.file_name
 
 
+class IdeSettings(_Section):
+    context_file: str = Field("", alias="contextFile")
+    """JSON file in which an editor keeps what is open; relative ones lie in the workspace."""
+
+
 class AgentSettings(_Section):
     max_depth: int = Field(2, alias="maxDepth", ge=0, le=4)
     """Levels of sub-agents below the main agent."""
@@ -193,6 +198,7 @@ class Settings(_Section):
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
+    ide: IdeSettings = Field(default_factory=lambda: IdeSettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
     mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")

@@ -97,6 +97,7 @@ class TurnDone(LoopWatch, total=False):
     sticky_model: str
     last_prompt_tokens: int
     compress_failed_at: int
+    ide_told: str
     turn_status: str
     reply: str
     finish_reason: str

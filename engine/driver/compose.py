@@ -209,7 +209,11 @@ def _context(prepared: RunConfig, info: RunInfo) -> WorkspaceContext:
         settings=prepared.settings,
         env=prepared.env,
         workspace=prepared.workspace,
-        flags=Flags(prepared.options.system_prompt, prepared.options.append_system_prompt),
+        flags=Flags(
+            prepared.options.system_prompt,
+            prepared.options.append_system_prompt,
+            prepared.options.ide_context,
+        ),
         home=prepared.options.user_home,
         trusted=prepared.trusted,
     )

@@ -109,6 +109,7 @@ _KEPT = (
     "fake",
     "system_prompt",
     "append_system_prompt",
+    "ide_context",
     "sandbox",
     "rights",
 )
@@ -259,7 +260,7 @@ def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Optio
             old = tuple(Path(item) for item in old)
         elif name == "allowed_tools":
             old = tuple(old)
-        elif name in ("record_to", "fake"):
+        elif name in ("record_to", "fake", "ide_context"):
             old = Path(old)
         changes[name] = old
     if options.limits and kept.get("limits"):

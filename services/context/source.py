@@ -7,10 +7,11 @@ from pathlib import Path
 
 from interlock.services.context.commands import load_commands
 from interlock.services.context.environment import ENTRIES, git_summary, tree
+from interlock.services.context.ide import read_ide
 from interlock.services.context.memory import git_root, load_memory, memory_below, read_memory
 from interlock.services.context.references import resolve, shown_file
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.context import CustomCommand, MemoryText, Reference, Replacement, SystemFacts
+from interlock.state.context import CustomCommand, IdeState, MemoryText, Reference, Replacement, SystemFacts
 from interlock.state.deps import RunInfo
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
@@ -44,6 +45,7 @@ class Flags:
 
     system_prompt: str | None = None
     append: str | None = None
+    ide_context: Path | None = None
 
 
 class WorkspaceContext:
@@ -67,6 +69,8 @@ class WorkspaceContext:
         self._flags = flags
         self._home = home
         self._trusted = trusted
+        named = settings.ide.context_file
+        self._ide = flags.ide_context or (info.workspace / Path(named).expanduser() if named else None)
         self.roots = list(dict.fromkeys([info.workspace, *workspace.roots]))
 
     def replacement(self) -> Replacement | None:
@@ -91,6 +95,13 @@ class WorkspaceContext:
 
     async def file(self, path: str) -> Reference:
         return await in_thread(shown_file, path, self._workspace)
+
+    @property
+    def has_ide(self) -> bool:
+        return self._ide is not None
+
+    def ide(self) -> IdeState:
+        return read_ide(self._ide) if self._ide is not None else IdeState(open=[], active={})
 
     async def references(self, prompt: str) -> Sequence[Reference]:
         return await in_thread(resolve, prompt, self._workspace) if "@" in prompt else []

@@ -144,7 +144,7 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-p x --approval-mode yollo", 2, "Did you mean 'yolo'?"),
         ("-p x -y --approval-mode default", 2, "at once"),
         ("-i hello", 2, "interactive session comes in a later version"),
-        ("-p x --ide-context f.json", 2, "later version"),
+        ("-p x --ide-context f.json", 2, "--ide-context: no file 'f.json'"),
         ("-p x --store postgresql://h", 2, "INTERLOCK_HOME"),
         ("--list-sessions", 2, "interlock runs"),
         ("-p x --max-turns many", 2, "--max-turns: 'many' isn't a whole number"),

@@ -1,0 +1,81 @@
+"""What the user has open in an editor: told once, then what changed, and again in full after a compression."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+from test_context_paths import Place
+
+from interlock.engine import resume_sync, run_sync
+from interlock.engine.diagrams import taken_edges
+from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.runs import step_rows
+from interlock.services.context.ide import read_ide
+from interlock.state.errors import ConfigError
+
+
+def shown(file: Path, *paths: str, selection: str = "", active: bool = True) -> None:
+    """The newest first."""
+    files: list[dict[str, Any]] = [
+        {"path": p, "timestamp": 100 - i, "isActive": active and i == 0} for i, p in enumerate(paths)
+    ]
+    if files:
+        files[0] |= {"cursor": {"line": 3, "character": 1}, "selectedText": selection}
+    file.write_text(json.dumps({"workspaceState": {"openFiles": files, "isTrusted": True}}))
+
+
+def told(fake: FakeGemini) -> list[list[str]]:
+    """Of each request, the texts about the editor."""
+    return [
+        [p["text"] for c in r.contents for p in c["parts"] if "editor" in p.get("text", "")]
+        for r in fake.requests
+    ]
+
+
+def test_it_is_told_in_full_then_what_changed_and_nothing_twice(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    place, file = Place(tmp_path / "place"), tmp_path / "ide.json"
+    fake_gemini.play({"default": {"text": "fine"}})
+    shown(file, "/w/a.py", "/w/b.py", selection="x = 1")
+    settings = {"model": {"skipNextSpeakerCheck": True}, "ide": {"contextFile": str(file)}}
+    given = place.options(fake_gemini.env, overrides=settings)
+    run = run_sync("main", {"prompt": "go"}, options=given).run
+    resume_sync(run, prompt="more", options=given)
+    shown(file, "/w/c.py", "/w/b.py")
+    resume_sync(run, prompt="more", options=given)
+    file.write_text("no JSON")
+    heard: list[Any] = []
+    assert resume_sync(run, prompt="more", options=given, renderers=[heard.append]).status == "done"
+    first, second, third, last = told(fake_gemini)
+    assert len(first) == 1 and '"selection": "x = 1"' in first[0] and '"/w/b.py"' in first[0]
+    assert second == first
+    assert third[0] == first[0] and len(third) == 2 and last == third
+    change = json.loads(third[1].partition("\n")[2])
+    assert (change["opened"], change["closed"]) == (["/w/c.py"], ["/w/a.py"])
+    assert change["active"]["path"] == "/w/c.py"
+    assert "It is left out" in next(e.message for e in heard if e.type == "error")
+    taken = taken_edges("main", run_path(step_rows(place.folder / "home", run), ended=True))
+    edges = [("mask_tool_outputs", "ide_context"), ("ide_context", "check_context")]
+    assert {("turn", *edge) for edge in edges} <= taken
+
+
+def test_only_the_newest_ten_are_told_and_a_long_selection_is_cut(tmp_path: Path) -> None:
+    file = tmp_path / "ide.json"
+    shown(file, *(f"/w/{i}.py" for i in range(12)), selection="x" * 20_000)
+    found = read_ide(file)
+    assert found["open"] == [f"/w/{i}.py" for i in range(10)]
+    assert len(found["active"]["selection"]) == 16_384 + len("… [cut]")
+    shown(file, "/w/a.py", active=False)
+    assert read_ide(file) == {"open": ["/w/a.py"], "active": {}}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", '{"openFiles": 1}', '{"openFiles": [{"path": 1}]}', "[" * 100_000]
+)
+def test_a_file_of_no_use_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "ide.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"ide.json' can't be used .*It is left out\.$"):
+        read_ide(tmp_path / "ide.json")
