@@ -100,6 +100,7 @@ def _settings() -> Iterator[Finding]:
     yield Finding("ok", "settings", _named(loaded.files) or "no file: defaults")
     unknown = [f"{where}: no setting is called {key!r}" for where, key in loaded.unknown]
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
+    yield from _found(root, home, trusted, loaded.settings)
     yield from _left_out(root, home, env, loaded.settings)
     yield from _hooks(loaded.hooks, env)
     yield from _policies(root, home, trusted, loaded.settings)
@@ -108,6 +109,13 @@ def _settings() -> Iterator[Finding]:
         yield Finding("ok", "model", f"{loaded.settings.model.name}: a key is there")
     except InterlockError as error:
         yield Finding("note", "model", str(error))
+
+
+def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.context.found import found
+
+    for one in found(root, home, settings.context.file_names, trusted):
+        yield Finding("ok" if one.used else "note", one.what, place(one.text))
 
 
 def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:

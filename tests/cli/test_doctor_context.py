@@ -1,0 +1,39 @@
+"""`interlock doctor`: which files of a folder are used, which aren't, and why."""
+
+import json
+from pathlib import Path
+
+from commands import Run
+
+
+def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Path) -> None:
+    work, home = tmp_path / "work", Path.home()
+    (work / ".git").mkdir()
+    (work / "AGENTS.md").write_text("rules @gone.md")
+    (work / "CLAUDE.md").write_text("rules")
+    (work / ".geminiignore").write_text("x\n")
+    (work / ".roo/rules").mkdir(parents=True)
+    (work / ".roomodes").write_text("customModes: []")
+    (work / ".gemini/commands").mkdir(parents=True)
+    (work / ".gemini/commands/a.toml").write_text("prompt = 'a'")
+    (home / ".gemini/commands").mkdir(parents=True)
+    (home / ".gemini/commands/mine.toml").write_text("prompt = 'm'")
+    (home / ".gemini/commands/odd.toml").write_text("prompt")
+    (home / ".gemini/GEMINI.md").write_text("be brief")
+    told = json.loads(run("doctor", "--json").out)
+    lines = [(f["level"], f["what"], f["text"]) for f in told]
+
+    def said(level: str, what: str, part: str) -> bool:
+        return any(f[:2] == (level, what) and part in f[2] for f in lines)
+
+    assert said("ok", "memory", "GEMINI.md: global, about 2 tokens")
+    assert said("note", "memory", "not imported: ")
+    assert said("note", "memory", "CLAUDE.md: not used; context.fileName names GEMINI.md, AGENTS.md")
+    assert said("ok", "ignore", ".geminiignore")
+    assert said("note", "modes", ".roomodes: not used") and said("note", "modes", ".roo/rules: not used")
+    assert said("ok", "commands", "/mine")
+    assert said("note", "commands", "odd.toml was ignored")
+    assert said("note", "commands", "1 of this folder not used: it isn't trusted")
+    run("trust", "--yes")
+    told = json.loads(run("doctor", "--json").out)
+    assert any("/a, /mine" in f["text"] for f in told)
