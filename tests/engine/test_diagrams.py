@@ -121,7 +121,7 @@ def test_a_closed_graph_is_one_node_of_its_own_shape() -> None:
 def test_depth_counts_the_levels_that_are_open() -> None:
     graph = pipeline("main").build().compile()
     names = [[c.id for c in extract(graph, depth).all_clusters()] for depth in (1, 2, 3)]
-    assert names[:2] == [[], ["context", "turn", "tools", "next-speaker"]]
+    assert names[:2] == [[], ["command", "context", "turn", "tools", "next-speaker"]]
     assert {"turn", "turn.route", "turn.loop-check", "tools", "tools.decide", "tools.execute"} <= set(
         names[2]
     )
@@ -233,7 +233,7 @@ def test_stale_missing_and_orphaned_files_are_named_and_mended(tmp_path: Path) -
 
 def test_a_files_diagram_opens_the_parts_that_have_no_file_of_their_own() -> None:
     assert own_depth(sample().compile()) == 2
-    assert own_depth(pipeline("main").build().compile()) == 1
+    assert own_depth(pipeline("turn").build().compile()) == 1
     assert own_depth(pipeline("tools").build().compile()) == 2
 
 
