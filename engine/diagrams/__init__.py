@@ -3,13 +3,14 @@
 Those in `diagrams/` are generated: one for each pipeline and each statechart.
 """
 
+from functools import cache
 from pathlib import Path
 
 from interlock.engine.diagrams.drawing import dot, mermaid, png, svg
 from interlock.engine.diagrams.path import RunPath, run_path
 from interlock.engine.diagrams.shape import connections, extract, extract_chart, parts, places
 from interlock.graphs import PIPELINES, pipeline
-from interlock.graphs._pipeline import Compiled
+from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 
@@ -65,10 +66,14 @@ def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, s
 
 def _graph(workflow: str, path: RunPath | None = None) -> Compiled:
     """With its session's hooks only where a run took them: they stand around every workflow in the same way."""
-    declared = pipeline(workflow)
-    if path is not None and path.entered & {"session_start", "session_end"}:
-        return declared.compile()
-    return declared.build().compile()
+    return _compiled(
+        pipeline(workflow), path is not None and bool(path.entered & {"session_start", "session_end"})
+    )
+
+
+@cache
+def _compiled(declared: Pipeline, hooked: bool) -> Compiled:
+    return declared.compile() if hooked else declared.build().compile()
 
 
 def write(folder: Path) -> list[Path]:
