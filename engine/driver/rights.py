@@ -1,8 +1,10 @@
 """rights: the rules that a run began with, what has become of them since, and what the program goes by here."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,10 @@ from interlock.services.hooks.configured import Hook
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import Places, RuleText, rules_of
 from interlock.services.policy.rule import Rule
+from interlock.services.secrets.environment import is_secret
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import scripts_of
-from interlock.state.settings import Settings
+from interlock.state.settings import McpServer, Settings
 
 _SETTINGS = (
     *("tools.allowed", "tools.exclude", "tools.confirmationRequired", "tools.core"),
@@ -65,7 +68,9 @@ def run_rules(options: Options, texts: Sequence[RuleText], settings: Settings, r
 def _rights(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
     whole = settings.model_dump(mode="json", by_alias=True)
     kept = {key: whole[section][name] for key in _SETTINGS for section, name in [key.split(".")]}
-    kept[_TRUST] = sorted(name for name, server in settings.mcp_servers.items() if server.trust)
+    kept[_TRUST] = sorted(
+        _mark(name, server) for name, server in settings.mcp_servers.items() if server.trust
+    )
     return {"files": [list(text) for text in texts], "settings": kept}
 
 
@@ -101,8 +106,15 @@ def _as_then(settings: Settings, then: Mapping[str, Any]) -> Settings:
             section, name = key.split(".")
             whole[section][name] = value
     for name, server in whole[_TRUST].items():
-        server["trust"] = name in then["settings"][_TRUST]
+        server["trust"] = _mark(name, settings.mcp_servers[name]) in then["settings"][_TRUST]
     return Settings.model_validate(whole)
+
+
+def _mark(name: str, server: McpServer) -> str:
+    """Of a trusted server: another program or address under its name isn't what was trusted. Tokens may change."""
+    env = {key: value for key, value in server.env.items() if not is_secret(key)}
+    reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
+    return f"{name} {sha256(json.dumps(reached, sort_keys=True).encode()).hexdigest()[:16]}"
 
 
 def protected_paths(
@@ -138,7 +150,6 @@ def _commands(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) 
     yield from (hook.command for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)
     for server in settings.mcp_servers.values():
-        extra: Mapping[str, Any] = server.model_extra or {}
-        yield from map(str, [extra.get("command", ""), *(extra.get("args") or ())])
+        yield from (server.command, *server.args)
     own: Mapping[str, Any] = settings.tools.model_extra or {}
     yield from (str(own.get(key, "")) for key in ("discoveryCommand", "callCommand"))

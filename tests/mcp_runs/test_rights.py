@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
-from mcp_servers.place import Place, calls
+from mcp_servers.place import SERVER, Place, calls
 
 from interlock.engine import Decision, run_sync
 
@@ -121,3 +121,13 @@ def test_secrets_of_servers_reach_no_model(place: Place) -> None:
     told = calls(("mcp_odd_note", {"text": "x"}), ("mcp_odd_tell", {}))
     outcome = place.main(told, {"expect": r"the key is \[redacted:odd.ODD_API_KEY\]", "text": "over"})
     assert outcome.status == "done", outcome.error
+
+
+def test_trust_is_in_the_program_that_the_run_began_with(place: Place) -> None:
+    ask = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo hi > f"}}]}
+    place.servers(odd=place.odd(trust=True))
+    parked = place.main(ask, NOTE, OVER)
+    place.servers(odd=place.odd(trust=True, args=["-I", "-S", str(SERVER), "changed"]))
+    outcome = place.resume(parked.run, decisions=[Decision("all", "proceed_once")])
+    assert outcome.pending[0]["tool_name"] == "mcp_odd_note"
+    assert any("mcpServers" in line for line in outcome.warnings)
