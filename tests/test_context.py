@@ -5,6 +5,7 @@ import os
 import sqlite3
 import subprocess
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from interlock.graphs.context import build
 from interlock.nodes.system_prompt import SECTIONS
 from interlock.prompts import load
 from interlock.services.context.environment import git_summary, tree
+from interlock.services.context.references import resolve
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.transcript import ChainTranscript
@@ -24,6 +26,7 @@ from interlock.state.messages import Message
 from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
+from interlock.tools._in_thread import Stop
 
 ROOT = Path(__file__).parent.parent
 TOOLS = [
@@ -443,3 +446,39 @@ def test_a_tree_does_not_follow_links_nor_let_names_break_lines(work: Path) -> N
 
 def test_an_empty_workspace_has_a_tree(work: Path) -> None:
     assert tree(work, nothing) == "(empty)"
+
+
+def test_a_listing_is_the_same_whatever_order_a_directory_has(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(6_000):
+        (work / f"f{number}").touch()
+    first = tree(work, lambda _: lambda _name, _is_dir: False)
+    entries = [*os.scandir(work)]
+
+    def backwards(_: Any) -> Any:
+        return nullcontext(iter(entries[::-1]))
+
+    monkeypatch.setattr(os, "scandir", backwards)
+    assert tree(work, lambda _: lambda _name, _is_dir: False) == first
+
+
+def test_an_ignored_tree_is_never_walked(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    git(work, "init")
+    (work / ".gitignore").write_text("build/\n")
+    (work / "build/deep").mkdir(parents=True)
+    (work / "node_modules/deep").mkdir(parents=True)
+    (work / "src").mkdir()
+    opened: list[str] = []
+    scandir = os.scandir
+
+    def watched(path: Any) -> Any:
+        opened.append(str(Path(f"/proc/self/fd/{path}").readlink()) if isinstance(path, int) else str(path))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", watched)
+    folder = FolderWorkspace(work)
+    tree(work, folder.ignored_in)
+    resolve(Stop(), "@src/**/*.py @*.md", folder)
+    assert str(work / "src") in opened
+    assert [path for path in opened if "build" in path or "node_modules" in path] == []
