@@ -1,6 +1,6 @@
 """system_prompt: a file or flag that replaces it, else the sections that apply, and what changed of them."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,14 +9,15 @@ from langgraph.runtime import Runtime
 from interlock.prompts import render
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, TextPart
+from interlock.state.modes import MODES
 from interlock.state.node import node
 from interlock.state.system_prompt import SystemPromptState, changes, sections_of
 from interlock.state.text import clean
 
 _WRITING = frozenset({"write_file", "replace"})
 _COMMANDS = frozenset({"run_shell_command"})
-_AGENT, _CONTRACT, _APPENDED = "agent", "contract", "appended"
-"""Sections without a file of their own: a sub-agent's own prompt, how it ends, and what a flag adds."""
+_AGENT, _CONTRACT, _APPENDED, _MODE = "agent", "contract", "appended", "mode"
+"""Sections beside the table: a sub-agent's own prompt, how it ends, what a flag adds, and what the mode is for."""
 _SERVERS = "servers"
 """What MCP servers say of their tools."""
 
@@ -64,7 +65,7 @@ _BY_NAME = {section.name: section for section in SECTIONS}
 
 
 @node(
-    reads=("agent", "previous"),
+    reads=("agent", "mode", "previous"),
     writes=("source", "system", "changed", "label"),
     labels=("file", "none"),
     pure=True,
@@ -72,10 +73,12 @@ _BY_NAME = {section.name: section for section in SECTIONS}
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """A sub-agent is told what its tools need, whatever the user put in place of the main loop's prompt."""
     deps = runtime.context
-    found = None if state.get("agent") else deps.context.replacement()
+    mode = state.get("mode", "")
+    found = None if state.get("agent") else deps.context.replacement(mode)
     if found is None:
         return {"label": "none", "source": "generated"}
-    parts = [("replacement", found.text), (_APPENDED, deps.context.facts().appended)]
+    role = [(_MODE, render(f"modes/{mode}"))] if mode else []
+    parts = [*role, ("replacement", found.text), (_APPENDED, deps.context.facts().appended)]
     return {
         "label": "file",
         "source": found.source,
@@ -84,7 +87,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
     }
 
 
-@node(reads=("agent",), writes=("sections",), pure=True)
+@node(reads=("agent", "mode"), writes=("sections",), pure=True)
 async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     await deps.mcp.ready()
@@ -99,7 +102,8 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
         "sandboxed": sandboxed,
         "offline": sandboxed and not shell.sandbox_network,
     }
-    tools = {t.name for t in deps.toolset.declarations()}
+    mode = MODES.get(state.get("mode", ""))
+    tools = {t.name for t in deps.toolset.declarations() if mode is None or mode.allows(t.name)}
     names = [
         s.name
         for s in SECTIONS
@@ -109,13 +113,14 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
         names.append(_SERVERS)
     if agent:
         return {"sections": [_AGENT, *names, _CONTRACT]}
+    names[1:1] = [_MODE] if mode else []
     return {"sections": [*names, *([_APPENDED] if facts.appended else [])]}
 
 
-@node(reads=("agent", "sections", "previous"), writes=("system",), pure=True)
+@node(reads=("agent", "mode", "sections", "previous"), writes=("system",), pure=True)
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
-    texts = _texts(state["sections"], state.get("agent", ""), deps)
+    texts = _texts(state, deps)
     return {"system": _record(texts, state.get("previous", ""), deps)}
 
 
@@ -132,16 +137,18 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
     return {"changed": changes(before, now)}
 
 
-def _texts(names: Collection[str], agent: str, deps: Deps) -> Iterator[tuple[str, str]]:
-    for name in names:
+def _texts(state: SystemPromptState, deps: Deps) -> Iterator[tuple[str, str]]:
+    for name in state["sections"]:
         if section := _BY_NAME.get(name):
             yield name, render(section.prompt)
         elif name == _SERVERS:
             yield name, render("main/servers", servers=_instructions(deps))
         elif name == _APPENDED:
             yield name, deps.context.facts().appended
+        elif name == _MODE:
+            yield name, render(f"modes/{state.get('mode', '')}")
         else:
-            definition = deps.agents.instance(agent).definition
+            definition = deps.agents.instance(state.get("agent", "")).definition
             yield (
                 name,
                 definition.system_prompt

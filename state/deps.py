@@ -102,8 +102,11 @@ class ContextSource(Protocol):
         """Workspace directories; the first is the working directory."""
         ...
 
-    def replacement(self) -> Replacement | None:
-        """What stands in place of the main loop's prompt. Raises `ConfigError` for a file that can't be read."""
+    def replacement(self, mode: str = "") -> Replacement | None:
+        """What stands in place of the generated prompt; of a mode also the file that a trusted project has for it.
+
+        Raises `ConfigError` for a file that can't be read.
+        """
         ...
 
     def facts(self) -> SystemFacts: ...

@@ -12,6 +12,7 @@ from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 from interlock.engine.read.runs import step_rows
+from interlock.state.errors import InputError
 from interlock.state.text import estimate_tokens
 
 ASKED = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}]
@@ -130,3 +131,28 @@ def test_a_system_prompt_that_changed_between_prompts_is_sent_anew_and_told(
     first, second = (json.dumps(r.body["systemInstruction"]) for r in fake_gemini.requests)
     assert ("# Git" in first, "# Git" in second) == (False, True)
     assert fake_gemini.requests[1].contents[0] == fake_gemini.requests[0].contents[0]
+
+
+def test_a_mode_says_what_it_is_for_and_leaves_out_what_it_may_not_do(place: Place) -> None:
+    def names(mode: str) -> set[str]:
+        return {s["name"] for s in place.run("system-prompt", {"mode": mode}).output["sections"]}
+
+    code, ask, architect = names("code"), names("ask"), names("architect")
+    assert "mode" in code & ask & architect
+    assert {"edits", "commands", "changes"} <= code
+    assert {"edits", "commands", "changes", "sandbox_none"}.isdisjoint(ask)
+    assert ("edits" in architect, "commands" in architect) == (True, False)
+    assert "Find out what is there" in place.run("system-prompt", {"mode": "architect"}).output["text"]
+    with pytest.raises(InputError, match=r"no mode 'cod'\. There are architect, code"):
+        place.run("system-prompt", {"mode": "cod"})
+
+
+def test_a_projects_prompt_of_a_mode_counts_only_where_it_is_trusted(place: Place) -> None:
+    (place.work / ".roo").mkdir()
+    (place.work / ".roo/system-prompt-ask").write_text("In {{workspace}}: {{mode}}, {{unknown}}.")
+    assert place.run("system-prompt", {"mode": "ask"}).output["source"] == "generated"
+    told = place.run("system-prompt", {"mode": "ask"}, skip_trust=True).output
+    assert told["source"].endswith("system-prompt-ask")
+    assert [s["name"] for s in told["sections"]] == ["mode", "replacement"]
+    assert told["sections"][1]["text"] == f"In {place.work}: ask, {{{{unknown}}}}."
+    assert place.run("system-prompt", {"mode": "code"}, skip_trust=True).output["source"] == "generated"

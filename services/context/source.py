@@ -1,6 +1,8 @@
 """source: what there is to tell a model of the workspace: directories, repository, memory files, the user's wishes."""
 
 import asyncio
+import platform
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +20,7 @@ from interlock.state.settings import Settings
 from interlock.state.tooling import Workspace
 from interlock.tools._in_thread import in_thread
 
+_SLOT = re.compile(r"\{\{(\w+)\}\}")
 _EACH = 20
 """Lines of a directory's listing, however many directories there are."""
 
@@ -37,6 +40,26 @@ def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacem
         raise ConfigError(
             f"GEMINI_SYSTEM_MD={value!r}: {file} can't be read as text ({error}); name another file, or unset it."
         ) from None
+
+
+def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement | None:
+    """`.roo/system-prompt-MODE`, its placeholders filled in; an empty one is none. Raises `ConfigError`."""
+    file = workspace / ".roo" / f"system-prompt-{mode}"
+    try:
+        text = file.read_text(encoding="utf-8-sig").strip()
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file} can't be read as text ({error}); mend or remove it.") from None
+    values = {
+        "workspace": str(workspace),
+        "mode": mode,
+        "language": env.get("LANG", "").partition(".")[0] or "en",
+        "shell": env.get("SHELL", "/bin/sh"),
+        "operatingSystem": platform.system(),
+    }
+    filled = _SLOT.sub(lambda found: values.get(found[1], found[0]), text)
+    return Replacement(filled, str(file)) if text else None
 
 
 @dataclass(frozen=True)
@@ -73,9 +96,11 @@ class WorkspaceContext:
         self._ide = flags.ide_context or (info.workspace / Path(named).expanduser() if named else None)
         self.roots = list(dict.fromkeys([info.workspace, *workspace.roots]))
 
-    def replacement(self) -> Replacement | None:
+    def replacement(self, mode: str = "") -> Replacement | None:
         if self._flags.system_prompt is not None:
             return Replacement(self._flags.system_prompt, "--system-prompt")
+        if mode and self._trusted and (found := of_mode(mode, self._info.workspace, self._env)):
+            return found
         return replacement(self._env, self._info.workspace, self._home)
 
     def facts(self) -> SystemFacts:

@@ -39,7 +39,7 @@ _CI = Kind("what runs elsewhere once it is committed")
 _MEMORY = Kind("instructions for the model")
 PROTECTED: Mapping[str, Kind] = {
     **dict.fromkeys(SETTINGS_FOLDERS, _SETTINGS),
-    ".roo": Kind("settings and MCP servers", ("mcp.json",)),
+    ".roo": Kind("settings and MCP servers", ("mcp.json", "system-prompt-*")),
     ".mcp.json": Kind("MCP servers", ("",)),
     ".roomodes": Kind("modes", ("",)),
     **dict.fromkeys((".geminiignore", ".rooignore", ".gitignore", ".ignore"), _IGNORE),

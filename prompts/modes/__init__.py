@@ -1,0 +1,1 @@
+"""modes: what each mode is for, for the model."""
