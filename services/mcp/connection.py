@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -174,6 +175,8 @@ class Connection:
         self._lost, self._changed, connected = "", False, False
         try:
             async with AsyncExitStack() as stack:
+                # Half a second of CPU, in which Ctrl-C and other servers have their turn.
+                await asyncio.to_thread(import_module, "mcp.client.client")
                 async with asyncio.timeout(CONNECT_S):
                     made = session(self.spec, self._made, self._workspace, self._on_change)
                     live = await stack.enter_async_context(made)

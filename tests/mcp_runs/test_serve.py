@@ -19,38 +19,30 @@ def server(place: Place, *replies: dict[str, Any]) -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=["-P", "-c", program, *flags], env=env)
 
 
-def test_workflows_are_tools_whose_rights_are_not_the_callers(place: Place) -> None:
-    async def played() -> None:
-        async with Client(server(place, {"text": "It is 42."}), mode="legacy") as client:
-            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-            assert list(tools) == ["main", "next-speaker"]
-            assert {"workspace", "model", "approval_mode"}.isdisjoint(
-                tools["main"].input_schema["properties"]
-            )
-            answer = await client.call_tool("main", {"prompt": "What?"})
-            assert (answer.content[0].text, answer.is_error) == ("It is 42.", False)  # type: ignore[union-attr]
-            loose = await client.call_tool("main", {"prompt": "x", "approval_mode": "yolo"})
-            assert loose.is_error and "is decided where this server was started" in str(loose.content)
-            bad = await client.call_tool("main", {"prompts": "x"})
-            assert bad.is_error and "Input field 'prompt': Field required" in str(bad.content)
-
-    asyncio.run(played())
-
-
-def test_a_client_whose_person_can_be_asked_approves_what_waits(place: Place) -> None:
+def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_is_asked(place: Place) -> None:
     asked: list[str] = []
 
     async def approve(context: Any, params: Any) -> ElicitResult:
         asked.append(params.message)
         return ElicitResult(action="accept", content={"choice": "proceed_once"})
 
-    async def played() -> Any:
+    async def played() -> None:
         parameters = server(place, WRITE, {"text": "Done."})
         async with Client(parameters, mode="legacy", elicitation_callback=approve) as client:
-            return await client.call_tool("main", {"prompt": "write"})
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert list(tools) == ["main", "next-speaker"]
+            assert {"workspace", "model", "approval_mode"}.isdisjoint(
+                tools["main"].input_schema["properties"]
+            )
+            loose = await client.call_tool("main", {"prompt": "x", "approval_mode": "yolo"})
+            assert loose.is_error and "is decided where this server was started" in str(loose.content)
+            bad = await client.call_tool("main", {"prompts": "x"})
+            assert bad.is_error and "Input field 'prompt': Field required" in str(bad.content)
+            answer = await client.call_tool("main", {"prompt": "write"})
+            assert (answer.content[0].text, answer.is_error) == ("Done.", False)  # type: ignore[union-attr]
+            assert answer.structured_content["status"] == "done"
 
-    answer = asyncio.run(played())
-    assert answer.structured_content["status"] == "done", answer
+    asyncio.run(played())
     assert (place.work / "a.txt").read_text() == "hi"
     assert len(asked) == 1 and "write_file" in asked[0] and "+hi" in asked[0]
 
@@ -64,5 +56,3 @@ def test_without_a_person_the_run_is_parked_and_says_how_to_go_on(place: Place) 
     facts = answer.structured_content
     assert (facts["status"], answer.is_error, (place.work / "a.txt").exists()) == ("waiting", False, False)
     assert facts["resume_command"] in answer.content[0].text
-    done = place.resume(facts["run"], decisions=[])
-    assert done.status == "waiting"
