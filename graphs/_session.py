@@ -15,8 +15,7 @@ from interlock.graphs._pipeline import Graph
 from interlock.nodes.hooks import (
     Session,
     after_await_session,
-    after_session_end,
-    after_session_start,
+    after_session,
     ask_session,
     await_session,
     by_session_end,
@@ -51,7 +50,7 @@ def rooted(graph: Graph) -> Graph:
             _choose(root, *arguments)
         else:
             declare(root, *arguments)
-    root.route("session_end", after_session_end, {"": END, "unknown": "ask_session"})
+    root.route("session_end", after_session, {"": END, "unknown": "ask_session"})
     root.edge("ask_session", "await_session")
     root.route("await_session", after_await_session, {"start": "session_start", "end": "session_end"})
     return root
@@ -65,7 +64,7 @@ def _with_session(state: type) -> type:
 def _edge(root: Graph, source: str, target: str) -> None:
     if source == START:
         root.route(START, by_session_start, {"": target, "session": "session_start"})
-        root.route("session_start", after_session_start, {"": target, "unknown": "ask_session"})
+        root.route("session_start", after_session, {"": target, "unknown": "ask_session"})
     elif target == END:
         root.route(source, by_session_end, {"": END, "session": "session_end"})
     else:

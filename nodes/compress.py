@@ -20,7 +20,7 @@ from interlock.nodes.compress_snapshot import (
     xml_of,
 )
 from interlock.nodes.helper_model import Request, TextAnswer, ask_text
-from interlock.nodes.hooks import FIRING, fired
+from interlock.nodes.hooks import fired, fires
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
 from interlock.state.deps import Deps
@@ -57,9 +57,7 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     if due and not any(m.role != "system" for m in curated(deps.transcript.read(state["head"]))):
         due = False
     # Hooks are asked about an attempt at a snapshot; older outputs are shortened without.
-    asked = is_hooked(state.get("hooked", ""), "PreCompress") and is_attempt(
-        {**state, "tokens": known.tokens}
-    )
+    asked = is_hooked(state, "PreCompress") and is_attempt({**state, "tokens": known.tokens})
     return {
         "tokens": known.tokens,
         "token_limit": known.limit,
@@ -71,22 +69,14 @@ async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> Compr
     }
 
 
-@node(
-    reads=("hook_key", "tokens", "force"),
-    writes=(*FIRING, "compress_failed_at"),
-    labels=("unknown", "go on", "put off"),
-)
+@fires(reads=("tokens", "force"), writes=("compress_failed_at",), labels=("go on", "put off"))
 async def pre_compress(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """A hook that says no only puts this one off, like an attempt that failed."""
     trigger = "manual" if state.get("force") else "auto"
-    fire = await fired("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
-    if fire.open:
-        return {**fire.asks}
-    outcome = fire.outcome
+    outcome = await fired("PreCompress", {"trigger": trigger}, state, runtime, subject=trigger)
     if outcome.stop is None and outcome.decision != "block":
-        return {**fire.asks, "label": "go on"}
-    put_off: CompressState = {**fire.asks, "label": "put off"}
-    return put_off if state.get("force") else {**put_off, "compress_failed_at": max(state["tokens"], 1)}
+        return {"label": "go on"}
+    return {**_remembered(state), "label": "put off"}
 
 
 @node(
@@ -223,8 +213,17 @@ async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
 
 
 def _refused(state: CompressState, status: str, before: int, after: int) -> CompressState:
-    update: CompressState = {"compress_status": status, "tokens_before": before, "tokens_after": after}
-    return update if state.get("force") else {**update, "compress_failed_at": max(state["tokens"], 1)}
+    return {
+        **_remembered(state),
+        "compress_status": status,
+        "tokens_before": before,
+        "tokens_after": after,
+    }
+
+
+def _remembered(state: CompressState) -> CompressState:
+    """An attempt that failed isn't made again soon, unless it was forced."""
+    return {} if state.get("force") else {"compress_failed_at": max(state["tokens"], 1)}
 
 
 def _snapshot(state: CompressState, deps: Deps) -> str:

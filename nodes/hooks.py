@@ -1,11 +1,13 @@
 """hooks: how nodes fire hooks; the nodes around a run, and those that stop for a person."""
 
-from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from collections.abc import Awaitable, Callable, Mapping
+from functools import wraps
+from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import JsonValue
+from typing_extensions import TypedDict
 
 from interlock.nodes.helper_model import task_of
 from interlock.nodes.tools_results import put_request
@@ -29,23 +31,43 @@ _NAME_CHARS = 80
 """Of a hook that is named by its command."""
 
 
-class Fired(NamedTuple):
-    """`asks`: what the node writes of the firing itself; `open`, it writes nothing else."""
-
-    outcome: HookOutcome
-    asks: HookWait
-
-    @property
-    def open(self) -> bool:
-        """The hooks haven't answered: the node runs again."""
-        return bool(self.asks.get("hook_event"))
+Node = Callable[..., Awaitable[Any]]
 
 
-class Ending(NamedTuple):
+class FiringOpenError(Exception):
+    """The hooks haven't answered: a person is asked, and the node runs again with the same `key`."""
+
+    def __init__(self, event: HookEvent, key: str, request: str) -> None:
+        super().__init__(event, key, request)
+        self.event, self.key, self.request = event, key, request
+
+
+class PromptEnd(TypedDict):
     """A hook has ended the prompt."""
 
-    status: Literal["stopped_by_hook", "blocked_by_hook"]
+    turn_status: Literal["stopped_by_hook", "blocked_by_hook"]
     error: dict[str, str]
+
+
+def fires(
+    *, reads: tuple[str, ...], writes: tuple[str, ...] = (), labels: tuple[str, ...]
+) -> Callable[[Node], Node]:
+    """Declare a node that fires hooks. Where they don't answer it writes what they are waited for by: `unknown`."""
+
+    def mark(function: Node) -> Node:
+        @wraps(function)
+        async def fire(state: Any, runtime: Runtime[Deps]) -> Any:
+            try:
+                update = await function(state, runtime)
+            except FiringOpenError as still_open:
+                waits = {"hook_event": still_open.event, "hook_key": still_open.key}
+                return {**waits, "approval": still_open.request, "label": "unknown"}
+            return {"hook_event": "", "hook_key": "", **update}
+
+        keys = ("hook_key", *reads)
+        return node(reads=keys, writes=(*FIRING, *writes), labels=("unknown", *labels))(fire)
+
+    return mark
 
 
 class CallResult(HookWait, total=False):
@@ -70,33 +92,33 @@ class SessionWithConversation(Session, total=False):
     head: str
 
 
-@node(reads=("session", "session_key"), writes=("session_event", "session_key", "session_request"))
+_SESSION = ("session_event", "session_key", "session_request")
+
+
+@node(reads=("session", "session_key"), writes=_SESSION)
 async def session_start(state: Session, runtime: Runtime[Deps]) -> Session:
     """Raises `HookError` where a hook says no: nothing has run yet. A resumed run asks the hooks anew."""
-    asks, _ = await started(state, runtime)
-    return asks
+    update, _ = await _started(state, runtime)
+    return update
 
 
-@node(
-    reads=("session", "session_key", "head"),
-    writes=("session_event", "session_key", "session_request", "head"),
-)
+@node(reads=("session", "session_key", "head"), writes=(*_SESSION, "head"))
 async def session_start_in_talk(
     state: SessionWithConversation, runtime: Runtime[Deps]
 ) -> SessionWithConversation:
     """What hooks tell the model enters the conversation; one that ends with calls takes nothing but their answers."""
     transcript = runtime.context.transcript
-    asks, context = await started(state, runtime)
-    update: SessionWithConversation = {**asks}
+    fired_update, context = await _started(state, runtime)
+    update: SessionWithConversation = {**fired_update}
     if context and not (state["head"] and transcript.message(state["head"]).tool_calls):
         update["head"] = transcript.append(state["head"], [context_message(context)])
     return update
 
 
-@node(reads=("session", "session_key"), writes=("session_event", "session_key", "session_request"))
+@node(reads=("session", "session_key"), writes=_SESSION)
 async def session_end(state: Session, runtime: Runtime[Deps]) -> Session:
-    _, asks = await fired_around("SessionEnd", {"reason": "exit"}, "exit", state, runtime)
-    return asks
+    update, _ = await _fired_around("SessionEnd", {"reason": "exit"}, "exit", state, runtime)
+    return update
 
 
 @node(reads=("session_request",), writes=("session_request",))
@@ -145,25 +167,20 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
             "preview": request.preview,
         },
     }
-    await deps.hooks.fire(
-        "Notification", f"{key}:notify", payload, subject="ToolPermission", emit=runtime.stream_writer
-    )
+    told, subject = f"{key}:notify", "ToolPermission"
+    await deps.hooks.fire("Notification", told, payload, subject=subject, emit=runtime.stream_writer)
     return {"label": request.kind}
 
 
 def by_session_start(state: RunChannels) -> Literal["", "session"]:
-    return "session" if is_hooked(state.get("hooked", ""), "SessionStart") else ""
+    return "session" if is_hooked(state, "SessionStart") else ""
 
 
 def by_session_end(state: RunChannels) -> Literal["", "session"]:
-    return "session" if is_hooked(state.get("hooked", ""), "SessionEnd") else ""
+    return "session" if is_hooked(state, "SessionEnd") else ""
 
 
-def after_session_start(state: Session) -> Literal["", "unknown"]:
-    return "unknown" if state.get("session_event") else ""
-
-
-def after_session_end(state: Session) -> Literal["", "unknown"]:
+def after_session(state: Session) -> Literal["", "unknown"]:
     return "unknown" if state.get("session_event") else ""
 
 
@@ -181,7 +198,7 @@ def after_await_session(state: Session) -> Literal["start", "end"]:
 
 def asked(state: HookWait) -> Literal["asked", "notify"]:
     """Label of a node that has written a request: hooks hear of it before a person is waited for."""
-    return "notify" if is_hooked(state.get("hooked", ""), "Notification") else "asked"
+    return "notify" if is_hooked(state, "Notification") else "asked"
 
 
 async def fired(
@@ -190,33 +207,35 @@ async def fired(
     state: HookWait,
     runtime: Runtime[Deps],
     subject: str = "",
-) -> Fired:
-    """Fire an event; its key is that of the graph's task, and of the first try after a person was asked."""
+) -> HookOutcome:
+    """Fire an event; its key is that of the graph's task, and of the first try after a person was asked.
+
+    Raises `FiringOpenError`, which `fires` turns into the node's update.
+    """
     key = state.get("hook_key") or f"{event}:{task_of(runtime, event)}"
-    outcome = await runtime.context.hooks.fire(
-        event, key, payload, subject=subject, emit=runtime.stream_writer
-    )
+    emit = runtime.stream_writer
+    outcome = await runtime.context.hooks.fire(event, key, payload, subject=subject, emit=emit)
     if outcome.unknown:
-        waits: HookWait = {"hook_event": event, "hook_key": key, "approval": outcome.unknown}
-        return Fired(outcome, {**waits, "label": "unknown"})
-    return Fired(outcome, {"hook_event": "", "hook_key": ""})
+        raise FiringOpenError(event, key, outcome.unknown)
+    return outcome
 
 
-def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> Ending | None:
+def ending(event: HookEvent, outcome: HookOutcome, what: str, runtime: Runtime[Deps]) -> PromptEnd | None:
     """How a stop or a block ends the prompt, told to people; None: it goes on. `what` would have been next."""
     if outcome.stop is not None:
         reason = outcome.stop or NO_REASON
         runtime.stream_writer(AgentStopped(reason=reason))
-        return Ending(
-            "stopped_by_hook", _error("stopped_by_hook", f"{_hook(event, outcome)} stopped the run", reason)
-        )
+        return _end("stopped_by_hook", f"{_hook(event, outcome)} stopped the run", reason)
     if outcome.decision == "block":
         reason = outcome.reason or NO_REASON
         runtime.stream_writer(AgentBlocked(reason=reason))
-        return Ending(
-            "blocked_by_hook", _error("blocked_by_hook", f"{_hook(event, outcome)} blocked {what}", reason)
-        )
+        return _end("blocked_by_hook", f"{_hook(event, outcome)} blocked {what}", reason)
     return None
+
+
+def _end(status: Literal["stopped_by_hook", "blocked_by_hook"], what: str, reason: str) -> PromptEnd:
+    cut = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} […]"
+    return {"turn_status": status, "error": {"type": status, "message": f"{what}: {cut}"}}
 
 
 def warn(event: HookEvent, outcome: HookOutcome, problem: str, runtime: Runtime[Deps]) -> None:
@@ -244,36 +263,31 @@ def _hook(event: HookEvent, outcome: HookOutcome) -> str:
     return f"{event} hook{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
 
 
-def _error(kind: str, what: str, reason: str) -> dict[str, str]:
-    cut = reason if len(reason) <= _REASON_CHARS else f"{reason[:_REASON_CHARS]} […]"
-    return {"type": kind, "message": f"{what}: {cut}"}
-
-
 def is_result_for_hooks(state: CallResult) -> bool:
     """A call that was stopped while it ran has no result to look at."""
-    return is_hooked(state.get("hooked", ""), "AfterTool") and state.get("status") != "cancelled"
+    return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
 
 
-async def fired_around(
+async def _fired_around(
     event: HookEvent, payload: Mapping[str, JsonValue], subject: str, state: Session, runtime: Runtime[Deps]
-) -> tuple[Fired, Session]:
-    """The firing, and what the node writes of it; with `unknown` it writes nothing else."""
-    fire = await fired(event, payload, {"hook_key": state.get("session_key", "")}, runtime, subject)
-    asks: Session = {
-        "session_event": fire.asks.get("hook_event", ""),
-        "session_key": fire.asks.get("hook_key", ""),
-        "session_request": fire.asks.get("approval", ""),
-    }
-    return fire, asks
+) -> tuple[Session, HookOutcome]:
+    """What the node writes of the firing, and the outcome: an empty one where the hooks haven't answered."""
+    before: HookWait = {"hook_key": state.get("session_key", "")}
+    try:
+        outcome = await fired(event, payload, before, runtime, subject)
+    except FiringOpenError as still_open:
+        key, request = still_open.key, still_open.request
+        return {"session_event": event, "session_key": key, "session_request": request}, HookOutcome()
+    return {"session_event": "", "session_key": "", "session_request": ""}, outcome
 
 
-async def started(state: Session, runtime: Runtime[Deps]) -> tuple[Session, str]:
+async def _started(state: Session, runtime: Runtime[Deps]) -> tuple[Session, str]:
     """What to write of SessionStart, and what its hooks tell the model. Raises `HookError` where one says no."""
     source = state.get("session", "startup")
-    fire, asks = await fired_around("SessionStart", {"source": source}, source, state, runtime)
-    if end := ending("SessionStart", fire.outcome, "the run", runtime):
-        raise HookError(end.error["message"], end.status)
-    return asks, fire.outcome.context
+    update, outcome = await _fired_around("SessionStart", {"source": source}, source, state, runtime)
+    if end := ending("SessionStart", outcome, "the run", runtime):
+        raise HookError(end["error"]["message"], end["turn_status"])
+    return update, outcome.context
 
 
 def ask_about(unknown: str, runtime: Runtime[Deps]) -> None:

@@ -4,8 +4,9 @@ from difflib import get_close_matches
 from typing import Literal
 
 from langgraph.runtime import Runtime
+from pydantic import JsonValue
 
-from interlock.nodes.hooks import FIRING, context_message, ending, fired
+from interlock.nodes.hooks import context_message, ending, fired, fires
 from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
 from interlock.state.command import split_prompt
@@ -100,7 +101,7 @@ def _kind_of(prompt: str, runtime: Runtime[Deps]) -> Literal["prompt", "command"
 def after_context(state: HookedPrompt) -> Literal["plain", "hooked"]:
     """A prompt that has passed isn't asked about again."""
     waits = not state.get("hook_stage") and state.get("asked")
-    return "hooked" if waits and is_hooked(state.get("hooked", ""), "BeforeAgent") else "plain"
+    return "hooked" if waits and is_hooked(state, "BeforeAgent") else "plain"
 
 
 def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
@@ -114,26 +115,24 @@ def _plan_mode(deps: Deps, state: MainState) -> tuple[list[Message], str]:
     return [Message(role="user", origin="context", content=text)], "requirements"
 
 
-@node(
-    reads=("hook_key", "head", "asked"),
-    writes=(*FIRING, "head", "prompt", "hook_stage", "turn_status", "error"),
-    labels=("unknown", "passed", "ended"),
+@fires(
+    reads=("head", "asked"),
+    writes=("head", "prompt", "hook_stage", "turn_status", "error"),
+    labels=("passed", "ended"),
 )
 async def before_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A stopped prompt stays in the conversation, a blocked one leaves it and waits to be tried again."""
     transcript = runtime.context.transcript
     payload = {"prompt": transcript.message(state["asked"]).text}
-    fire = await fired("BeforeAgent", payload, state, runtime)
-    if fire.open:
-        return {**fire.asks}
-    if end := ending("BeforeAgent", fire.outcome, "the prompt", runtime):
-        ended: MainState = {**fire.asks, "label": "ended", "turn_status": end.status, "error": end.error}
-        if end.status == "stopped_by_hook":
-            return ended
-        return {**ended, "head": _without_prompt(state["head"], transcript), "prompt": state["asked"]}
-    passed: MainState = {**fire.asks, "label": "passed", "hook_stage": "admitted"}
-    if context := fire.outcome.context:
-        passed["head"] = transcript.append(state["head"], [context_message(context)])
+    outcome = await fired("BeforeAgent", payload, state, runtime)
+    if end := ending("BeforeAgent", outcome, "the prompt", runtime):
+        if end["turn_status"] == "stopped_by_hook":
+            return {"label": "ended", **end}
+        without = _without_prompt(state["head"], transcript)
+        return {"label": "ended", **end, "head": without, "prompt": state["asked"]}
+    passed: MainState = {"label": "passed", "hook_stage": "admitted"}
+    if outcome.context:
+        passed["head"] = transcript.append(state["head"], [context_message(outcome.context)])
     return passed
 
 
@@ -160,38 +159,31 @@ async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     return {"head": runtime.context.transcript.append(state["head"], [message])}
 
 
-@node(
-    reads=("hook_key", "head", "asked", "said", "reply", "fed_back"),
-    writes=(*FIRING, "head", "hook_stage", "fed_back", "turn_status", "error"),
-    labels=("unknown", "feedback", "ended"),
+@fires(
+    reads=("head", "asked", "said", "reply", "fed_back"),
+    writes=("head", "hook_stage", "fed_back", "turn_status", "error"),
+    labels=("feedback", "ended"),
 )
 async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """A block with a reason is the request of another turn. No answer is an error, which hooks aren't asked about."""
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
-        return {"label": "ended", "turn_status": "ok", "hook_event": "", "hook_key": ""}
+        return {"label": "ended", "turn_status": "ok"}
     said = [m.text for m in transcript.read(state["said"])] if state["said"] else []
-    fire = await fired(
-        "AfterAgent",
-        {
-            "prompt": transcript.message(state["asked"]).text,
-            "prompt_response": "\n".join(said) or _SILENT,
-            "stop_hook_active": state["fed_back"],
-        },
-        state,
-        runtime,
-    )
-    if fire.open:
-        return {**fire.asks}
-    if reason := _feedback(fire.outcome):
+    payload: dict[str, JsonValue] = {
+        "prompt": transcript.message(state["asked"]).text,
+        "prompt_response": "\n".join(said) or _SILENT,
+        "stop_hook_active": state["fed_back"],
+    }
+    outcome = await fired("AfterAgent", payload, state, runtime)
+    if reason := _feedback(outcome):
         runtime.stream_writer(AgentBlocked(reason=reason))
         head = transcript.append(state["head"], [Message(role="user", origin="hook", content=reason)])
         anew: MainState = {"hook_stage": "admitted", "fed_back": True, "turn_status": ""}
-        return {**fire.asks, **anew, "label": "feedback", "head": head}
-    ended: MainState = {**fire.asks, "label": "ended"}
-    if end := ending("AfterAgent", fire.outcome, "the answer", runtime):
-        return {**ended, "hook_stage": "answered", "turn_status": end.status, "error": end.error}
-    return {**ended, "hook_stage": "admitted", "turn_status": "ok"}
+        return {**anew, "label": "feedback", "head": head}
+    if end := ending("AfterAgent", outcome, "the answer", runtime):
+        return {"label": "ended", **end, "hook_stage": "answered"}
+    return {"label": "ended", "hook_stage": "admitted", "turn_status": "ok"}
 
 
 def _feedback(outcome: HookOutcome) -> str:
@@ -242,7 +234,7 @@ def after_turn(state: MainState) -> Literal["calls", "no calls", "answered", "fi
         case "ok" if state.get("next_speaker_check"):
             return "no calls"
         case "ok":
-            return "answered" if is_hooked(state.get("hooked", ""), "AfterAgent") else "ended"
+            return "answered" if is_hooked(state, "AfterAgent") else "ended"
         case other:
             return other
 
@@ -256,7 +248,7 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
         case "model":
             return "model"
         case "user" | "":
-            return "answered" if is_hooked(state.get("hooked", ""), "AfterAgent") else "user or nobody"
+            return "answered" if is_hooked(state, "AfterAgent") else "user or nobody"
         case other:
             raise RunError(f"next-speaker named {other!r}; expected 'user', 'model' or nobody.")
 

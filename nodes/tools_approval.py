@@ -8,7 +8,10 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.hooks import asked
 from interlock.nodes.tools_results import (
+    CALL,
     answered,
+    attempt_at,
+    moved,
     note_person,
     put_request,
     rejected,
@@ -24,7 +27,6 @@ from interlock.state.calls import (
     cancelled,
     failure,
 )
-from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent
@@ -41,26 +43,15 @@ _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of 
 
 @node(
     reads=(
-        "message",
-        "index",
-        "attempt",
-        "approval_mode",
-        "asks",
-        "by_hook",
-        "hook_reason",
-        "verdict",
-        "hooked",
-        "edit_status",
-        "status",
+        *(*CALL, "approval_mode", "asks", "by_hook", "hook_reason", "verdict", "hooked"),
+        *("edit_status", "status"),
     ),
     writes=("asks", "approval", "status"),
     labels=("asked", "notify", "impossible"),
 )
 async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Its reason names the rule, the heuristic or the hook that asks."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     risk = info_of(deps, call).risk
     if "verdict" in state:
         verdict = Verdict.model_validate(state["verdict"])
@@ -70,7 +61,7 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     preview = await deps.toolset.preview(call, earlier)
     if preview.problem is not None:
         _impossible(deps, key, call, preview, is_foreseen(deps, earlier))
-        return {"label": "impossible", "status": step(ToolCallChart, state["status"], "fail")}
+        return {"label": "impossible", "status": moved(state["status"], "fail")}
     asks = state["asks"] + 1
     choices = deps.policy.choices(call, risk, verdict)
     rules = ((c, deps.policy.narrow(call, risk, c, state["approval_mode"])) for c in choices if "always" in c)
@@ -88,8 +79,8 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     )
     put_request(runtime, request)
     event = "ask_again" if state["asks"] and state["status"] == "awaiting_approval" else "ask"
-    status = step(ToolCallChart, state["status"], event)
-    return {"label": asked(state), "asks": asks, "approval": request.key, "status": status}
+    asked_now: DecideState = {"asks": asks, "approval": request.key, "status": moved(state["status"], event)}
+    return {**asked_now, "label": asked(state)}
 
 
 def _impossible(deps: Deps, key: CallKey, call: CallView, preview: Preview, foreseen: bool) -> None:
@@ -115,34 +106,30 @@ def _note(state: DecideState) -> str | None:
 
 
 @node(
-    reads=("message", "index", "attempt", "approval_mode", "approval", "rules", "status"),
+    reads=(*CALL, "approval_mode", "approval", "rules", "status"),
     writes=("attempt", "by_person", "by_hook", "hook_reason", "status"),
     labels=("proceed", "modify", "changed since", "reject", "cancel"),
 )
 async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A decision binds what was shown: when a file changed since, the request is made anew."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     request, answer = answered(deps, state["approval"])
-    amends = key.attempt + 1 if answer.choice == "modify" else 0
-    note_person(runtime, key, state["approval"], answer, amends)
+    amends = answer.choice == "modify"
+    note_person(runtime, key, state["approval"], answer, key.next.attempt if amends else 0)
     if answer.choice == "reject":
         deps.journal.finish(key, call, rejected(answer))
-        return {"label": "reject", "status": step(ToolCallChart, state["status"], "fail")}
+        return {"label": "reject", "status": moved(state["status"], "fail")}
     if answer.choice == "cancel":
-        deps.journal.finish(
-            key, call, cancelled(load("run/call_cancelled").text(reason="the user cancelled it"))
-        )
-        return {"label": "cancel", "status": step(ToolCallChart, state["status"], "cancel")}
+        text = load("run/call_cancelled").text(reason="the user cancelled it")
+        deps.journal.finish(key, call, cancelled(text))
+        return {"label": "cancel", "status": moved(state["status"], "cancel")}
     if _changed(deps, request):
         return {"label": "changed since"}
-    if answer.choice == "modify":
-        amended = CallView(id=call.id, name=call.name, args=answer.args or {})
-        deps.journal.amend(key.model_copy(update={"attempt": amends}), amended)
-        status = step(ToolCallChart, state["status"], "modify")
+    if amends:
+        deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=answer.args or {}))
+        status = moved(state["status"], "modify")
         theirs: DecideState = {"by_person": True, "by_hook": False, "hook_reason": ""}
-        return {**theirs, "label": "modify", "attempt": amends, "status": status}
+        return {**theirs, "label": "modify", "attempt": key.next.attempt, "status": status}
     if await _is_denied(deps, state, call):
         return {"label": "changed since"}
     await _remember(runtime, state, call, answer)

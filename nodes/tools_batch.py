@@ -28,6 +28,8 @@ _PATHS = ("file_path", "dir_path", "path")
 """Arguments that say where a call was."""
 
 _MEMORY = "memory:"
+_Done = tuple[CallView, ToolResult]
+"""A call, and what came of it."""
 
 _REASON = 300
 """Characters of a reason in the state."""
@@ -43,12 +45,9 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
             f"The batch {state['head']!r} holds no call; expected an assistant message with calls."
         )
     for call in message.tool_calls:
-        view = CallView(id=call.id, name=call.name, args=call.args)
-        runtime.stream_writer(
-            ToolUse(
-                tool_name=call.name, tool_id=call.id, parameters=call.args, summary=deps.toolset.summary(view)
-            )
-        )
+        summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
+        use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
+        runtime.stream_writer(use)
     return {"message": state["head"], "count": len(message.tool_calls), "stop": ""}
 
 
@@ -74,10 +73,10 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         kinds[str(index)] = "question" if info.risk == "question" else info.kind
         if info.alone or waits:
             break
+    found: ToolsState = {"group": group, "kinds": kinds}
     if "review" not in kinds.values() or state["approval_mode"] != "plan":
-        return {"group": group, "kinds": kinds}
-    phase = reviewing({"approval_mode": "plan", "plan_phase": state.get("plan_phase", "")})
-    return {"group": group, "kinds": kinds, "plan_phase": phase.get("plan_phase", "")}
+        return found
+    return {**found, "plan_phase": reviewing(_plan_of(state)).get("plan_phase", "")}
 
 
 def _info(deps: Deps, key: CallKey) -> tuple[ToolInfo, bool]:
@@ -100,39 +99,14 @@ def _cancel(deps: Deps, message: str, attempts: Mapping[int, int]) -> dict[str, 
     return gone
 
 
+_PLAN = ("approval_mode", "plan_phase", "plan_file", "approved_plan", "plan_steps")
+
+_KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
+
+
 @node(
-    reads=(
-        "head",
-        "message",
-        "count",
-        "decided",
-        "finished",
-        "stop",
-        "stopped_by",
-        "refused",
-        "approval_mode",
-        "plan_phase",
-        "plan_file",
-        "approved_plan",
-        "plan_steps",
-        "noted_epoch",
-    ),
-    writes=(
-        "head",
-        "stop",
-        "stopped_by",
-        "ended",
-        "refused",
-        "approval_mode",
-        "plan_phase",
-        "plan_file",
-        "approved_plan",
-        "plan_steps",
-        "plan_text",
-        "plan_verdict",
-        "todos",
-        "noted_epoch",
-    ),
+    reads=("message", "count", "decided", "finished", *_KEPT),
+    writes=("ended", "plan_text", "plan_verdict", "todos", *_KEPT),
     labels=("groups left", "done"),
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
@@ -141,20 +115,15 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     outcomes = outcomes_of(state)
     if any(outcome["word"] == "ready" for outcome in outcomes.values()):
         return {"label": "groups left"}
-    answers: list[Message] = []
-    done: list[tuple[CallView, ToolResult]] = []
-    shown: list[tuple[CallView, ToolResult]] = []
-    for index in range(state["count"]):
-        call, result = recorded_of(deps.journal, state["message"], index, outcomes[index])
-        sent = as_sent(deps.transcript, outcomes[index].get("record", ""), result)
-        done.append((call, result))
-        shown.append((call, sent))
-        content = (TextPart(text=sent.content), *sent.data) if sent.data else sent.content
-        answer = Message(role="tool", tool_call_id=call.id, name=call.name, content=content)
-        answers.append(answer.model_copy(update={"status": sent.status}))
-    head = deps.transcript.append(state["head"], answers)
-    for index, record in enumerate(deps.transcript.ids(head, len(answers))):
-        if not outcomes[index].get("record"):  # else the journal alone holds all of it
+    records = [outcomes[index].get("record", "") for index in range(state["count"])]
+    done = [recorded_of(deps.journal, state["message"], i, outcomes[i]) for i in range(state["count"])]
+    shown = [
+        (call, as_sent(deps.transcript, record, result))
+        for record, (call, result) in zip(records, done, strict=True)
+    ]
+    head = deps.transcript.append(state["head"], [_answer(call, sent) for call, sent in shown])
+    for index, record in enumerate(deps.transcript.ids(head, len(shown))):
+        if not records[index]:  # else the journal alone holds all of it
             key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
             deps.journal.settle(key, record)
     note, epoch = ended_processes(deps, state.get("noted_epoch", 0))
@@ -168,7 +137,7 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     return {**collected, **_stop(deps, state, outcomes, done), **moved, **_todos(deps, done)}
 
 
-def _memory(deps: Deps, head: str, done: Sequence[tuple[CallView, ToolResult]]) -> list[Message]:
+def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     """Memory files of the sub-directories that these calls came to, once in a conversation."""
     calls = (call for call, result in done if result.status == "success")
     paths = [str(path) for call in calls for name in _PATHS if (path := call.args.get(name))]
@@ -185,11 +154,13 @@ def _memory(deps: Deps, head: str, done: Sequence[tuple[CallView, ToolResult]]) 
     return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
+def _answer(call: CallView, sent: ToolResult) -> Message:
+    content = (TextPart(text=sent.content), *sent.data) if sent.data else sent.content
+    return Message(role="tool", tool_call_id=call.id, name=call.name, content=content, status=sent.status)
+
+
 def _stop(
-    deps: Deps,
-    state: ToolsState,
-    outcomes: Mapping[int, CallOutcome],
-    done: Sequence[tuple[CallView, ToolResult]],
+    deps: Deps, state: ToolsState, outcomes: Mapping[int, CallOutcome], done: Sequence[_Done]
 ) -> ToolsState:
     """Why the run ends here, and who wants it: a person, then the first hook that said so, before or after its call."""
     if state.get("stop"):
@@ -204,7 +175,7 @@ def _stop(
     return {"stop": "", "stopped_by": "", "ended": ""}
 
 
-def _todos(deps: Deps, done: Sequence[tuple[CallView, ToolResult]]) -> ToolsState:
+def _todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     """The newest list of steps leaves the conversation for the state: compression can't lose it."""
     lists = [r.meta["todos"] for c, r in done if c.name == "write_todos" and r.status == "success"]
     if not lists:
@@ -249,9 +220,7 @@ def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:
     ]
 
 
-def refusals_after(
-    before: Refusals, batch: Sequence[tuple[CallView, ToolResult]], risk: Callable[[str], str]
-) -> Refusals:
+def refusals_after(before: Refusals, batch: Sequence[_Done], risk: Callable[[str], str]) -> Refusals:
     """A refused call with an effect is made up for by one of its kind that succeeds in a later batch, once the model
     knows of the refusal; one without by any. Nobody needs an answer to a question. A person who lets another call of
     the batch change something has chosen among them: that no fails nothing."""

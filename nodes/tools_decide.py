@@ -4,10 +4,13 @@ from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.nodes.edit_subject import strings
-from interlock.nodes.hooks import FIRING, fired
+from interlock.nodes.hooks import fired, fires
 from interlock.nodes.tools_approval import earlier_calls, info_of, is_foreseen
 from interlock.nodes.tools_results import (
+    CALL,
+    attempt_at,
     by_policy,
+    moved,
     names,
     note,
     note_change,
@@ -17,54 +20,41 @@ from interlock.nodes.tools_results import (
     sent_instead,
 )
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, failure
-from interlock.state.charts import ToolCallChart, step
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, failure, key_of
 from interlock.state.deps import Deps
-from interlock.state.edit import EDIT_TOOL
+from interlock.state.edit import EDIT_TOOL, EditState
 from interlock.state.hooks import HookOutcome, is_hooked
 from interlock.state.node import node
 from interlock.state.tools import DecideState
 
+_FRESH: DecideState = {
+    "attempt": 1,
+    "asks": 0,
+    "by_person": False,
+    "by_hook": False,
+    "must_ask": False,
+    "hook_attempt": 0,
+    "hook_reason": "",
+    "approval": "",
+    "status": "validating",
+}
+
 
 @node(
     reads=("message", "index", "approval_mode"),
-    writes=(
-        "attempt",
-        "asks",
-        "by_person",
-        "by_hook",
-        "must_ask",
-        "hook_attempt",
-        "hook_reason",
-        "approval",
-        "status",
-    ),
+    writes=(*_FRESH,),
     labels=("known", "unknown"),
     pure=True,
 )
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"])
-    call = deps.journal.call(key)
-    fresh: DecideState = {
-        "attempt": 1,
-        "asks": 0,
-        "by_person": False,
-        "by_hook": False,
-        "must_ask": False,
-        "hook_attempt": 0,
-        "hook_reason": "",
-        "approval": "",
-        "status": "validating",
-        "label": "known",
-    }
+    deps, key, call = attempt_at(state, runtime)
     if deps.toolset.info(call.name) is not None:
-        return {**fresh, "attempt": _placed(runtime, state, key, call)}
+        return {**_FRESH, "label": "known", "attempt": _placed(runtime, state, key, call)}
     near = deps.toolset.nearest(call.name)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
     deps.journal.finish(key, call, failure("tool_not_registered", f"No tool {call.name!r}.{hint}"))
-    return {**fresh, "label": "unknown", "status": step(ToolCallChart, fresh["status"], "fail")}
+    return {**_FRESH, "label": "unknown", "status": moved("validating", "fail")}
 
 
 def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: CallView) -> int:
@@ -73,41 +63,26 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     placed = deps.plans.placed(call) if state.get("approval_mode") == "plan" else None
     if placed is None:
         return 1
-    deps.journal.amend(key.model_copy(update={"attempt": 2}), placed)
+    deps.journal.amend(key.next, placed)
     note_change(runtime, key, "program", 2, "plan mode", "a plan's file lies in the plans folder")
     return 2
 
 
-@node(
-    reads=("message", "index", "attempt", "status"),
-    writes=("status",),
-    labels=("valid", "invalid"),
-    pure=True,
-)
+@node(reads=(*CALL, "status"), writes=("status",), labels=("valid", "invalid"), pure=True)
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Bad arguments are an error that names the field."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     problem = deps.toolset.invalid(call)
     if problem is None:
         return {"label": "valid"}
     deps.journal.finish(key, call, failure("invalid_tool_params", problem))
-    return {"label": "invalid", "status": step(ToolCallChart, state["status"], "fail")}
+    return {"label": "invalid", "status": moved(state["status"], "fail")}
 
 
 @node(
     reads=(
-        "message",
-        "index",
-        "attempt",
-        "approval_mode",
-        "by_person",
-        "hook_reason",
-        "hook_attempt",
-        "hooked",
-        "edit_status",
-        "status",
+        *(*CALL, "approval_mode", "by_person", "hook_reason", "hook_attempt", "hooked"),
+        *("edit_status", "status"),
     ),
     writes=("must_ask", "verdict", "rules", "status"),
     labels=("allow", "ask", "hooks", "deny", "no match"),
@@ -115,9 +90,7 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
 )
 async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Deny answers the call. Else hooks have their say first, and then perhaps a person."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     info = info_of(deps, call)
     verdict = await deps.policy.decide(
         call, info.risk, state["approval_mode"], deps.approvals.session_rules()
@@ -127,13 +100,13 @@ async def check_policy(state: DecideState, runtime: Runtime[Deps]) -> DecideStat
         why = verdict.deny_message or verdict.reason
         text = load("run/call_denied").text(tool=call.name, reason=why)
         deps.journal.finish(key, call, failure("policy_violation", text, rule=verdict.rule, why=why))
-        return {"label": "deny", "status": step(ToolCallChart, state["status"], "fail")}
+        return {"label": "deny", "status": moved(state["status"], "fail")}
     # What a person wrote was approved by writing it.
     must_ask = (verdict.decision == "ask" or bool(state.get("hook_reason"))) and not state["by_person"]
     if info.name == EDIT_TOOL and not state["by_person"] and await _misses(deps, state, call):
         return {"label": "no match", "must_ask": must_ask}
     # Hooks are asked about every attempt once, and never about what they made themselves.
-    hooks = is_hooked(state.get("hooked", ""), "BeforeTool") and state["hook_attempt"] != state["attempt"]
+    hooks = is_hooked(state, "BeforeTool") and state["hook_attempt"] != state["attempt"]
     if not hooks and not must_ask:
         return {"label": "allow", "must_ask": False}
     return {
@@ -153,85 +126,43 @@ async def _misses(deps: Deps, state: DecideState, call: CallView) -> bool:
 
 
 @node(
-    reads=(
-        "message",
-        "index",
-        "attempt",
-        "helper",
-        "helper_role",
-        "edit_status",
-        "explanation",
-        "error",
-        "status",
-    ),
+    reads=(*CALL, "helper", "helper_role", "edit_status", "explanation", "error", "status"),
     writes=("attempt", "status"),
     labels=("corrected", "answered"),
 )
 async def take_edit(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Corrected strings are a further attempt, which is checked and approved like any other; else the call is over."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     if state["edit_status"] == "applied":
-        tried = strings(
-            deps,
-            {
-                "message": key.message,
-                "index": key.index,
-                "attempt": key.attempt,
-                "helper": state["helper"],
-                "helper_role": state["helper_role"],
-            },
-        )
+        mending: EditState = {"message": key.message, "index": key.index, "attempt": key.attempt}
+        tried = strings(deps, {**mending, "helper": state["helper"], "helper_role": state["helper_role"]})
         args = {**call.args, "old_string": tried.old, "new_string": tried.new}
-        amended = CallView(id=call.id, name=call.name, args=args)
-        deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), amended)
+        deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=args))
         why = state.get("explanation") or "what the edit looked for isn't in the file"
-        note_change(runtime, key, "helper", key.attempt + 1, state["helper_role"], why)
-        return {"label": "corrected", "attempt": key.attempt + 1}
+        note_change(runtime, key, "helper", key.next.attempt, state["helper_role"], why)
+        return {"label": "corrected", "attempt": key.next.attempt}
     if state["edit_status"] == "already_applied":
         text = load("run/edit_already_there").text(explanation=state.get("explanation") or "")
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
-        return {"label": "answered", "status": _through(state["status"], "schedule", "execute", "succeed")}
+        return {"label": "answered", "status": moved(state["status"], "schedule", "execute", "succeed")}
     deps.journal.finish(key, call, failure(state["error"]["code"], state["error"]["message"]))
-    return {"label": "answered", "status": _through(state["status"], "fail")}
+    return {"label": "answered", "status": moved(state["status"], "fail")}
 
 
-def _through(status: str, *events: str) -> str:
-    for event in events:
-        status = step(ToolCallChart, status, event)
-    return status
-
-
-@node(
-    reads=("hook_key", "message", "index", "attempt", "by_person", "must_ask", "status"),
-    writes=(
-        *FIRING,
-        "attempt",
-        "by_person",
-        "by_hook",
-        "must_ask",
-        "hook_attempt",
-        "hook_reason",
-        "status",
-    ),
-    labels=("unknown", "allow", "ask", "changed", "blocked or stopped"),
+@fires(
+    reads=(*CALL, "by_person", "must_ask", "status"),
+    writes=("attempt", "by_person", "by_hook", "must_ask", "hook_attempt", "hook_reason", "status"),
+    labels=("allow", "ask", "changed", "blocked or stopped"),
 )
 async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A hook may block, stop, have a person asked, or change the arguments. Its allow lifts nobody's ask."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     payload: dict[str, JsonValue] = {"tool_name": call.name, "tool_input": call.args}
-    fire = await fired("BeforeTool", payload, state, runtime, call.name)
-    if fire.open:
-        return {**fire.asks}
-    outcome = fire.outcome
+    outcome = await fired("BeforeTool", payload, state, runtime, call.name)
     if outcome.stop is not None or outcome.decision == "block":
         _refuse(deps, key, call, outcome)
         note_hooks(runtime, key, "BeforeTool", outcome)
-        failed = step(ToolCallChart, state["status"], "fail")
-        return {**fire.asks, "label": "blocked or stopped", "status": failed}
+        return {"label": "blocked or stopped", "status": moved(state["status"], "fail")}
     amended = _amended(deps, key, call, outcome)
     note_hooks(runtime, key, "BeforeTool", outcome, amended.attempt if amended else 0)
     # A person who wrote the arguments was asked; one whose arguments a hook changed was not.
@@ -239,7 +170,6 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
     asks = outcome.decision == "ask" and not by_person
     must_ask = state["must_ask"] or asks
     found: DecideState = {
-        **fire.asks,
         "label": "changed" if amended else "ask" if must_ask else "allow",
         "approval": "",
         "attempt": (amended or key).attempt,
@@ -254,10 +184,8 @@ async def before_tool(state: DecideState, runtime: Runtime[Deps]) -> DecideState
 def _refuse(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> None:
     kind = "stopped_by_hook" if outcome.stop is not None else "blocked_by_hook"
     why = outcome.stop or one_reason(outcome)
-    text = load("run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked").text(
-        reason=why
-    )
-    result = failure(kind, text, hook=names(outcome), why=why)
+    prompt = "run/call_stopped_by_hook" if outcome.stop is not None else "run/call_blocked"
+    result = failure(kind, load(prompt).text(reason=why), hook=names(outcome), why=why)
     deps.journal.finish(key, call, result.model_copy(update={"stop": outcome.stop and why}))
 
 
@@ -266,9 +194,8 @@ def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> 
     args = outcome.output.get("tool_input")
     if not isinstance(args, dict) or args == call.args:
         return None
-    later = key.model_copy(update={"attempt": key.attempt + 1})
-    deps.journal.amend(later, CallView(id=call.id, name=call.name, args=args))
-    return later
+    deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=args))
+    return key.next
 
 
 @node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), pure=True)
@@ -279,14 +206,14 @@ async def ready(state: DecideState) -> DecideState:
         "approval": state["approval"],
         "by_hook": state.get("by_hook", False),
     }
-    status = step(ToolCallChart, state["status"], "schedule")
+    status = moved(state["status"], "schedule")
     return {"status": status, "decided": {str(state["index"]): outcome}}
 
 
-@node(reads=("message", "index", "attempt", "by_hook", "label"), writes=("decided",))
+@node(reads=(*CALL, "by_hook", "label"), writes=("decided",))
 async def respond_undone(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A cancel is passed on: it ends every call of the batch that hasn't run."""
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    key = key_of(state)
     record = sent_instead(runtime.context, key, by_hook=state.get("by_hook", False))
     runtime.stream_writer(result_event(runtime.context, key, record))
     word = "cancel" if state["label"] == "cancel" else "answered"

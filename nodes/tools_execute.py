@@ -8,11 +8,14 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import FIRING, fired, is_result_for_hooks, marked
+from interlock.nodes.hooks import fired, fires, is_result_for_hooks, marked
 from interlock.nodes.subagent import left_s
 from interlock.nodes.summarize import is_long, rule_of
 from interlock.nodes.tools_results import (
+    CALL,
     answered,
+    attempt_at,
+    moved,
     note_hooks,
     one_reason,
     recorded,
@@ -20,8 +23,7 @@ from interlock.nodes.tools_results import (
     sent_instead,
 )
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure
-from interlock.state.charts import ToolCallChart, step
+from interlock.state.calls import CallKey, CallView, Planned, ToolResult, failure, key_of
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import ToolStart
@@ -37,16 +39,14 @@ _LEAST_S = 0.1
 
 
 @node(
-    reads=("message", "index", "attempt", "approval", "agent", "hooked", "status"),
+    reads=(*CALL, "approval", "agent", "hooked", "status"),
     writes=("status",),
     labels=("done", "long output", "hooks", "unknown outcome"),
     recorded=True,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """On re-entry after a crash the journal decides: done, do it, or ask a person (`engine.md` 13)."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(f"Tool {call.name!r} is gone. Resume when it is back.")
@@ -65,9 +65,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         )
         result = await _execute(deps, info, run, row)
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
-            return {
-                "label": "unknown outcome"
-            }  # silence is no result: the intent stays open, and a person is asked
+            # Silence is no result: the intent stays open, and a person is asked.
+            return {"label": "unknown outcome"}
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
@@ -139,29 +138,24 @@ def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | No
 
 def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
-    executing = step(ToolCallChart, state.get("status", "scheduled"), "execute")
-    ended: ExecuteState = {"status": step(ToolCallChart, executing, event)}
+    ended: ExecuteState = {"status": moved(state.get("status", "scheduled"), "execute", event)}
     hooks = is_result_for_hooks({**state, **ended})
     return {**ended, "label": "hooks" if hooks else "long output" if long else "done"}
 
 
-@node(
-    reads=("hook_key", "message", "index", "attempt", "kind"),
-    writes=(*FIRING, "shortened", "hook_notes", "hook_stop"),
-    labels=("unknown", "done", "long output"),
+@fires(
+    reads=(*CALL, "kind"),
+    writes=("shortened", "hook_notes", "hook_stop"),
+    labels=("done", "long output"),
 )
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """They see the result as the tool gave it. The journal keeps that; what the model is sent instead is a record."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call, result = deps.journal.call(key), recorded(deps.journal, key)
-    fire = await fired("AfterTool", _payload(call, result), state, runtime, call.name)
-    if fire.open:
-        return {**fire.asks}
-    outcome = fire.outcome
+    deps, key, call = attempt_at(state, runtime)
+    result = recorded(deps.journal, key)
+    outcome = await fired("AfterTool", _payload(call, result), state, runtime, call.name)
     note_hooks(runtime, key, "AfterTool", outcome)
     stop = one_reason(outcome) if outcome.stop == "" else outcome.stop or ""
-    update: ExecuteState = {**fire.asks, "label": "done", "hook_stop": stop}
+    update: ExecuteState = {"label": "done", "hook_stop": stop}
     update["hook_notes"] = _notes(deps, call, outcome, stop)
     if outcome.decision == "block" and not stop:
         return {**update, "shortened": _in_place(deps, call, outcome)}
@@ -195,13 +189,13 @@ def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
 
 
 @node(
-    reads=("message", "index", "attempt", "by_hook", "shortened", "hook_notes", "hook_stop"),
+    reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"),
     writes=("finished",),
     pure=True,
 )
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch learns which attempt holds it."""
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    key = key_of(state)
     stop = state.get("hook_stop", "")
     record = sent_instead(
         runtime.context,

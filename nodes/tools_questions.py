@@ -10,7 +10,10 @@ from pydantic import JsonValue
 from interlock.nodes.hooks import asked, is_result_for_hooks
 from interlock.nodes.plan import parse_steps
 from interlock.nodes.tools_results import (
+    CALL,
     answered,
+    attempt_at,
+    moved,
     note_person,
     put_request,
     rejected,
@@ -19,26 +22,22 @@ from interlock.prompts import load, render
 from interlock.state.calls import (
     Answer,
     ApprovalRequest,
-    CallKey,
     CallView,
     FileState,
     ToolResult,
     cancelled,
     failure,
 )
-from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.messages import Message
 from interlock.state.node import node
 from interlock.state.tools import ExecuteState
 
 
-@node(reads=("message", "index", "attempt", "hooked"), writes=("approval",), labels=("asked", "notify"))
+@node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Needs no permission: to ask is harmless, and the answer is the person's own."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     raw = call.args.get("questions")
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
     preview = await deps.toolset.preview(call, ())
@@ -55,41 +54,33 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
     return {"label": asked(state), "approval": request.key}
 
 
-@node(
-    reads=("message", "index", "attempt", "approval", "hooked"), writes=("status",), labels=("done", "hooks")
-)
+@node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("done", "hooks"))
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer is the call's result, word for word."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     _, answer = answered(deps, state["approval"])
     note_person(runtime, key, state["approval"], answer)
-    executing = step(ToolCallChart, "scheduled", "execute")
-    if answer.choice == "reject":
+    if answer.choice == "reject":  # a question that nobody answers has no result for hooks
         deps.journal.finish(key, call, rejected(answer))
-        status = step(ToolCallChart, executing, "fail")
-    else:
-        deps.journal.finish(key, call, ToolResult(status="success", content=answer.text or ""))
-        status = step(ToolCallChart, executing, "succeed")
-    return {"label": _hooks_or_done({**state, "status": status}), "status": status}
+        return {"label": "done", "status": moved("scheduled", "execute", "fail")}
+    deps.journal.finish(key, call, ToolResult(status="success", content=answer.text or ""))
+    return _over(state, "succeed", "done")
 
 
-def _hooks_or_done(state: ExecuteState) -> Literal["done", "hooks"]:
-    """A question that nobody answers has no result either."""
-    return "hooks" if is_result_for_hooks(state) and state.get("status") != "error" else "done"
+def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
+    """The call has run so: on to the hooks that look at its result, or where there are none `otherwise`."""
+    over: ExecuteState = {"status": moved("scheduled", "execute", event)}
+    return {**over, "label": "hooks" if is_result_for_hooks({**state, **over}) else otherwise}
 
 
 @node(
-    reads=("message", "index", "attempt", "asks", "hooked"),
+    reads=(*CALL, "asks", "hooked"),
     writes=("approval", "asks"),
     labels=("asked", "notify", "no plan"),
 )
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Whatever rules say: no policy, no mode and no flag approves a plan. Without a plan the model is told so."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     name = str(call.args["plan_filename"])
     path = deps.plans.find(name)
     text = await asyncio.to_thread(_read, path)
@@ -127,24 +118,18 @@ def _request(
 
 
 @node(
-    reads=("message", "index", "attempt", "approval", "hooked"),
+    reads=(*CALL, "approval", "hooked"),
     writes=("status",),
     labels=("decided", "hooks", "changed since"),
 )
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """What was read is what is approved: a file that changed meanwhile is shown again."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     request, answer = answered(deps, state["approval"])
     note_person(runtime, key, state["approval"], answer)
-    executing = step(ToolCallChart, "scheduled", "execute")
     if answer.choice in ("reject", "cancel"):
-        result = _refused(answer)
-        deps.journal.finish(key, call, result)
-        return _reviewed(
-            state, step(ToolCallChart, executing, "cancel" if answer.choice == "cancel" else "succeed")
-        )
+        deps.journal.finish(key, call, _refused(answer))
+        return _over(state, "cancel" if answer.choice == "cancel" else "succeed", "decided")
     file = request.files[0]
     edited = (answer.args or {}).get("plan") if answer.choice == "modify" else None
     if isinstance(edited, str) and edited.strip():
@@ -156,12 +141,7 @@ async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         text = request.preview
     record = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
     deps.journal.finish(key, call, _approved(request, answer, text, record))
-    return _reviewed(state, step(ToolCallChart, executing, "succeed"))
-
-
-def _reviewed(state: ExecuteState, status: str) -> ExecuteState:
-    hooks = is_result_for_hooks({**state, "status": status})
-    return {"label": "hooks" if hooks else "decided", "status": status}
+    return _over(state, "succeed", "decided")
 
 
 def _refused(answer: Answer) -> ToolResult:
@@ -189,12 +169,10 @@ def _approved(request: ApprovalRequest, answer: Answer, text: str, record: str) 
     return ToolResult(status="success", content=render("plan/approved", file=path, plan=text), meta=meta)
 
 
-@node(reads=("message", "index", "attempt", "hooked"), writes=("approval",), labels=("asked", "notify"))
+@node(reads=(*CALL, "hooked"), writes=("approval",), labels=("asked", "notify"))
 async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Only a person can tell whether it happened; the preview is what was about to run."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     reason = (
         "The run, or what ran this, was killed or fell silent meanwhile, so it may or may not have taken effect. "
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
@@ -213,25 +191,22 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 
 
 @node(
-    reads=("message", "index", "attempt", "approval", "status"),
+    reads=(*CALL, "approval", "status"),
     writes=("attempt", "approval", "status"),
     labels=("redo", "skip"),
 )
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo is a new attempt with the same arguments; skip closes this one."""
-    deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-    call = deps.journal.call(key)
+    deps, key, call = attempt_at(state, runtime)
     _, answer = answered(deps, state["approval"])
     redo = answer.choice == "proceed_once"
-    note_person(runtime, key, state["approval"], answer, key.attempt + 1 if redo else 0)
+    note_person(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
     text = load("run/call_unknown_outcome").text()
     deps.journal.finish(key, call, failure("unknown_outcome", text))
     if redo:
-        deps.journal.amend(key.model_copy(update={"attempt": key.attempt + 1}), call)
-        return {"label": "redo", "attempt": key.attempt + 1, "approval": "", "status": "scheduled"}
-    executing = step(ToolCallChart, "scheduled", "execute")
-    return {"label": "skip", "status": step(ToolCallChart, executing, "fail")}
+        deps.journal.amend(key.next, call)
+        return {"label": "redo", "attempt": key.next.attempt, "approval": "", "status": "scheduled"}
+    return {"label": "skip", "status": moved("scheduled", "execute", "fail")}
 
 
 def after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:

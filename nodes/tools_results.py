@@ -2,6 +2,7 @@
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.helper_model import task_of
 from interlock.prompts import load
 from interlock.state.calls import (
     Answer,
@@ -9,10 +10,13 @@ from interlock.state.calls import (
     CallKey,
     CallOutcome,
     CallView,
+    OneCall,
     ToolResult,
     Verdict,
     failure,
+    key_of,
 )
+from interlock.state.charts import ToolCallChart, step
 from interlock.state.decided import DecidedBy, DecisionRecord
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
@@ -21,8 +25,23 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.journal import Journal
 from interlock.state.messages import Message
 
+CALL = ("message", "index", "attempt")
+"""Keys that name an attempt at a call."""
 _REASON = 2000
 """Characters of a hook's reason that go into state and requests; the record of decisions holds all of it."""
+
+
+def attempt_at(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, CallView]:
+    """What nodes of one call begin with."""
+    deps, key = runtime.context, key_of(state)
+    return deps, key, deps.journal.call(key)
+
+
+def moved(status: str, *events: str) -> str:
+    """The status of a call after these events (`ToolCallChart`)."""
+    for event in events:
+        status = step(ToolCallChart, status, event)
+    return status
 
 
 def recorded(journal: Journal, key: CallKey) -> ToolResult:
@@ -107,9 +126,8 @@ def rejected(answer: Answer) -> ToolResult:
 
 
 def note(runtime: Runtime[Deps], key: CallKey, what: DecisionRecord) -> None:
-    if runtime.execution_info is None:
-        raise RunError("A call was decided outside a graph.")
-    runtime.context.steps.decided(runtime.execution_info.task_id, key, what)
+    """Keep what was decided of a call, with the step that decided it."""
+    runtime.context.steps.decided(task_of(runtime, "A decision on a call"), key, what)
 
 
 def by_policy(verdict: Verdict, mode: str) -> DecisionRecord:

@@ -37,6 +37,10 @@ _SPARED = 50
 """Tokens; an output that isn't longer isn't worth a file."""
 
 
+REQUEST = ("head", "sticky_model", "request_head", "request_model", "request_temperature", "request_tools")
+"""Keys of what a request is made of."""
+
+
 class Request(NamedTuple):
     """One request to the main model."""
 

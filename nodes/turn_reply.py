@@ -6,9 +6,9 @@ from typing import NamedTuple, cast
 
 from langgraph.runtime import ExecutionInfo, Runtime
 
-from interlock.nodes.hooks import FIRING, ending, fired
+from interlock.nodes.hooks import ending, fired, fires
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered
-from interlock.nodes.turn_messages import replacement, request_of, shown_answer, shown_request
+from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
 from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ModelError, RunError
@@ -77,29 +77,12 @@ class LoopWatch:
 
 @node(
     reads=(
-        "head",
-        "sticky_model",
-        "request_head",
-        "request_model",
-        "request_temperature",
-        "request_tools",
-        "hooked",
-        "attempt",
-        "stream_problem",
-        "unavailable",
-        "loop_keys",
+        *(*REQUEST, "hooked", "attempt", "stream_problem", "unavailable", "loop_keys"),
         "time_left_s",
     ),
     writes=(
-        "candidate",
-        "stream_problem",
-        "finish_reason",
-        "last_prompt_tokens",
-        "error",
-        "unavailable",
-        "failed_model",
-        "loop_keys",
-        "loop_found",
+        *("candidate", "stream_problem", "finish_reason", "last_prompt_tokens", "error"),
+        *("unavailable", "failed_model", "loop_keys", "loop_found"),
     ),
     recorded=True,
 )
@@ -158,7 +141,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
         temperature=request.temperature,
         watch=watch.text if watch else None,
     )
-    held = is_hooked(state.get("hooked", ""), "AfterModel")
+    held = is_hooked(state, "AfterModel")
     async for item in deps.models.stream(call, runtime.stream_writer):
         if isinstance(item, Reply):
             return item, watch
@@ -193,17 +176,8 @@ def _task(info: ExecutionInfo | None) -> str:
 
 @node(
     reads=(
-        "head",
-        "hooked",
-        "said",
-        "candidate",
-        "attempt",
-        "stream_problem",
-        "finish_reason",
-        "error",
-        "failed_model",
-        "rerouted",
-        "loop_found",
+        *("head", "hooked", "said", "candidate", "attempt", "stream_problem", "finish_reason"),
+        *("error", "failed_model", "rerouted", "loop_found"),
     ),
     writes=("head", "reply", "said", "turn_status", "attempt", "stream_problem", "rerouted", "error"),
     labels=("again", "unavailable", "loop", "whole", "end"),
@@ -227,7 +201,7 @@ async def check_stream(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     answers_tool = transcript.message(state["head"]).role == "tool"
     problem = state["stream_problem"] or _problem(message, reason, answers_tool)
     if not problem:
-        if is_hooked(state.get("hooked", ""), "AfterModel"):
+        if is_hooked(state, "AfterModel"):
             return {"label": "whole", "turn_status": "calls" if message.tool_calls else "ok"}
         return {**accepted(state, transcript, state["candidate"]), "label": "end"}
     runtime.stream_writer(InvalidStream(reason=problem))
@@ -255,22 +229,10 @@ def _problem(message: Message, reason: str, answers_tool: bool) -> str:
     return "" if answers_tool else "the answer is empty"
 
 
-@node(
-    reads=(
-        "head",
-        "sticky_model",
-        "request_head",
-        "request_model",
-        "request_temperature",
-        "request_tools",
-        "hook_key",
-        "hooked",
-        "said",
-        "candidate",
-        "finish_reason",
-    ),
-    writes=(*FIRING, "head", "reply", "said", "turn_status", "error"),
-    labels=("unknown", "end"),
+@fires(
+    reads=(*REQUEST, "hooked", "said", "candidate", "finish_reason"),
+    writes=("head", "reply", "said", "turn_status", "error"),
+    labels=("end",),
 )
 async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A refused answer never enters the conversation, nor do its calls; with another text they stay."""
@@ -280,18 +242,16 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         "llm_request": shown_request(await request_of(state, deps)),
         "llm_response": shown_answer(answer, state.get("finish_reason", "")),
     }
-    fire = await fired("AfterModel", payload, state, runtime)
-    if fire.open:
-        return {**fire.asks}
-    if end := ending("AfterModel", fire.outcome, "the answer", runtime):
-        return {**fire.asks, "label": "end", "turn_status": end.status, "error": end.error}
+    outcome = await fired("AfterModel", payload, state, runtime)
+    if end := ending("AfterModel", outcome, "the answer", runtime):
+        return {"label": "end", **end}
     record = state["candidate"]
-    text = replacement("AfterModel", fire.outcome, runtime)
+    text = replacement("AfterModel", outcome, runtime)
     if text and text != answer.text:
         answer = _with_text(answer, text)
         record = deps.transcript.append(state["head"], [answer])
     _tell(answer, runtime)
-    return {**fire.asks, **accepted(state, deps.transcript, record), "label": "end"}
+    return {**accepted(state, deps.transcript, record), "label": "end"}
 
 
 def _with_text(answer: Message, text: str) -> Message:
@@ -331,7 +291,7 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
         "reply": reply,
         "turn_status": "calls" if message.tool_calls else "ok",
     }
-    if is_hooked(state.get("hooked", ""), "AfterAgent") and is_visible(message.text):
+    if is_hooked(state, "AfterAgent") and is_visible(message.text):
         said = Message(role="assistant", content=message.text)
         update["said"] = transcript.append(state.get("said", ""), [said])
     return update

@@ -7,8 +7,9 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from interlock.nodes.compress_snapshot import size
-from interlock.nodes.hooks import FIRING, ending, fired, warn
+from interlock.nodes.hooks import ending, fired, fires, warn
 from interlock.nodes.turn_messages import (
+    REQUEST,
     BadChangeError,
     Request,
     RequestChange,
@@ -23,7 +24,7 @@ from interlock.nodes.turn_reply import accepted
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError, UserError
 from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEvent, ModelInfo, RouteEvent
-from interlock.state.hooks import HookEvent, HookOutcome, is_hooked
+from interlock.state.hooks import HookOutcome, is_hooked
 from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, estimate_message
 from interlock.state.node import node
@@ -37,64 +38,49 @@ _UNCHANGED: TurnState = {
 }
 
 
+_FRESH: TurnState = {
+    "attempt": 1,
+    "candidate": "",
+    "stream_problem": "",
+    "error": {},
+    "failed_model": "",
+    "rerouted": False,
+    "loop_found": {},
+    "turn_status": "",
+}
+
+
 @node(
     reads=(
-        "head",
-        "model",
-        "sticky_model",
-        "last_prompt_tokens",
-        "turn_no",
-        "session_turns",
-        "max_turns",
-        "max_session_turns",
+        *("head", "model", "sticky_model", "last_prompt_tokens", "turn_no", "session_turns"),
+        *("max_turns", "max_session_turns"),
     ),
-    writes=(
-        "turn_no",
-        "session_turns",
-        "turn_status",
-        "attempt",
-        "candidate",
-        "stream_problem",
-        "error",
-        "failed_model",
-        "rerouted",
-        "loop_found",
-    ),
+    writes=("turn_no", "session_turns", *_FRESH),
     labels=("short", "long", "limit"),
     pure=True,
 )
 async def check_limits(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Both limits count model turns; the session's is -1 when there is none."""
-    fresh: TurnState = {
-        "attempt": 1,
-        "candidate": "",
-        "stream_problem": "",
-        "error": {},
-        "failed_model": "",
-        "rerouted": False,
-        "loop_found": {},
-        "turn_status": "",
-    }
     session = state["max_session_turns"]
     if session >= 0 and state["session_turns"] >= session:
         runtime.stream_writer(MaxSessionTurns(limit=session))
-        return _refuse(fresh, "max_session_turns", f"The session's limit of {session} turns is reached")
+        return _refuse("max_session_turns", f"The session's limit of {session} turns is reached")
     if state["turn_no"] >= state["max_turns"]:
         runtime.stream_writer(MaxSessionTurns(limit=state["max_turns"]))
-        return _refuse(fresh, "max_turns", f"This prompt's limit of {state['max_turns']} turns is reached")
+        return _refuse("max_turns", f"This prompt's limit of {state['max_turns']} turns is reached")
     long = size(runtime.context, state).reaches(runtime.context.settings.model.compression_threshold)
     return {
-        **fresh,
+        **_FRESH,
         "label": "long" if long else "short",
         "turn_no": state["turn_no"] + 1,
         "session_turns": state["session_turns"] + 1,
     }
 
 
-def _refuse(fresh: TurnState, kind: str, what: str) -> TurnState:
+def _refuse(kind: str, what: str) -> TurnState:
     message = f"{what}. Go on with: interlock resume RUN --max-turns N"
     error = {"type": kind, "message": message}
-    return {**fresh, "label": "limit", "turn_status": "session_limit", "error": error}
+    return {**_FRESH, "label": "limit", "turn_status": "session_limit", "error": error}
 
 
 @node(
@@ -152,32 +138,10 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     return {**fresh, "label": label, "sticky_model": model}
 
 
-@node(
-    reads=(
-        "head",
-        "sticky_model",
-        "request_head",
-        "request_model",
-        "request_temperature",
-        "request_tools",
-        "hook_key",
-        "hooked",
-        "said",
-    ),
-    writes=(
-        "request_head",
-        "request_model",
-        "request_temperature",
-        "request_tools",
-        *FIRING,
-        "head",
-        "reply",
-        "said",
-        "turn_status",
-        "finish_reason",
-        "error",
-    ),
-    labels=("unknown", "ask", "choose tools", "ended"),
+@fires(
+    reads=(*REQUEST, "hooked", "said"),
+    writes=(*_UNCHANGED, "head", "reply", "said", "turn_status", "finish_reason", "error"),
+    labels=("ask", "choose tools", "ended"),
 )
 async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """Changes hold for this request alone: the conversation and the prompt's model stay as they are.
@@ -186,18 +150,15 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """
     deps = runtime.context
     request = await request_of({"head": state["head"], "sticky_model": state["sticky_model"]}, deps)
-    fire = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
-    if fire.open:
-        return {**fire.asks}
-    if fire.outcome.stop is None and (text := replacement("BeforeModel", fire.outcome, runtime)):
+    outcome = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
+    if outcome.stop is None and (text := replacement("BeforeModel", outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))
         reply = deps.transcript.append(state["head"], [Message(role="assistant", content=text)])
-        answered: TurnState = {**accepted(state, deps.transcript, reply), "finish_reason": "stop"}
-        return {**fire.asks, **answered, "label": "ended"}
-    if end := ending("BeforeModel", fire.outcome, "the request", runtime):
-        return {**fire.asks, "label": "ended", "turn_status": end.status, "error": end.error}
-    asks: TurnState = {**fire.asks, **_UNCHANGED, **_changes(fire.outcome, state["head"], request, runtime)}
-    return {**asks, "label": "choose tools" if _is_hooked(state, "BeforeToolSelection") else "ask"}
+        return {**accepted(state, deps.transcript, reply), "finish_reason": "stop", "label": "ended"}
+    if end := ending("BeforeModel", outcome, "the request", runtime):
+        return {"label": "ended", **end}
+    label = "choose tools" if is_hooked(state, "BeforeToolSelection") else "ask"
+    return {**_UNCHANGED, **_changes(outcome, state["head"], request, runtime), "label": label}
 
 
 def _changes(outcome: HookOutcome, head: str, request: Request, runtime: Runtime[Deps]) -> TurnState:
@@ -228,30 +189,16 @@ def _chain(transcript: Transcript, head: str, messages: Sequence[Message]) -> st
     return transcript.append(shared, messages[len(same) :])
 
 
-@node(
-    reads=(
-        "head",
-        "sticky_model",
-        "request_head",
-        "request_model",
-        "request_temperature",
-        "request_tools",
-        "hook_key",
-    ),
-    writes=(*FIRING, "request_tools", "turn_status", "error"),
-    labels=("unknown", "ask", "ended"),
-)
+@fires(reads=REQUEST, writes=("request_tools", "turn_status", "error"), labels=("ask", "ended"))
 async def before_tool_selection(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """What isn't offered isn't forbidden: that is policy's to say."""
     request = await request_of(state, runtime.context)
     payload = {"llm_request": shown_request(request)}
-    fire = await fired("BeforeToolSelection", payload, state, runtime)
-    if fire.open:
-        return {**fire.asks}
-    if end := ending("BeforeToolSelection", fire.outcome, "the request", runtime):
-        return {**fire.asks, "label": "ended", "turn_status": end.status, "error": end.error}
-    tools = _chosen(fire.outcome, [t.name for t in request.tools], runtime)
-    return {**fire.asks, "label": "ask", "request_tools": tools}
+    outcome = await fired("BeforeToolSelection", payload, state, runtime)
+    if end := ending("BeforeToolSelection", outcome, "the request", runtime):
+        return {"label": "ended", **end}
+    tools = _chosen(outcome, [t.name for t in request.tools], runtime)
+    return {"label": "ask", "request_tools": tools}
 
 
 def _chosen(outcome: HookOutcome, offered: list[str], runtime: Runtime[Deps]) -> list[str] | None:
@@ -281,8 +228,4 @@ def _routed(state: TurnState) -> Literal["sticky", "hooked", "unrouted"]:
 
 def _asks_before(state: TurnState) -> bool:
     """Two events stand before the request, of which the first node leads to the second."""
-    return _is_hooked(state, "BeforeModel") or _is_hooked(state, "BeforeToolSelection")
-
-
-def _is_hooked(state: TurnState, event: HookEvent) -> bool:
-    return is_hooked(state.get("hooked", ""), event)
+    return is_hooked(state, "BeforeModel") or is_hooked(state, "BeforeToolSelection")

@@ -44,6 +44,23 @@ class CallKey(Frozen):
         message, index, attempt = text.rsplit(".", 2)
         return cls(message=message, index=int(index), attempt=int(attempt))
 
+    @property
+    def next(self) -> "CallKey":
+        """The attempt after this one."""
+        return self.model_copy(update={"attempt": self.attempt + 1})
+
+
+class OneCall(TypedDict, total=False):
+    """What a graph that is about one call knows of it, as in `CallKey`."""
+
+    message: str
+    index: int
+    attempt: int
+
+
+def key_of(state: OneCall) -> CallKey:
+    return CallKey(message=state["message"], index=state["index"], attempt=state.get("attempt", 1))
+
 
 class CallView(Frozen):
     """What policy and tools see of a call."""

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from interlock.state.calls import OneCall
 from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
 
 FIXER_TIMEOUT_S = 40.0
@@ -64,13 +65,9 @@ class EditOutput(WorkflowOutput):
     error: EditError | None = None
 
 
-class EditState(Labelled, total=False):
-    """What an edit knows besides the chain. The texts stay in the file and in the chain."""
+class EditState(Labelled, OneCall, total=False):
+    """What an edit, a call of `replace`, knows besides the chain. The texts stay in the file and in the chain."""
 
-    message: str
-    """The assistant record that holds the edit as a call of `replace`."""
-    index: int
-    attempt: int
     source: str
     """`file`, `content`, or empty: a proposal for a call of a batch, made on what the calls before it leave."""
     known_hash: str

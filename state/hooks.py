@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from interlock.state.events import Emit
 from interlock.state.messages import Frozen
-from interlock.state.run import Labelled
+from interlock.state.run import Labelled, RunChannels
 
 HookEvent = Literal[
     "BeforeAgent",
@@ -110,14 +110,14 @@ class Hooks(Protocol):
         self,
         event: HookEvent,
         key: str,
-        given: Mapping[str, JsonValue],
+        payload: Mapping[str, JsonValue],
         *,
         subject: str = "",
         emit: Emit,
     ) -> HookOutcome:
         """Run the hooks of an event, unless `key` has an outcome already: then that one.
 
-        `key` names this firing within the run, the same after a kill. `given` are the event's own fields (gemini-cli's
+        `key` names this firing within the run, the same after a kill. `payload` holds the event's own fields (gemini-cli's
         names); those that every event has are added. `subject` is what matchers look at: the tool's name, the trigger
         or the source. Warnings, messages and what each hook said are told through `emit`.
         """
@@ -128,6 +128,6 @@ class Hooks(Protocol):
         ...
 
 
-def is_hooked(hooked: str, event: HookEvent) -> bool:
+def is_hooked(state: RunChannels, event: HookEvent) -> bool:
     """Whether an event is among the names of the `hooked` channel."""
-    return event in hooked.split(",")
+    return event in state.get("hooked", "").split(",")

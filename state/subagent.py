@@ -5,6 +5,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
+from interlock.state.calls import OneCall
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
 from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
@@ -90,13 +91,9 @@ class Scratchpad(TypedDict, total=False):
     ignored_paths: list[str]
 
 
-class SubagentState(Labelled, Conversation, BatchEnd, total=False):
-    """What a sub-agent knows besides its chain."""
+class SubagentState(Labelled, OneCall, Conversation, BatchEnd, total=False):
+    """What a sub-agent knows besides its chain. `message` is the parent's; from the first batch on, the agent's own."""
 
-    message: str
-    """The parent's assistant record; from the first batch on, the agent's own."""
-    index: int
-    attempt: int
     call: str
     """Key of the parent's call, which the result answers."""
     prompt: str
@@ -116,12 +113,9 @@ class SubagentState(Labelled, Conversation, BatchEnd, total=False):
     status: str
 
 
-class SubagentIn(TypedDict, total=False):
+class SubagentIn(OneCall, total=False):
     """What a parent hands in: the call, and under whose rules."""
 
-    message: str
-    index: int
-    attempt: int
     agent: str
     approval_mode: str
 

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from interlock.state.calls import OneCall
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 MAX_OUTPUT_TOKENS = 2000
@@ -35,13 +36,12 @@ class SummarizeOutput(WorkflowOutput):
     saved_to: str | None = None
 
 
-class SummarizeState(Labelled, total=False):
-    """One output on its way. Texts are chain records, journal rows and files; state holds their names."""
+class SummarizeState(Labelled, OneCall, total=False):
+    """One output on its way: of a call, or handed in (then there is no `message`).
 
-    message: str
-    """The assistant record whose call wrote the output; absent when the text was handed in."""
-    index: int
-    attempt: int
+    Texts are chain records, journal rows and files; state holds their names.
+    """
+
     tool: str
     source: str
     """Chain record (detached) of a text that was handed in."""

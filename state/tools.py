@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.calls import CallOutcome, merge_by_key, outcome_of
+from interlock.state.calls import CallOutcome, OneCall, merge_by_key, outcome_of
 from interlock.state.conversation import BatchEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode
@@ -60,13 +60,10 @@ def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
     return {int(index): outcome_of(outcome) for index, outcome in stored.items()}
 
 
-class DecideState(HookWait, total=False):
+class DecideState(HookWait, OneCall, total=False):
     """One call on its way to `ready` or to an answer without execution. Reached by `Send`."""
 
-    message: str
-    index: int
     approval_mode: str
-    attempt: int
     status: str
     """Where the call is in its life (`state/charts.py`, ToolCallChart)."""
     asks: int
@@ -101,12 +98,9 @@ class DecideOut(TypedDict, total=False):
     decided: Outcomes
 
 
-class ExecuteState(HookWait, total=False):
+class ExecuteState(HookWait, OneCall, total=False):
     """One call that may run. Reached by `Send`."""
 
-    message: str
-    index: int
-    attempt: int
     by_hook: bool
     kind: str
     """tool, question, agent or review."""
@@ -129,20 +123,15 @@ class ExecuteOut(TypedDict, total=False):
     finished: Outcomes
 
 
-class DecideSend(TypedDict, total=False):
+class DecideSend(OneCall, total=False):
     """Payload that starts a decision."""
 
-    message: str
-    index: int
     approval_mode: str
 
 
-class ExecuteSend(TypedDict, total=False):
+class ExecuteSend(OneCall, total=False):
     """Payload that starts an execution."""
 
-    message: str
-    index: int
-    attempt: int
     approval: str
     by_hook: bool
     kind: str

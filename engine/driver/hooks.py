@@ -159,7 +159,7 @@ class RunHooks:
         self,
         event: HookEvent,
         key: str,
-        given: Mapping[str, JsonValue],
+        payload: Mapping[str, JsonValue],
         *,
         subject: str = "",
         emit: Emit,
@@ -169,10 +169,10 @@ class RunHooks:
         if not _is_over(rows):
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-            hooks = self.book.selected(event, *subjects_of(event, subject, given))
+            hooks = self.book.selected(event, *subjects_of(event, subject, payload))
             if not hooks and not rows:
                 return HookOutcome()
-            await self._run(firing, hooks, self.around.input(event, given))
+            await self._run(firing, hooks, self.around.input(event, payload))
             rows = self.log.rows(event, key)
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
