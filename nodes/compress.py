@@ -19,7 +19,7 @@ from interlock.nodes.compress_snapshot import (
     tokens_of,
     xml_of,
 )
-from interlock.nodes.helper_model import Request, TextAnswer, ask_text
+from interlock.nodes.helper_model import Question, ask_text
 from interlock.nodes.hooks import fired, fires
 from interlock.prompts import load, render
 from interlock.state.compress import KEPT_LINES, KEPT_OUTPUT_TOKENS, CompressState
@@ -38,13 +38,15 @@ _TIMEOUT_S = 300.0
 
 _ATTEMPTS = 3
 
+_COUNTED = ("compress_status", "tokens_before", "tokens_after")
+
 
 @node(
     reads=(
         *("head", "model", "sticky_model", "last_prompt_tokens", "force", "token_limit", "threshold"),
         *("compress_failed_at", "hooked"),
     ),
-    writes=("tokens", "token_limit", "compress_status", "base", "tokens_before", "tokens_after"),
+    writes=(*_COUNTED, "tokens", "token_limit", "base"),
     labels=("due", "hooked", "below"),
 )
 async def check_threshold(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
@@ -119,10 +121,7 @@ async def _shortened(message: Message, deps: Deps) -> Message | None:
     return message.model_copy(update={"content": text})
 
 
-@node(
-    reads=("head", "base"),
-    writes=("head", "last_prompt_tokens", "compress_status", "tokens_before", "tokens_after"),
-)
+@node(reads=("head", "base"), writes=(*_COUNTED, "head", "last_prompt_tokens"))
 async def keep_truncated(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     transcript = runtime.context.transcript
     if state["base"] == state["head"]:
@@ -144,28 +143,47 @@ async def split(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     return {"split": cut.start, "carried": cut.carried, "label": "found"}
 
 
-@node(
-    reads=("head", "base", "split", "token_limit"),
-    writes=("draft", "checked"),
-    labels=("answered", "failed"),
-)
+_PART = ("head", "base", "split", "token_limit")
+
+
+@node(reads=_PART, writes=("draft", "checked"), labels=("answered", "failed"))
 async def summarise(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
-    task = [Message(role="user", origin="nudge", content=load("compress/summarise").text())]
-    answer = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
-    return {"draft": answer.record, "checked": "", "label": answer.how}
+    record = await _ask(state, [_nudge(load("compress/summarise").text())], runtime)
+    return {"draft": record, "checked": "", "label": "answered" if record else "failed"}
 
 
-@node(reads=("head", "base", "split", "token_limit", "draft"), writes=("checked",))
+@node(reads=(*_PART, "draft"), writes=("checked",))
 async def verify(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """What is wrong with the draft's form is said, too. Without an answer the draft stands."""
     text = runtime.context.transcript.message(state["draft"]).text
     task = [
-        Message(role="user", origin="nudge", content=load("compress/summarise").text()),
+        _nudge(load("compress/summarise").text()),
         Message(role="assistant", content=text),
-        Message(role="user", origin="nudge", content=load("compress/verify").text(problem=_problem(text))),
+        _nudge(load("compress/verify").text(problem=_problem(text))),
     ]
-    answer = await ask(state["head"], state["base"], state["split"], state["token_limit"], task, runtime)
-    return {"checked": answer.record}
+    return {"checked": await _ask(state, task, runtime)}
+
+
+async def _ask(state: CompressState, task: list[Message], runtime: Runtime[Deps]) -> str:
+    """The part that goes is sent as it was, if it fits the window, else with its older outputs shortened."""
+    transcript, split = runtime.context.transcript, state["split"]
+    messages = transcript.read(state["head"])
+    if tokens_of(messages[:split]) > state["token_limit"]:
+        messages = transcript.read(state["base"])
+    part = curated(messages[opening_length(messages) : split])
+    system = Message(role="system", content=load("compress/system").text())
+    question = Question(
+        role="compressor",
+        messages=[system, *part, *task],
+        head=state["base"],
+        timeout_s=_TIMEOUT_S,
+        attempts=_ATTEMPTS,
+    )
+    return await ask_text(question, runtime)
+
+
+def _nudge(text: str) -> Message:
+    return Message(role="user", origin="nudge", content=text)
 
 
 def _problem(text: str) -> str:
@@ -178,15 +196,7 @@ def _problem(text: str) -> str:
 
 @node(
     reads=("head", "base", "split", "carried", "tokens", "force", "draft", "checked", "todos", "plan_steps"),
-    writes=(
-        "head",
-        "last_prompt_tokens",
-        "compress_failed_at",
-        "compress_status",
-        "snapshot",
-        "tokens_before",
-        "tokens_after",
-    ),
+    writes=(*_COUNTED, "head", "last_prompt_tokens", "compress_failed_at", "snapshot"),
 )
 async def accept(state: CompressState, runtime: Runtime[Deps]) -> CompressState:
     """The new chain names the old one. A refused attempt changes nothing and is remembered, unless it was forced."""
@@ -263,25 +273,3 @@ def _outside(state: CompressState, deps: Deps) -> list[str]:
         lines = [f"- {r.call.name} {json.dumps(r.call.args, ensure_ascii=False)}" for r in waiting]
         parts.append(render("compress/open_requests", requests="\n".join(lines)))
     return parts
-
-
-async def ask(
-    head: str, base: str, split: int, limit: int, task: list[Message], runtime: Runtime[Deps]
-) -> TextAnswer:
-    """The part that goes is sent as it was, if it fits the window, else with its older outputs shortened."""
-    transcript = runtime.context.transcript
-    messages = transcript.read(head)
-    if tokens_of(messages[:split]) > limit:
-        messages = transcript.read(base)
-    part = curated(messages[opening_length(messages) : split])
-    system = Message(role="system", content=load("compress/system").text())
-    return await ask_text(
-        Request(
-            role="compressor",
-            messages=[system, *part, *task],
-            head=base,
-            timeout_s=_TIMEOUT_S,
-            attempts=_ATTEMPTS,
-        ),
-        runtime,
-    )

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import Answered, Question, T, ask_json, parsed
+from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking, parsed
 from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.edit import FIXER_TIMEOUT_S, EditState, FixAnswer, TargetAnswer
-from interlock.state.messages import Message
 from interlock.state.toolset import FileNow
 from interlock.tools._text import TextFile, decode
 from interlock.tools.matcher.edit import excerpt
@@ -112,16 +111,14 @@ async def ask(
     runtime: Runtime[Deps], state: EditState, role: str, kind: type[T], prompt: tuple[str, str]
 ) -> Answered[T] | None:
     """The answer to `prompt` (system, user); one attempt."""
-    system, user = prompt
     question = Question(
         role=role,
-        kind=kind,
-        messages=[Message(role="system", content=system), Message(role="user", content=user)],
+        messages=asking(*prompt),
         head=state["message"],
         timeout_s=FIXER_TIMEOUT_S,
         attempts=1,
     )
-    return await ask_json(question, runtime)
+    return await ask_json(question, kind, runtime)
 
 
 def shown_text(text: str, old: str) -> str:

@@ -3,10 +3,10 @@
 import asyncio
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, ValidationError
@@ -19,38 +19,11 @@ from interlock.state.models import ModelCall, Reply
 
 
 @dataclass(frozen=True)
-class Request:
+class Question:
     """What a helper is asked."""
 
     role: str
-    messages: Sequence[Message]
-    """System message first; the last one asks."""
-    head: str
-    """Chain head that the reply is recorded after."""
-    timeout_s: float
-    """For everything: all attempts, and the waits between them."""
-    attempts: int
-
-
-class TextAnswer(NamedTuple):
-    """`record` holds the answer when there is one."""
-
-    how: Literal["answered", "failed"]
-    record: str = ""
-
-
-T = TypeVar("T", bound=BaseModel)
-
-_FENCED = re.compile(r"```\w*\s(.*)```", re.DOTALL)
-
-
-@dataclass(frozen=True)
-class Question(Generic[T]):
-    """What a helper is asked. The answer is JSON of the shape `kind`."""
-
-    role: str
     """classifier, next_speaker, …; maps to an alias in settings."""
-    kind: type[T]
     messages: Sequence[Message]
     """System message first; the last one asks."""
     head: str
@@ -58,7 +31,18 @@ class Question(Generic[T]):
     timeout_s: float
     """For everything: all attempts, and the waits between them."""
     attempts: int = 2
-    """Connections of one request, and requests while the answer isn't of the shape."""
+    """Connections of one request, and requests while an answer that must be JSON isn't of its shape."""
+
+
+def asking(system: str, task: str, history: Sequence[Message] = ()) -> list[Message]:
+    """The messages of a question about a conversation."""
+    return [Message(role="system", content=system), *history, Message(role="user", content=task)]
+
+
+R = TypeVar("R")
+T = TypeVar("T", bound=BaseModel)
+
+_FENCED = re.compile(r"```\w*\s(.*)```", re.DOTALL)
 
 
 class Answered(NamedTuple, Generic[T]):
@@ -93,44 +77,41 @@ def unusable(reply: Reply) -> str:
     return "the answer is cut off" if reply.finish_reason in (None, "length") else ""
 
 
-async def ask_text(request: Request, runtime: Runtime[Deps]) -> TextAnswer:
-    """A whole answer that isn't blank, or none. A broken script raises."""
-    call = ModelCall(
-        task=task_of(runtime, request.role),
-        role=request.role,
-        head=request.head,
-        messages=request.messages,
-        attempts=request.attempts,
-    )
-    try:
-        async with asyncio.timeout(request.timeout_s):
-            reply = await reply_to(call, runtime)
-    except TimeoutError:
-        problem = f"no answer within {request.timeout_s:g} s"
-    except (ModelError, UserError) as error:  # UserError: no key for the role's model, or none of its package
-        problem = str(error)
-    else:
-        problem = unusable(reply)
-        if not problem:
-            return TextAnswer("answered", reply.record)
-    runtime.stream_writer(HelperFailed(role=request.role, reason=problem))
-    return TextAnswer("failed")
+async def ask_text(question: Question, runtime: Runtime[Deps]) -> str:
+    """Chain record of a whole answer that isn't blank; empty: there is none. A broken script raises."""
+    return await _ask(question, runtime, lambda reply: reply.record) or ""
 
 
-async def ask_json(question: Question[T], runtime: Runtime[Deps]) -> Answered[T] | None:
-    """The answer; None when there is none, for any reason but a broken script."""
+async def ask_json(question: Question, kind: type[T], runtime: Runtime[Deps]) -> Answered[T] | None:
+    """The answer, JSON of the shape `kind`; None when there is none, for any reason but a broken script."""
+
+    def answered(reply: Reply) -> Answered[T] | None:
+        answer = parsed(reply.message.text, kind)
+        return Answered(reply.record, answer) if answer else None
+
+    return await _ask(question, runtime, answered, kind)
+
+
+async def _ask(
+    question: Question,
+    runtime: Runtime[Deps],
+    taken: Callable[[Reply], R | None],
+    kind: type[BaseModel] | None = None,
+) -> R | None:
+    """What is `taken` from the first usable reply; of JSON, one that isn't of its shape is asked for again."""
     task = task_of(runtime, question.role)
+    schema = kind.model_json_schema() if kind else None
     problem = "no attempt was allowed"
     try:
         async with asyncio.timeout(question.timeout_s):
-            for attempt in range(question.attempts):
+            for attempt in range(question.attempts if kind else 1):
                 # A reply is recorded by task: each request of this node gets a name of its own.
                 name = f"{task}#{attempt}" if attempt else task
-                reply = await reply_to(_call(question, name), runtime)
+                reply = await reply_to(_call(question, name, schema), runtime)
                 problem = unusable(reply)
-                if not problem and (answer := parsed(reply.message.text, question.kind)):
-                    return Answered(reply.record, answer)
-                problem = problem or f"the answer is no {question.kind.__name__}"
+                if not problem and (answer := taken(reply)):
+                    return answer
+                problem = problem or f"the answer is no {kind.__name__ if kind else 'text'}"
     except TimeoutError:
         problem = f"no answer within {question.timeout_s:g} s"
     except (ModelError, UserError) as error:  # UserError: no key for the role's model, or none of its package
@@ -150,12 +131,12 @@ def parsed(text: str, kind: type[T]) -> T | None:
         return None
 
 
-def _call(question: Question[Any], task: str) -> ModelCall:
+def _call(question: Question, task: str, schema: Mapping[str, Any] | None) -> ModelCall:
     return ModelCall(
         task=task,
         role=question.role,
         head=question.head,
         messages=question.messages,
-        schema=question.kind.model_json_schema(),
+        schema=schema,
         attempts=question.attempts,
     )

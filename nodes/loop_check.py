@@ -10,7 +10,7 @@ from typing import NamedTuple
 from langgraph.runtime import Runtime
 from pydantic import TypeAdapter
 
-from interlock.nodes.helper_model import Question, ask_json
+from interlock.nodes.helper_model import Question, ask_json, asking
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered, shortened
 from interlock.prompts import load
 from interlock.state.deps import Deps
@@ -213,16 +213,11 @@ async def look(role: str, state: LoopCheckState, runtime: Runtime[Deps]) -> floa
     system, task = load("loop_check/look").parts(request=_request(state, deps, history))
     question = Question(
         role=role,
-        kind=Analysis,
-        messages=[
-            Message(role="system", content=system),
-            *entries(history),
-            Message(role="user", content=task),
-        ],
+        messages=asking(system, task, entries(history)),
         head=state.get("head", ""),
         timeout_s=LOOP_TIMEOUT_S,
     )
-    found = await ask_json(question, runtime)
+    found = await ask_json(question, Analysis, runtime)
     return found.answer.unproductive_state_confidence if found else None
 
 

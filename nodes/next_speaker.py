@@ -2,7 +2,7 @@
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import Question, ask_json
+from interlock.nodes.helper_model import Question, ask_json, asking
 from interlock.prompts import load
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, curated, open_calls
@@ -44,12 +44,11 @@ async def ask_model(state: NextSpeakerState, runtime: Runtime[Deps]) -> NextSpea
     system, task = load("next_speaker/judge").parts()
     question = Question(
         role="next_speaker",
-        kind=Verdict,
-        messages=[Message(role="system", content=system), *history, Message(role="user", content=task)],
+        messages=asking(system, task, history),
         head=state["head"],
         timeout_s=NEXT_SPEAKER_TIMEOUT_S,
     )
-    found = await ask_json(question, runtime)
+    found = await ask_json(question, Verdict, runtime)
     if found is None:
         return {"next_speaker": "", "decided_by": "none", "speaker_reason": "the helper model gave no answer"}
     verdict = found.answer

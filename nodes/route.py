@@ -1,36 +1,37 @@
 """route: which model answers: one strategy after the other, the first verdict wins."""
 
 from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
 from langgraph.runtime import Runtime
+from pydantic import BaseModel
 
-from interlock.nodes.helper_model import Question, ask_json
+from interlock.nodes.helper_model import Question, ask_json, asking, task_of
 from interlock.prompts import load
 from interlock.state.deps import Deps
-from interlock.state.errors import RunError
 from interlock.state.messages import Message, curated, open_calls
 from interlock.state.node import node
 from interlock.state.route import AUTO, ROUTE_TIMEOUT_S, Complexity, ModelChoice, RouteState
 
-_LOOKED_AT_classifier, _SHOWN = 20, 4
-"""Of the last 20 entries, without tool traffic, the last 4 (gemini-cli's)."""
+_LOOKED_AT, _SHOWN = 20, 4
+"""Of the last 20 entries, without tool traffic, the classifier sees the last 4 (gemini-cli's)."""
 
-_LOOKED_AT_numerical = 8
-"""Entries that the helper sees, tool traffic included (gemini-cli's)."""
+_LOOKED_AT_FOR_SCORE = 8
+"""Entries that are scored, tool traffic included (gemini-cli's)."""
 
+T = TypeVar("T", bound=BaseModel)
 
-_ASKED = ("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms")
-
-_VERDICT = ("chosen_model", "strategy", "route_reason", "route_ms")
+_strategy = node(
+    reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
+    writes=("chosen_model", "strategy", "route_reason", "route_ms"),
+    labels=("chosen", "abstained"),
+)
+"""What every strategy reads, writes and says."""
 
 _ABSTAINED: RouteState = {"label": "abstained"}
 
 
-@node(
-    reads=_ASKED,
-    writes=_VERDICT,
-    labels=("chosen", "abstained"),
-)
+@_strategy
 async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """First of all strategies. Who named a model gets that one or an error: another answers under `auto` only."""
     fresh: RouteState = {**_ABSTAINED, "chosen_model": "", "strategy": "", "route_reason": "", "route_ms": 0}
@@ -47,11 +48,7 @@ async def fallback(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     return {**fresh, **chosen(runtime, other, "fallback", f"{model} is unavailable {long}")}
 
 
-@node(
-    reads=_ASKED,
-    writes=_VERDICT,
-    labels=("chosen", "abstained"),
-)
+@_strategy
 async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     asked = state["model"]
     if asked == AUTO:
@@ -59,11 +56,7 @@ async def override(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     return chosen(runtime, runtime.context.models.resolve(asked), "override", f"{asked} was asked for")
 
 
-@node(
-    reads=_ASKED,
-    writes=_VERDICT,
-    labels=("chosen", "abstained"),
-)
+@_strategy
 async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     if state.get("approval_mode") == "plan":
         return if_usable(runtime, state, "pro", "approval_mode", "the run is in plan mode")
@@ -72,82 +65,62 @@ async def approval_mode(state: RouteState, runtime: Runtime[Deps]) -> RouteState
     return _ABSTAINED
 
 
-@node(
-    reads=_ASKED,
-    writes=_VERDICT,
-    labels=("chosen", "abstained"),
-)
+@_strategy
 async def classifier(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains where a score decides, where the request is a tool's answer, and when the helper fails."""
     history, request = conversation(runtime, state["head"])
     if by_number(runtime) or request.role == "tool":
         return _ABSTAINED
-    system, task = load("route/classifier").parts(request=request.text)
-    clock = runtime.context.clock
-    started = clock.monotonic()
-    question = Question(
-        role="classifier",
-        kind=ModelChoice,
-        messages=[
-            Message(role="system", content=system),
-            *_recent_classifier(history),
-            Message(role="user", content=task),
-        ],
-        head=state["head"],
-        timeout_s=ROUTE_TIMEOUT_S,
-    )
-    found = await ask_json(question, runtime)
-    took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}
-    if found is None:
+    prompt = load("route/classifier").parts(request=request.text)
+    choice, took = await _ask(state, prompt, _recent_classifier(history), ModelChoice, runtime)
+    if choice is None:
         return {**_ABSTAINED, **took}
-    choice = found.answer
     verdict = if_usable(runtime, state, choice.model_choice, "classifier", choice.reasoning[:1000])
     return {**took, **verdict}
 
 
+async def _ask(
+    state: RouteState, prompt: tuple[str, str], history: list[Message], kind: type[T], runtime: Runtime[Deps]
+) -> tuple[T | None, RouteState]:
+    """The helper's answer, if it gave one, and how long it took."""
+    clock = runtime.context.clock
+    started = clock.monotonic()
+    question = Question(
+        role="classifier",
+        messages=asking(*prompt, history),
+        head=state["head"],
+        timeout_s=ROUTE_TIMEOUT_S,
+    )
+    found = await ask_json(question, kind, runtime)
+    took: RouteState = {"route_ms": state["route_ms"] + round((clock.monotonic() - started) * 1000)}
+    return found.answer if found else None, took
+
+
 def _recent_classifier(history: list[Message]) -> list[Message]:
     """Without messages that are only calls, and without answers; what was said beside calls stays."""
-    spoken = [m for m in curated(history)[-_LOOKED_AT_classifier:] if m.role != "tool" and m.text]
+    spoken = [m for m in curated(history)[-_LOOKED_AT:] if m.role != "tool" and m.text]
     return [Message(role=m.role, content=m.content, origin=m.origin) for m in spoken[-_SHOWN:]]
 
 
-@node(
-    reads=_ASKED,
-    writes=_VERDICT,
-    labels=("chosen", "abstained"),
-)
+@_strategy
 async def numerical(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """Abstains but for the families that ask for it, and when the helper fails."""
     if not by_number(runtime):
         return _ABSTAINED
     history, request = conversation(runtime, state["head"])
-    system, task = load("route/numerical").parts(request=request.text)
-    deps = runtime.context
-    started = deps.clock.monotonic()
-    question = Question(
-        role="classifier",
-        kind=Complexity,
-        messages=[
-            Message(role="system", content=system),
-            *_recent_numerical(history),
-            Message(role="user", content=task),
-        ],
-        head=state["head"],
-        timeout_s=ROUTE_TIMEOUT_S,
-    )
-    found = await ask_json(question, runtime)
-    took: RouteState = {"route_ms": state["route_ms"] + round((deps.clock.monotonic() - started) * 1000)}
+    prompt = load("route/numerical").parts(request=request.text)
+    found, took = await _ask(state, prompt, _recent_numerical(history), Complexity, runtime)
     if found is None:
         return {**_ABSTAINED, **took}
-    score, threshold = found.answer.complexity_score, deps.settings.model.classifier_threshold
-    reason = f"{found.answer.complexity_reasoning[:1000]} (complexity {score}, pro from {threshold})"
+    score, threshold = found.complexity_score, runtime.context.settings.model.classifier_threshold
+    reason = f"{found.complexity_reasoning[:1000]} (complexity {score}, pro from {threshold})"
     verdict = if_usable(runtime, state, "pro" if score >= threshold else "flash", "numerical", reason)
     return {**took, **verdict}
 
 
 def _recent_numerical(history: list[Message]) -> list[Message]:
     """The last 8, from what isn't tool traffic to where no call is open."""
-    last = curated(history)[-_LOOKED_AT_numerical:]
+    last = curated(history)[-_LOOKED_AT_FOR_SCORE:]
     while last and (last[0].role == "tool" or last[0].tool_calls):
         last.pop(0)
     while open_calls(last):
@@ -155,11 +128,7 @@ def _recent_numerical(history: list[Message]) -> list[Message]:
     return last
 
 
-@node(
-    reads=_ASKED,
-    writes=_VERDICT,
-    labels=("chosen", "abstained"),
-)
+@_strategy
 async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
     """What `auto` means without a choice, or the first model of the settings' fallbacks that is available."""
     deps = runtime.context
@@ -175,9 +144,7 @@ async def default(state: RouteState, runtime: Runtime[Deps]) -> RouteState:
 
 def chosen(runtime: Runtime[Deps], model: str, strategy: str, reason: str) -> RouteState:
     """A verdict; its reason is kept with the step."""
-    if runtime.execution_info is None:
-        raise RunError(f"{strategy} ran outside a graph.")
-    runtime.context.steps.reasoned(runtime.execution_info.task_id, f"{model}: {reason}")
+    runtime.context.steps.reasoned(task_of(runtime, strategy), f"{model}: {reason}")
     return {"label": "chosen", "chosen_model": model, "strategy": strategy, "route_reason": reason}
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import Request, ask_text
-from interlock.nodes.tools_results import recorded
+from interlock.nodes.helper_model import Question, ask_text
+from interlock.nodes.tools_results import CALL, recorded
 from interlock.prompts import load
-from interlock.state.calls import CallKey
+from interlock.state.calls import key_of
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.node import node
@@ -47,6 +47,9 @@ _OWN_CHARS = 1000
 """What a tool says around an output that it has cut at the same limit itself."""
 
 _OFF = OutputRule(how="off", tokenBudget=1)
+
+_OUTPUT = (*CALL, "tool", "source", "head", "max_output_tokens")
+"""Keys that name the output."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
 
 
 @node(
-    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
+    reads=_OUTPUT,
     writes=("saved_to", "shortened", "summarize_status"),
     labels=("long", "short"),
 )
@@ -102,7 +105,7 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
 
 
 @node(
-    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
+    reads=_OUTPUT,
     writes=("saved_to",),
     labels=("summarize", "truncate"),
 )
@@ -117,21 +120,20 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
 
 
 @node(
-    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens"),
+    reads=_OUTPUT,
     writes=("summary",),
 )
 async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
     system = Message(role="system", content=load("summarize/system").text())
-    request = Request(
+    question = Question(
         role="summarizer",
         messages=[system, Message(role="user", origin="nudge", content=_task(source, runtime.context))],
         head=source.context,
         timeout_s=_TIMEOUT_S,
         attempts=_ATTEMPTS,
     )
-    answer = await ask_text(request, runtime)
-    return {"summary": answer.record}
+    return {"summary": await ask_text(question, runtime)}
 
 
 def _task(source: Source, deps: Deps) -> str:
@@ -160,17 +162,7 @@ def _line(message: Message) -> str:
 
 
 @node(
-    reads=(
-        "message",
-        "index",
-        "attempt",
-        "tool",
-        "source",
-        "head",
-        "max_output_tokens",
-        "summary",
-        "saved_to",
-    ),
+    reads=(*_OUTPUT, "summary", "saved_to"),
     writes=("shortened", "summarize_status"),
     labels=("good", "failed"),
 )
@@ -188,7 +180,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
 
 
 @node(
-    reads=("message", "index", "attempt", "tool", "source", "head", "max_output_tokens", "saved_to"),
+    reads=(*_OUTPUT, "saved_to"),
     writes=("shortened", "summarize_status"),
 )
 async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
@@ -232,7 +224,7 @@ def source_of(state: SummarizeState, deps: Deps) -> Source:
         text = deps.transcript.message(state["source"]).text
         rule = rule_alone(deps.settings, state["tool"], state["max_output_tokens"])
         return Source(state["tool"], text, rule, state.get("head", ""), "")
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    key = key_of(state)
     call, result = deps.journal.call(key), recorded(deps.journal, key)
     kept = result.meta.get("full_output")
     rule = rule_of(deps.settings, call.name)

@@ -4,8 +4,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
-from langgraph.runtime import ExecutionInfo, Runtime
+from langgraph.runtime import Runtime
 
+from interlock.nodes.helper_model import task_of
 from interlock.nodes.hooks import ending, fired, fires
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
@@ -132,7 +133,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
     off = deps.settings.model.disable_loop_detection
     watch = None if off else LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []))
     call = ModelCall(
-        task=_task(runtime.execution_info),
+        task=task_of(runtime, "call_model"),
         role="main",
         head=state["head"],
         messages=request.messages,
@@ -166,12 +167,6 @@ async def _wait(state: TurnState, runtime: Runtime[Deps]) -> None:
 
 def _again(problem: str) -> str:
     return load("run/continue_stream").text(problem=problem)
-
-
-def _task(info: ExecutionInfo | None) -> str:
-    if info is None:
-        raise RunError("call_model ran outside a graph.")
-    return info.task_id
 
 
 @node(
@@ -270,11 +265,9 @@ def _tell(answer: Message, runtime: Runtime[Deps]) -> None:
 @node(reads=("loop_found", "loop_count"), writes=("loop_count", "turn_status", "error"))
 async def note_loop(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """What repeated stays out of the conversation, and is kept as the step's reason."""
-    if runtime.execution_info is None:
-        raise RunError("note_loop ran outside a graph.")
     kind, detail = state["loop_found"]["kind"], state["loop_found"]["detail"]
     count = state.get("loop_count", 0) + 1
-    runtime.context.steps.reasoned(runtime.execution_info.task_id, f"loop {count} ({kind}): {detail}")
+    runtime.context.steps.reasoned(task_of(runtime, "note_loop"), f"loop {count} ({kind}): {detail}")
     runtime.stream_writer(LoopDetected(kind=cast(Kind, kind), detail=detail, count=count))
     if count == 1:
         return {"loop_count": count, "turn_status": "loop_nudge"}

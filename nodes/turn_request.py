@@ -7,6 +7,7 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from interlock.nodes.compress_snapshot import size
+from interlock.nodes.helper_model import task_of
 from interlock.nodes.hooks import ending, fired, fires, warn
 from interlock.nodes.turn_messages import (
     REQUEST,
@@ -22,7 +23,7 @@ from interlock.nodes.turn_messages import (
 )
 from interlock.nodes.turn_reply import accepted
 from interlock.state.deps import Deps, Transcript
-from interlock.state.errors import RunError, UserError
+from interlock.state.errors import UserError
 from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEvent, ModelInfo, RouteEvent
 from interlock.state.hooks import HookOutcome, is_hooked
 from interlock.state.loop_check import FIRST_CHECK
@@ -127,10 +128,8 @@ async def use_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     model = state["chosen_model"]
     if state["failed_model"] and model in state["unavailable"]:
         return {"label": "none left", "turn_status": "error"}
-    if runtime.execution_info is None:
-        raise RunError("use_model ran outside a graph.")
     strategy, reason = state["strategy"], state["route_reason"]
-    runtime.context.steps.reasoned(runtime.execution_info.task_id, f"{model}, by {strategy}: {reason}")
+    runtime.context.steps.reasoned(task_of(runtime, "use_model"), f"{model}, by {strategy}: {reason}")
     runtime.stream_writer(RouteEvent(model=model, strategy=strategy, reason=reason))
     runtime.stream_writer(ModelInfo(model=model))
     label = "hooked" if _asks_before(state) else "usable"
