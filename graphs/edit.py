@@ -13,6 +13,7 @@ from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.edit import (
     apply,
     check_external_change,
+    check_rights,
     confirm_present,
     correct_target,
     fail,
@@ -21,9 +22,9 @@ from interlock.nodes.edit import (
     match_again,
     read,
     repair,
+    take_approval,
     write,
 )
-from interlock.nodes.edit_rights import check_rights, take_approval
 from interlock.nodes.hooks import await_person
 from interlock.state.calls import CallKey
 from interlock.state.edit import EditError, EditInput, EditOutput, EditState

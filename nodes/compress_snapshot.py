@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
-from xml.parsers import expat
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from typing_extensions import TypedDict
@@ -72,41 +72,6 @@ _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 class BadSnapshot(ValueError):  # noqa: N818 - a finding, told to the model
     """Why an answer holds no usable snapshot, in words that a model can act on."""
-
-
-class _Reader:
-    """Reads text of sections only: no declarations, no nesting, no section twice."""
-
-    def __init__(self) -> None:
-        self.texts: dict[str, str] = {}
-        self._open: list[str] = []
-        self._parts: list[str] = []
-
-    def read(self, text: str) -> None:
-        parser = expat.ParserCreate()
-        parser.StartDoctypeDeclHandler = self._refuse
-        parser.EntityDeclHandler = self._refuse
-        parser.ExternalEntityRefHandler = self._refuse
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._parts.append
-        parser.Parse(text, True)
-
-    def _start(self, name: str, _: object) -> None:
-        if len(self._open) == 2 or (self._open == []) != (name == _ROOT):
-            raise BadSnapshot(f"<{name}> stands inside <{self._open[-1] if self._open else 'nothing'}>")
-        if name in self.texts:
-            raise BadSnapshot(f"<{name}> is there twice")
-        self._open.append(name)
-        self._parts.clear()
-
-    def _end(self, name: str) -> None:
-        if name != _ROOT:
-            self.texts[name] = "".join(self._parts)
-        self._open.pop()
-
-    def _refuse(self, *_: object) -> int:
-        raise BadSnapshot("the snapshot declares entities or a document type")
 
 
 def opening_length(messages: Sequence[Message]) -> int:
@@ -204,15 +169,21 @@ def sections_of(answer: str) -> dict[str, str]:
 
 
 def _read(snapshot: str) -> dict[str, str]:
-    reader = _Reader()
+    """Text of sections only: no nesting, no section twice. What would declare anything is text, see `_plain`."""
     try:
-        reader.read(_plain(_NO_XML.sub("\ufffd", snapshot)))
-    except expat.ExpatError as error:
+        root = ElementTree.fromstring(_plain(_NO_XML.sub("\ufffd", snapshot)))
+    except ElementTree.ParseError as error:
         raise BadSnapshot(f"the snapshot is not well-formed XML ({error})") from error
-    sections = {name: reader.texts.get(name, "").strip() for name in SECTIONS}
-    if not sections["overall_goal"]:
+    texts: dict[str, str] = {}
+    for section in root:
+        for inner in section:
+            raise BadSnapshot(f"<{inner.tag}> stands inside <{section.tag}>")
+        if section.tag in (_ROOT, *texts):
+            raise BadSnapshot(f"<{section.tag}> is there twice")
+        texts[section.tag] = (section.text or "").strip()
+    if not texts.get("overall_goal"):
         raise BadSnapshot("<overall_goal> is missing or empty")
-    return sections
+    return {name: texts.get(name, "") for name in SECTIONS}
 
 
 def xml_of(sections: dict[str, str]) -> str:

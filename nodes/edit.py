@@ -1,24 +1,23 @@
-"""edit: one replacement in a text: matched, corrected by a model where it must be, or refused."""
+"""edit: one replacement in a text: matched, corrected by a model where it must be, allowed or approved, or refused."""
 
 import asyncio
-from hashlib import sha256
 from pathlib import PurePath
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.edit_subject import (
-    Strings,
-    Subject,
-    as_tried,
-    ask,
-    key_of,
-    problem,
-    shown_text,
-    strings,
-    subject,
-)
+from interlock.nodes.edit_subject import EDIT, Edit, as_tried, ask, edit_at, problem, shown_text
+from interlock.nodes.tools_results import answered, by_policy, note, note_person, put_request, rejected
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallView, ToolResult, failure
+from interlock.state.calls import (
+    ApprovalRequest,
+    CallKey,
+    CallView,
+    Choice,
+    ToolResult,
+    Verdict,
+    failure,
+    key_of,
+)
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.edit import GRACE_S, EditState, FixAnswer, TargetAnswer
 from interlock.state.journal import JournalRow
@@ -26,7 +25,7 @@ from interlock.state.messages import Message, ToolCall
 from interlock.state.node import node
 from interlock.state.toolset import ToolRun
 from interlock.tools._diff import unified_diff
-from interlock.tools._text import line_at
+from interlock.tools._text import TextFile, line_at
 from interlock.tools.matcher.edit import (
     Placed,
     Problem,
@@ -51,268 +50,226 @@ _EXACT_ONLY = frozenset({".json", ".jsonc", ".json5", ".ipynb"})
 _MOST = 1_000
 """Characters of an explanation that are kept."""
 
+_CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
+"""It is one edit, and whoever wants another writes another."""
+
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    reads=EDIT,
     writes=("seen", "modified_at", "error", "helper", "helper_role"),
     labels=("create", "match", "refused"),
 )
 async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A missing file and an empty old string create it; whatever can't be edited is refused."""
-    deps = runtime.context
     fresh: EditState = {"helper": "", "helper_role": ""}
-    plain: EditState = {**state, "helper": ""}
-    found = await subject(deps, plain)
-    if isinstance(found, ToolResult):
-        error = found.error or {"type": "not_text", "message": found.content}
+    edit = await edit_at(runtime.context, {**state, "helper": ""})
+    if isinstance(edit, ToolResult):
+        error = edit.error or {"type": "not_text", "message": edit.content}
         code = _CODES.get(error["type"], error["type"])
         return {**fresh, "label": "refused", "error": problem(code, error["message"])}
-    seen = sha256(found.data).hexdigest() if found.file else ""
-    fresh = {**fresh, "seen": seen, "modified_at": found.modified_at}
-    tried = strings(deps, plain)
-    refusal = _refusal(found, tried)
-    if refusal:
-        return {**fresh, "label": "refused", "error": refusal}
-    return {**fresh, "label": "create" if found.file is None else "match", "error": {}}
+    fresh = {**fresh, "seen": edit.hash, "modified_at": edit.modified_at}
+    if refusal := _refusal(edit):
+        return {**fresh, "label": "refused", "error": problem(*refusal)}
+    return {**fresh, "label": "create" if edit.file is None else "match", "error": {}}
 
 
-def _refusal(found: Subject, tried: Strings) -> dict[str, str] | None:
-    if found.file is None and tried.old:
-        return problem(
-            "file_not_found",
-            f"No file {found.shown!r}. Find it with glob; to create it leave old_string empty.",
-        )
-    if wrong := unusable(tried.old, tried.new):
-        return problem(wrong.code, wrong.message)
-    if found.file is not None and not tried.old:
-        text = f"{found.shown!r} exists; an empty old_string only creates new files. Name a text in it."
-        return problem("create_existing", text)
+def _refusal(edit: Edit) -> Problem | None:
+    old, new = edit.strings.old, edit.strings.new
+    if edit.file is None and old:
+        text = f"No file {edit.shown!r}. Find it with glob; to create it leave old_string empty."
+        return Problem("file_not_found", text)
+    if wrong := unusable(old, new):
+        return wrong
+    if edit.file is not None and not old:
+        text = f"{edit.shown!r} exists; an empty old_string only creates new files. Name a text in it."
+        return Problem("create_existing", text)
     return None
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    reads=EDIT,
     writes=("error",),
     labels=("right count", "wrong count", "none"),
 )
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The first strategy that finds anything decides; too many or too few are an error, never a choice."""
-    deps = runtime.context
-    found = await subject(deps, state)
-    if isinstance(found, ToolResult):
-        return {"label": "wrong count", "error": problem("external_change", found.content)}
-    tried = strings(deps, state)
-    at = await asyncio.to_thread(placed, found.shown, found.text, tried.old, tried.new, tried.expected)
+    edit = await edit_at(runtime.context, state)
+    if isinstance(edit, ToolResult):
+        return {"label": "wrong count", "error": problem("external_change", edit.content)}
+    at = await edit.at()
     if not isinstance(at, Problem):
         return {"label": "right count"}
-    label = "none" if at.code == "no_occurrence" else "wrong count"
-    return {"label": label, "error": problem(at.code, at.message)}
+    return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": problem(*at)}
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    reads=EDIT,
     writes=(),
     labels=("found", "not found", "not for a model"),
 )
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Over-escaped strings and blanks around them; then it is the models' turn, but for structured files."""
-    deps = runtime.context
-    found = await subject(deps, state)
-    if isinstance(found, ToolResult):
+    edit = await edit_at(runtime.context, state)
+    if isinstance(edit, ToolResult):
         return {"label": "not for a model"}
-    tried = strings(deps, state)
-    if await asyncio.to_thread(repaired, found.text, tried.old, tried.new, tried.expected):
+    tried = edit.strings
+    if await asyncio.to_thread(repaired, edit.text, tried.old, tried.new, tried.expected):
         return {"label": "found"}
-    structured = PurePath(found.path).suffix.lower() in _EXACT_ONLY
+    structured = PurePath(edit.path).suffix.lower() in _EXACT_ONLY
     return {"label": "not for a model" if structured else "not found"}
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    reads=EDIT,
     writes=("helper", "helper_role"),
     labels=("found", "not found"),
 )
 async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Its answer must stand in the file exactly, as often as was expected; else it counts for nothing."""
-    deps = runtime.context
-    found = await subject(deps, state)
-    if isinstance(found, ToolResult):
+    edit = await edit_at(runtime.context, state)
+    if isinstance(edit, ToolResult):
         return {"label": "not found"}
-    tried = strings(deps, state)
+    tried = edit.strings
     prompt = load("edit/correct_target").parts(
-        file=found.shown,
-        content=await asyncio.to_thread(shown_text, found.text, tried.old),
+        file=edit.shown,
+        content=await asyncio.to_thread(shown_text, edit.text, tried.old),
         old_string=tried.old,
         new_string=tried.new,
     )
     asked = await ask(runtime, state, "edit_target", TargetAnswer, prompt)
     if asked is None:
         return {"label": "not found"}
-    record, answer = asked
-    snippet = answer.corrected_target_snippet.replace("\r\n", "\n")
+    snippet = asked.answer.corrected_target_snippet.replace("\r\n", "\n")
     at = await asyncio.to_thread(
-        placed, found.shown, found.text, snippet, tried.new, tried.expected, only_exact=True
+        placed, edit.shown, edit.text, snippet, tried.new, tried.expected, only_exact=True
     )
     if isinstance(at, Problem) or snippet == tried.new:
         return {"label": "not found"}
-    return {"label": "found", "helper": record, "helper_role": "edit_target"}
+    return {"label": "found", "helper": asked.record, "helper_role": "edit_target"}
 
 
 @node(
-    reads=(
-        "message",
-        "index",
-        "attempt",
-        "source",
-        "helper",
-        "helper_role",
-        "known_hash",
-        "last_edit_at",
-        "seen",
-        "error",
-    ),
+    reads=(*EDIT, "known_hash", "last_edit_at", "seen", "error"),
     writes=("error",),
     labels=("changed", "same"),
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """By the hash that the model's text had; without one, by a file time more than 2 s after the last edit."""
-    found = await subject(runtime.context, state)
-    if not isinstance(found, ToolResult):
+    edit = await edit_at(runtime.context, state)
+    if not isinstance(edit, ToolResult):
         known, last = state.get("known_hash"), state.get("last_edit_at")
-        now = sha256(found.data).hexdigest() if found.file else ""
-        moved = found.modified_at > last + GRACE_S if last and not known else False
-        if now == state["seen"] and (not known or now == known) and not moved:
+        moved = edit.modified_at > last + GRACE_S if last and not known else False
+        if edit.hash == state["seen"] and (not known or edit.hash == known) and not moved:
             return {"label": "same"}
     text = "The file changed on disk since it was last read. Read it again, and edit what is there now."
-    return {
-        "label": "changed",
-        "error": problem("external_change", f"{text} ({state['error']['message']})"),
-    }
+    error = problem("external_change", f"{text} ({state['error']['message']})")
+    return {"label": "changed", "error": error}
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role", "error"),
+    reads=(*EDIT, "error"),
     writes=("helper", "helper_role", "explanation"),
     labels=("no changes needed", "changed strings", "no answer"),
 )
 async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Asked once, with the error and the text as it is now."""
     deps = runtime.context
-    found = await subject(deps, state)
-    if isinstance(found, ToolResult):
+    edit = await edit_at(deps, state)
+    if isinstance(edit, ToolResult):
         return {"label": "no answer"}
-    tried = strings(deps, state)
     prompt = load("edit/fix_edit").parts(
-        file=found.shown,
+        file=edit.shown,
         instruction=str(deps.journal.call(key_of(state)).args.get("instruction") or "not given"),
-        content=await asyncio.to_thread(shown_text, found.text, tried.old),
-        old_string=tried.old,
-        new_string=tried.new,
+        content=await asyncio.to_thread(shown_text, edit.text, edit.strings.old),
+        old_string=edit.strings.old,
+        new_string=edit.strings.new,
         error=state["error"]["message"],
     )
     asked = await ask(runtime, state, "edit_fixer", FixAnswer, prompt)
     if asked is None:
         return {"label": "no answer"}
-    record, answer = asked
-    explanation = answer.explanation[:_MOST]
-    if answer.noChangesRequired:
-        return {"label": "no changes needed", "explanation": explanation}
-    return {
-        "label": "changed strings",
-        "helper": record,
-        "helper_role": "edit_fixer",
-        "explanation": explanation,
-    }
+    said: EditState = {"explanation": asked.answer.explanation[:_MOST]}
+    if asked.answer.noChangesRequired:
+        return {**said, "label": "no changes needed"}
+    return {**said, "label": "changed strings", "helper": asked.record, "helper_role": "edit_fixer"}
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    reads=EDIT,
     writes=("edit_status", "error"),
     labels=("present", "absent"),
 )
 async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The new string must stand in the file; a deletion can't be seen there, so it is never confirmed."""
-    deps = runtime.context
-    found = await subject(deps, state)
-    new = strings(deps, state).new
-    if isinstance(found, ToolResult) or not new.strip() or new not in found.text:
+    edit = await edit_at(runtime.context, state)
+    if isinstance(edit, ToolResult) or not edit.strings.new.strip() or edit.strings.new not in edit.text:
         return {"label": "absent"}
     return {"label": "present", "edit_status": "already_applied", "error": {}}
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role"),
+    reads=EDIT,
     writes=(),
     labels=("found", "not found"),
 )
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """All strategies once more; when they fail, the first error is what is told."""
-    deps = runtime.context
-    found = await subject(deps, state)
-    if isinstance(found, ToolResult):
+    edit = await edit_at(runtime.context, state)
+    if isinstance(edit, ToolResult) or not edit.strings.old or unusable(edit.strings.old, edit.strings.new):
         return {"label": "not found"}
-    tried = strings(deps, state)
-    if not tried.old or unusable(tried.old, tried.new):
-        return {"label": "not found"}
-    at = await asyncio.to_thread(placed, found.shown, found.text, tried.old, tried.new, tried.expected)
-    return {"label": "not found" if isinstance(at, Problem) else "found"}
+    return {"label": "not found" if isinstance(await edit.at(), Problem) else "found"}
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role", "error"),
+    reads=(*EDIT, "error"),
     writes=("strategy", "occurrences", "result", "error", "edit_status"),
     labels=("write", "keep", "refused"),
 )
 async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are kept as they are."""
-    deps = runtime.context
-    found = await subject(deps, state)
-    if isinstance(found, ToolResult) or found.file is None:
+    edit = await edit_at(runtime.context, state)
+    if isinstance(edit, ToolResult) or edit.file is None:
         return _refused(state, "external_change", "The file is gone since it was read. Look where it went.")
-    tried = strings(deps, state)
-    at = await asyncio.to_thread(
-        placed_or_repaired, found.shown, found.text, tried.old, tried.new, tried.expected
-    )
+    at = await edit.at(placed_or_repaired)
     if isinstance(at, Problem):
-        return _refused(state, at.code, at.message)
-    made = await asyncio.to_thread(_made, found, at)
+        return _refused(state, *at)
+    made = await asyncio.to_thread(_made, edit, edit.file, at)
     if isinstance(made, Problem):
-        return _refused(state, made.code, made.message)
-    kept = await asyncio.to_thread(_kept, found, tried, at, made) if state.get("source") else None
+        return _refused(state, *made)
+    kept = await asyncio.to_thread(_kept, edit, edit.file, at, made) if state.get("source") else None
+    to_file = state.get("source") == "file"
     return {
-        "label": "write" if state.get("source") == "file" else "keep",
+        "label": "write" if to_file else "keep",
         "strategy": at.strategy,
         "occurrences": len(at.spans),
-        "result": deps.transcript.append("", [kept]) if kept else "",
+        "result": runtime.context.transcript.append("", [kept]) if kept else "",
         "error": {},
-        "edit_status": "" if state.get("source") == "file" else "applied",
+        "edit_status": "" if to_file else "applied",
     }
 
 
-def _made(found: Subject, at: Placed) -> bytes | Problem:
-    assert found.file is not None
+def _made(edit: Edit, file: TextFile, at: Placed) -> bytes | Problem:
     try:
-        after = found.file.encode(raw_after(found.file, at.spans))
+        after = file.encode(raw_after(file, at.spans))
     except UnicodeEncodeError as error:
-        text = f"{found.shown!r} is {found.file.encoding}, which can't hold {error.object[error.start]!r}."
+        text = f"{edit.shown!r} is {file.encoding}, which can't hold {error.object[error.start]!r}."
         return Problem("not_text", text)
-    if after == found.data:
-        line = line_at(found.text, at.spans[0].start)
-        text = f"{found.shown!r} would be the same as before: what the edit would give stands at line {line}."
+    if after == edit.data:
+        line = line_at(edit.text, at.spans[0].start)
+        text = f"{edit.shown!r} would be the same as before: what the edit would give stands at line {line}."
         return Problem("no_change", text)
     return after
 
 
-def _kept(found: Subject, tried: Strings, at: Placed, after: bytes) -> Message:
+def _kept(edit: Edit, file: TextFile, at: Placed, after: bytes) -> Message:
     """The result as a record of a chain of its own; as arguments, for those are kept word for word."""
-    assert found.file is not None
     first = at.spans[0]
     exact = at.strategy == "exact" and not at.repaired
     kept = {
-        "new_content": after[len(found.file.mark) :].decode(found.file.encoding),
-        "diff": unified_diff(found.shown, found.data, after),
-        "old_string": tried.old if exact else found.text[first.start : first.end],
-        "new_string": tried.new if exact else first.new,
+        "new_content": after[len(file.mark) :].decode(file.encoding),
+        "diff": unified_diff(edit.shown, edit.data, after),
+        "old_string": edit.strings.old if exact else edit.text[first.start : first.end],
+        "new_string": edit.strings.new if exact else first.new,
     }
     call = ToolCall.model_validate({"id": "0.0", "name": "replace", "args": kept})
     return Message(role="assistant", tool_calls=(call,))
@@ -325,7 +282,63 @@ def _refused(state: EditState, code: str, message: str) -> EditState:
 
 
 @node(
-    reads=("message", "index", "attempt", "source", "helper", "helper_role", "seen"),
+    reads=(*EDIT, "approval_mode", "asks"),
+    writes=("approval", "asks", "error"),
+    labels=("allowed", "asked", "denied"),
+)
+async def check_rights(state: EditState, runtime: Runtime[Deps]) -> EditState:
+    """What a person is asked about is the edit as it would be made: with a helper's strings, if it is the helper's."""
+    deps = runtime.context
+    key, call = as_tried(deps, state)
+    mode = state["approval_mode"]
+    verdict = await deps.policy.decide(call, "write", mode, deps.approvals.session_rules())
+    note(runtime, key, by_policy(verdict, mode))
+    if verdict.decision == "deny":
+        text = load("run/call_denied").text(tool=call.name, reason=verdict.deny_message or verdict.reason)
+        return {"label": "denied", "error": problem("denied", text)}
+    if verdict.decision == "allow":
+        return {"label": "allowed", "error": {}}
+    return await _asked(runtime, key, call, verdict, (state.get("asks") or 0) + 1)
+
+
+async def _asked(
+    runtime: Runtime[Deps], key: CallKey, call: CallView, verdict: Verdict, asks: int
+) -> EditState:
+    preview = await runtime.context.toolset.preview(call, [])
+    if preview.problem is not None:
+        return {"label": "denied", "error": problem(preview.code or "not_possible", preview.problem)}
+    request = ApprovalRequest(
+        key=f"{key}:approval:{asks}",
+        kind="approval",
+        call=call,
+        reason=verdict.reason,
+        preview=preview.text,
+        files=preview.files,
+        choices=_CHOICES,
+    )
+    put_request(runtime, request)
+    return {"label": "asked", "approval": request.key, "asks": asks}
+
+
+@node(
+    reads=(*EDIT, "approval"),
+    writes=("error",),
+    labels=("proceed", "changed since", "refused"),
+)
+async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
+    """A decision binds what was shown: when the file changed since, the edit is found anew."""
+    deps = runtime.context
+    key, _ = as_tried(deps, state)
+    request, answer = answered(deps, state["approval"])
+    note_person(runtime, key, state["approval"], answer)
+    if answer.choice not in _CHOICES[1:]:
+        changed = any(deps.toolset.now(file.path) != file.on_disk for file in request.files)
+        return {"label": "changed since" if changed else "proceed", "error": {}}
+    return {"label": "refused", "error": problem("rejected", rejected(answer).content)}
+
+
+@node(
+    reads=(*EDIT, "seen"),
     writes=("edit_status", "error"),
 )
 async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
@@ -361,11 +374,10 @@ async def _done(
 
 
 def _changed(call: CallView) -> ToolResult:
-    path = call.args["file_path"]
-    return failure(
-        "external_change",
-        f"{path!r} changed on disk while it was edited. Read it again; nothing was written.",
+    text = (
+        f"{call.args['file_path']!r} changed on disk while it was edited. Read it again; nothing was written."
     )
+    return failure("external_change", text)
 
 
 @node(reads=("error",), writes=("edit_status", "error"))

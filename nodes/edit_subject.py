@@ -1,16 +1,19 @@
 """edit_subject: what an edit is made on: a file, a text or a call of a batch; and the helper that corrects it."""
 
+import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
+from hashlib import sha256
 
 from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking, parsed
-from interlock.state.calls import CallKey, CallView, ToolResult
+from interlock.nodes.tools_results import CALL
+from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps
 from interlock.state.edit import FIXER_TIMEOUT_S, EditState, FixAnswer, TargetAnswer
-from interlock.state.toolset import FileNow
 from interlock.tools._text import TextFile, decode
-from interlock.tools.matcher.edit import excerpt
+from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed
 
 _MOST = 2_000
 """Characters of an error that a checkpoint keeps."""
@@ -18,7 +21,7 @@ _MOST = 2_000
 
 @dataclass(frozen=True)
 class Strings:
-    """An edit as it is tried."""
+    """What is to be replaced by what, as it is tried."""
 
     old: str
     new: str
@@ -26,53 +29,56 @@ class Strings:
 
 
 @dataclass(frozen=True)
-class Subject:
-    """`file` is null where there is none."""
+class Edit:
+    """An edit as it is tried, on what is there now. `file` is null where there is none."""
 
     shown: str
     path: str
     file: TextFile | None
     data: bytes
     modified_at: float
+    strings: Strings
 
     @property
     def text(self) -> str:
         return self.file.text if self.file else ""
 
+    @property
+    def hash(self) -> str:
+        """sha256 of the bytes; empty: there is no file."""
+        return sha256(self.data).hexdigest() if self.file else ""
+
+    async def at(self, find: Callable[..., Placed | Problem] = placed) -> Placed | Problem:
+        """Where it goes; big texts take a while."""
+        tried = self.strings
+        return await asyncio.to_thread(find, self.shown, self.text, tried.old, tried.new, tried.expected)
+
+
+EDIT = (*CALL, "source", "helper", "helper_role")
+"""Keys that name an edit, as it is tried."""
 
 _MOST_TEXT = 120_000
 """Characters of a file that a helper is shown: about 30,000 tokens."""
 
 
-def key_of(state: EditState | EditState) -> CallKey:
-    return CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
-
-
-async def subject(deps: Deps, state: EditState) -> Subject | ToolResult:
-    """The file as it is now, or as the earlier calls of the batch will leave it; or the content that was given."""
-    call = deps.journal.call(key_of(state))
-    content = call.args.get("content")
+async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:
+    """On the file as it is now, or as the earlier calls of the batch will leave it; or on content that was given."""
+    call, tried = deps.journal.call(key_of(state)), strings(deps, state)
     if state.get("source") == "content":
-        text = str(content)
-        return Subject("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0)
+        text = str(call.args.get("content"))
+        return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
     found = await deps.toolset.file(call, [] if state.get("source") else _earlier(deps, state))
     if isinstance(found, ToolResult):
         return found
-    return _decoded(found)
-
-
-def _decoded(found: FileNow) -> Subject:
     file = None if found.data is None else decode(found.data)
-    return Subject(found.shown, found.path, file, found.data or b"", found.modified_at)
+    return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried)
 
 
 def _earlier(deps: Deps, state: EditState) -> list[CallView]:
-    return [
-        deps.journal.call(CallKey(message=state["message"], index=index)) for index in range(state["index"])
-    ]
+    return [deps.journal.call(CallKey(message=state["message"], index=i)) for i in range(state["index"])]
 
 
-def strings(deps: Deps, state: EditState | EditState) -> Strings:
+def strings(deps: Deps, state: EditState) -> Strings:
     """The call's own, or the helper's."""
     args = deps.journal.call(key_of(state)).args
     expected = args.get("expected_replacements", 1)
@@ -88,18 +94,17 @@ def strings(deps: Deps, state: EditState | EditState) -> Strings:
     return Strings(old.replace("\r\n", "\n"), new.replace("\r\n", "\n"), count)
 
 
-def as_tried(deps: Deps, state: EditState | EditState) -> tuple[CallKey, CallView]:
+def as_tried(deps: Deps, state: EditState) -> tuple[CallKey, CallView]:
     """The call of the edit; with strings of a helper's it is a later attempt at it."""
     key = key_of(state)
     call = deps.journal.call(key)
     if not state.get("helper"):
         return key, call
     tried = strings(deps, state)
-    later = key.model_copy(update={"attempt": key.attempt + 1})
     args = {**call.args, "old_string": tried.old, "new_string": tried.new}
     amended = CallView(id=call.id, name=call.name, args=args)
-    deps.journal.amend(later, amended)
-    return later, amended
+    deps.journal.amend(key.next, amended)
+    return key.next, amended
 
 
 def problem(code: str, message: str) -> dict[str, str]:
