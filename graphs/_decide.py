@@ -28,17 +28,7 @@ from interlock.state.tools import DecideOut, DecideSend, DecideState
 @cache
 def build() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
-    for function in (
-        resolve,
-        validate,
-        check_policy,
-        take_edit,
-        request_approval,
-        notify,
-        apply_decision,
-        ready,
-    ):
-        g.node(function.__name__, function)
+    g.nodes(resolve, validate, check_policy, take_edit, request_approval, notify, apply_decision, ready)
     g.part("edit", edit.build)
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)

@@ -53,16 +53,7 @@ def build(depth: int = 0) -> Graph:
 
 
 def _nodes(g: Graph, depth: int) -> None:
-    for function in (
-        run_tool,
-        ask_outcome,
-        apply_outcome,
-        ask_question,
-        take_answer,
-        ask_review,
-        take_review,
-    ):
-        g.node(function.__name__, function)
+    g.nodes(run_tool, ask_outcome, apply_outcome, ask_question, take_answer, ask_review, take_review)
     for name in ("await_outcome", "await_answer", "await_review"):
         g.node(name, await_person)
     g.node("notify", notify)

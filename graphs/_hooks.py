@@ -14,9 +14,7 @@ def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) 
     Beside those it has `unknown`: a firing that was cut off waits for a person, and is taken up again with the answer.
     """
     nodes: dict[str, str] = {event: function.__name__ for event, (function, _) in events.items()}
-    for function, _ in events.values():
-        g.node(function.__name__, function)
-    g.node("ask_hook", ask_hook)
+    g.nodes(*(function for function, _ in events.values()), ask_hook)
     g.node("await_hook", await_person)
     for function, targets in events.values():
         g.by_label(function.__name__, {**targets, "unknown": "ask_hook"})

@@ -90,6 +90,11 @@ class Graph:
             name, checked_node(function, contract), contract.reducers, pure=pure, recorded=recorded
         )
 
+    def nodes(self, *functions: Node) -> None:
+        """Add nodes that have their functions' names."""
+        for function in functions:
+            self.node(function.__name__, function)
+
     def part(self, name: str, graph: "Graph | Callable[[], Graph]", pure: bool = False) -> None:
         """Add another graph as a node; a function that makes it is asked when a run first enters it.
 

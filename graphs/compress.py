@@ -27,8 +27,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 
 def build() -> Graph:
     g = Graph("compress", CompressState)
-    for function in (check_threshold, truncate_old_outputs, keep_truncated, split, summarise, verify, accept):
-        g.node(function.__name__, function)
+    g.nodes(check_threshold, truncate_old_outputs, keep_truncated, split, summarise, verify, accept)
     hooks(g, {"PreCompress": (pre_compress, {"go on": "truncate_old_outputs", "put off": END})})
 
     g.edge(START, "check_threshold")

@@ -35,10 +35,8 @@ from interlock.state.workflow import WorkflowContext
 
 def build() -> Graph:
     g = Graph("edit", EditState)
-    for node in (read, match, repair, correct_target, check_external_change, fix_edit, confirm_present):
-        g.node(node.__name__, node)
-    for node in (match_again, apply, check_rights, take_approval, write, fail):
-        g.node(node.__name__, node)
+    g.nodes(read, match, repair, correct_target, check_external_change, fix_edit, confirm_present)
+    g.nodes(match_again, apply, check_rights, take_approval, write, fail)
     g.node("await_approval", await_person)
 
     g.edge(START, "read")

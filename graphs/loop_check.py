@@ -9,14 +9,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.loop_check import (
-    EVENTS,
-    Replay,
-    ask_model,
-    double_check,
-    replay,
-    scan,
-)
+from interlock.nodes.loop_check import EVENTS, Replay, ask_model, double_check, replay, scan
 from interlock.state.loop_check import LoopCheckInput, LoopCheckOutput, LoopCheckState
 from interlock.state.messages import Message
 from interlock.state.text import clean
@@ -25,9 +18,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 
 def build() -> Graph:
     g = Graph("loop-check", LoopCheckState)
-    g.node("scan", scan)
-    g.node("ask_model", ask_model)
-    g.node("double_check", double_check)
+    g.nodes(scan, ask_model, double_check)
 
     g.edge(START, "scan")
     g.by_label("scan", {"look due": "ask_model", "over": END})

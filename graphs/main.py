@@ -43,8 +43,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.part("tools", lambda: tools.build(depth))
     g.part("next-speaker", next_speaker.build)
     g.node("continue", go_on)
-    g.node("nudge", nudge)
-    g.node("finish", finish)
+    g.nodes(nudge, finish)
     hooks(
         g,
         {

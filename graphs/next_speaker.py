@@ -13,8 +13,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 
 def build() -> Graph:
     g = Graph("next-speaker", NextSpeakerState)
-    g.node("precheck", precheck)
-    g.node("ask_model", ask_model)
+    g.nodes(precheck, ask_model)
 
     g.edge(START, "precheck")
     g.by_label("precheck", {"decided": END, "open": "ask_model"})

@@ -28,8 +28,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.part("context", opening.build, pure=True)
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))
-    for function in (nudge, remind, hand_over, finish):
-        g.node(function.__name__, function)
+    g.nodes(nudge, remind, hand_over, finish)
     hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
 
     g.edge(START, "open_plan")

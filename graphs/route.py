@@ -20,12 +20,7 @@ from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 def build() -> Graph:
     g = Graph("route", RouteState)
-    g.node("fallback", fallback)
-    g.node("override", override)
-    g.node("approval_mode", approval_mode)
-    g.node("classifier", classifier)
-    g.node("numerical", numerical)
-    g.node("default", default)
+    g.nodes(fallback, override, approval_mode, classifier, numerical, default)
 
     g.edge(START, "fallback")
     g.by_label("fallback", {"chosen": END, "abstained": "override"})

@@ -43,33 +43,22 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     from interlock.graphs import tools  # it holds this graph, a level higher
 
     g = Graph(name, SubagentState, input=SubagentIn, output=SubagentOut)
-    g.node("start", start)
-    g.node("check_end", check_end)
+    g.nodes(start, check_end)
     g.part("context", opening.build, pure=True)
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))
-    g.node("take_notes", take_notes)
-    g.node("check_result", check_result)
-    g.node("nudge", nudge)
-    g.node("send_back", send_back)
-    g.node("recover", recover)
-    g.node("finish", finish)
+    g.nodes(take_notes, check_result, nudge, send_back, recover, finish)
 
     g.edge(START, "start")
     g.edge("start", "context")
     g.edge("context", "check_end")
     g.by_label("check_end", {"turn": "turn", "time or turns are up": "recover"})
-    g.route(
-        "turn",
-        after_turn,
-        {"calls": "tools", "no call": "recover", "first loop": "nudge", "failed": "finish"},
-    )
+    turned = {"calls": "tools", "no call": "recover", "first loop": "nudge", "failed": "finish"}
+    g.route("turn", after_turn, turned)
     g.edge("tools", "take_notes")
     g.edge("take_notes", "check_result")
-    g.by_label(
-        "check_result",
-        {"complete": "finish", "open questions": "send_back", "go on": "check_end", "aborted": "finish"},
-    )
+    ended = {"complete": "finish", "aborted": "finish"}
+    g.by_label("check_result", {**ended, "open questions": "send_back", "go on": "check_end"})
     g.edge("nudge", "check_end")
     g.edge("send_back", "check_end")
     g.by_label("recover", {"last chance": "turn", "give up": "finish"})

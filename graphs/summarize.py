@@ -9,13 +9,7 @@ from typing import Any, cast
 from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.summarize import (
-    check_summary,
-    measure,
-    save,
-    summarize,
-    truncate,
-)
+from interlock.nodes.summarize import check_summary, measure, save, summarize, truncate
 from interlock.state.messages import Message
 from interlock.state.summarize import SummarizeInput, SummarizeOutput, SummarizeState, SummarizeStatus
 from interlock.state.text import clean
@@ -24,11 +18,7 @@ from interlock.state.workflow import WorkflowContext, append_history
 
 def build() -> Graph:
     g = Graph("summarize", SummarizeState)
-    g.node("measure", measure)
-    g.node("save", save)
-    g.node("summarize", summarize)
-    g.node("check_summary", check_summary)
-    g.node("truncate", truncate)
+    g.nodes(measure, save, summarize, check_summary, truncate)
 
     g.edge(START, "measure")
     g.by_label("measure", {"long": "save", "short": END})

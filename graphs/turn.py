@@ -36,9 +36,7 @@ def build() -> Graph:
     g.part("compress", compress.build)
     g.part("loop-check", loop_check.build)
     g.part("route", route.build)
-    asking = (use_model, call_model, check_stream, note_loop)
-    for function in (mask_tool_outputs, ide_context, check_context, *asking):
-        g.node(function.__name__, function)
+    g.nodes(mask_tool_outputs, ide_context, check_context, use_model, call_model, check_stream, note_loop)
     asked = {"ask": "call_model", "ended": END}
     hooks(
         g,

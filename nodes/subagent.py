@@ -303,13 +303,13 @@ def _successes(transcript: Transcript, head: str, reply: str) -> Iterator[str]:
 def spent_s(runtime: Runtime[Deps]) -> float:
     """Seconds of work of all nodes of the agent's graph, and of those inside it."""
     info = runtime.execution_info
-    parts = info.checkpoint_ns.split("|") if info is not None else []
+    parts = info.checkpoint_ns.split("|") if info else []
     inside = max((i for i, part in enumerate(parts) if part.startswith("subagent:")), default=-1)
     return runtime.context.steps.spent_s("|".join(parts[: inside + 1]))
 
 
 def left_s(runtime: Runtime[Deps], agent: str) -> float:
-    """Seconds, of the agent with this instance; not positive: its time is up."""
+    """Seconds that the agent with this id has left; not positive: its time is up."""
     return runtime.context.agents.instance(agent).definition.max_time_minutes * 60 - spent_s(runtime)
 
 

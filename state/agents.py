@@ -19,15 +19,15 @@ class Agents(Protocol):
     def names(self) -> list[str]: ...
 
     def open(self, instance: AgentInstance) -> str:
-        """Record an instance; its id. Twice gives the same."""
+        """Record a sub-agent that starts; its id, the same when called twice."""
         ...
 
     def instance(self, agent: str) -> AgentInstance:
-        """The instance with this id."""
+        """The sub-agent with this id, as it was when it started."""
         ...
 
     def scope(self, agent: str) -> "Deps":
-        """Deps of the sub-agent with this instance: its own models, tools, policy and agent path."""
+        """`Deps` of the sub-agent with this id: its own models, tools, policy and agent path."""
         ...
 
 

@@ -117,9 +117,9 @@ class Hooks(Protocol):
     ) -> HookOutcome:
         """Run the hooks of an event, unless `key` has an outcome already: then that one.
 
-        `key` names this firing within the run, the same after a kill. `payload` holds the event's own fields (gemini-cli's
-        names); those that every event has are added. `subject` is what matchers look at: the tool's name, the trigger
-        or the source. Warnings, messages and what each hook said are told through `emit`.
+        `key` names this firing within the run, the same after a kill. `payload` holds the event's own fields
+        (gemini-cli's names); those that every event has are added. `subject` is what matchers look at: the tool's
+        name, the trigger or the source. Warnings, messages and what each hook said are told through `emit`.
         """
         ...
 

@@ -53,7 +53,7 @@ class AgentInstance(Frozen):
     path: str
     """`NAME:CALL`, after the parent's path and a slash: unique in a run, and the same after a kill."""
     parent: str
-    """Record of the parent's instance; empty: the root."""
+    """Id of the agent that started it; empty: the root."""
     call: str
     """Key of the parent's call."""
     depth: int
