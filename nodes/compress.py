@@ -32,12 +32,9 @@ from interlock.state.text import estimate_tokens
 
 PRESERVE = 0.3
 """Share of the characters that stay (gemini-cli: the same)."""
-
 _TIMEOUT_S = 300.0
 """Seconds; a window half full takes a while to read."""
-
 _ATTEMPTS = 3
-
 _COUNTED = ("compress_status", "tokens_before", "tokens_after")
 
 

@@ -6,9 +6,8 @@ from typing import NamedTuple
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from typing_extensions import TypedDict
-
 from interlock.state.compress import GROWTH, CompressState
+from interlock.state.conversation import Sized
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, estimate_message
 
@@ -33,15 +32,6 @@ class Size(NamedTuple):
         return self.tokens >= threshold * self.limit
 
 
-class Sized(TypedDict, total=False):
-    """What a conversation's size is taken from."""
-
-    head: str
-    model: str
-    sticky_model: str
-    last_prompt_tokens: int
-
-
 SECTIONS = (
     "overall_goal",
     "active_constraints",
@@ -51,13 +41,9 @@ SECTIONS = (
     "recent_actions",
     "current_plan",
 )
-
 _ROOT = "state_snapshot"
-
 _BEGIN, _END = f"<{_ROOT}>", f"</{_ROOT}>"
-
 _CDATA_END = "]]>"
-
 _MARKUP = re.compile(
     rf"</?(?:{'|'.join((_ROOT, *SECTIONS))})>"  # our tags
     r"|<!\[CDATA\[.*?\]\]>"
@@ -65,7 +51,6 @@ _MARKUP = re.compile(
     r"|([<&]|\]\]>)",  # anything else that would be markup: generics, shell operators, entities, declarations
     re.DOTALL,
 )
-
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 """What XML 1.0 can't hold, not even escaped."""
 

@@ -43,13 +43,10 @@ _CODES = {
     "not_a_directory": "file_not_found",
 }
 """What the file system says → the error codes of an edit."""
-
 _EXACT_ONLY = frozenset({".json", ".jsonc", ".json5", ".ipynb"})
 """Files that a model never mends: a slip in them breaks the whole file (gemini-cli: these)."""
-
 _MOST = 1_000
 """Characters of an explanation that are kept."""
-
 _CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
 """It is one edit, and whoever wants another writes another."""
 

@@ -56,7 +56,6 @@ class Edit:
 
 EDIT = (*CALL, "source", "helper", "helper_role")
 """Keys that name an edit, as it is tried."""
-
 _MOST_TEXT = 120_000
 """Characters of a file that a helper is shown: about 30,000 tokens."""
 

@@ -41,7 +41,6 @@ def asking(system: str, task: str, history: Sequence[Message] = ()) -> list[Mess
 
 R = TypeVar("R")
 T = TypeVar("T", bound=BaseModel)
-
 _FENCED = re.compile(r"```\w*\s(.*)```", re.DOTALL)
 
 

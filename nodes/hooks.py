@@ -23,14 +23,10 @@ from interlock.state.run import RunChannels
 
 FIRING = ("hook_event", "hook_key", "approval")
 """What a node writes that fires hooks, and what they are waited for by; its label is then `unknown`."""
-
 _REASON_CHARS = 2000
 """Of a reason in the state, which every checkpoint repeats."""
-
 _NAME_CHARS = 80
 """Of a hook that is named by its command."""
-
-
 Node = Callable[..., Awaitable[Any]]
 
 

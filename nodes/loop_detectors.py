@@ -19,19 +19,13 @@ from interlock.state.loop_check import (
 
 _MARKUP = re.compile(r"[*+•–-][ \t]|\d{1,9}[.)][ \t]|#{1,6}[ \t]|>|\||\+[-=]{2}")
 """List items, headings, quotes, table rows and borders."""
-
 _RULE = r"-=_*~+#.·\u2500-\u257f"
-
 _DIVIDER = re.compile(rf"[{_RULE}]{{3,}}")
-
 _BEGINNING = re.compile(rf"[•–]|\d{{1,9}}[.)]?|[{_RULE} ]*")
-
 _FILLER = re.compile(rf"[{_RULE}|:\s]*")
 """What rules, dots, blanks and empty cells of tables are made of: repeating it says nothing."""
-
 _LONGEST_ROW = 2_000
 """Characters of a table's row in which nothing is looked at: its cells may all be alike."""
-
 _LONGEST = 200
 """Characters after which a line of rules alone is no divider."""
 
@@ -45,11 +39,8 @@ class Line(Enum):
 
 _SPAN = MEAN_DISTANCE * (OCCURRENCES - 1)
 """Where the last 10 occurrences may lie at most: what is further back decides nothing."""
-
 _FENCE = re.compile(r"`{3,}")
-
 _TICKS = re.compile(r"`+\Z")
-
 _SHOWN = 200
 """Characters of a repeated text, or of a call's arguments, that people and the model are told."""
 

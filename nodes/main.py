@@ -24,7 +24,6 @@ from interlock.state.text import is_visible
 
 _SILENT = "[no response text]"
 """What the hook reads where the model said nothing (gemini-cli's words)."""
-
 _STATUS = {
     "ok": "done",
     "context_overflow": "context_overflow",
@@ -36,9 +35,7 @@ _STATUS = {
     "error": "failed",
 }
 """Status of the last turn → status of `main`."""
-
 _NO_ANSWER = "The model ended without an answer. Try again with: interlock resume RUN"
-
 _NEXT = {
     "policy": "Change the rule",
     "person": "Approve it next time",

@@ -20,24 +20,15 @@ from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME, REMINDERS, ApprovedPlan, PlanMode, PlanState, PlanStep
 
 _WRITES = ("write_file", "replace")
-
 _BOX = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+\[([ xX])\]\s+(.+)$")
-
 _NUMBER = re.compile(r"^\d+[.)]\s+(.+)$")
-
 _BULLET = re.compile(r"^[-*+]\s+(.+)$")
-
 _HEADING = re.compile(
     r"^#{1,6}\s+(.*\b(?:steps?|plan|tasks?|todos?|implementation|changes)\b.*)$", re.IGNORECASE
 )
-
 _ANY_HEADING = re.compile(r"^#{1,6}\s")
-
 _FENCE = re.compile(r"^\s*(```|~~~)")
-
 _WORD = re.compile(r"\w+")
-
-
 _FRESH: PlanState = {
     "approval_mode": "plan",
     "plan_phase": "requirements",

@@ -15,19 +15,15 @@ from interlock.state.route import AUTO, ROUTE_TIMEOUT_S, Complexity, ModelChoice
 
 _LOOKED_AT, _SHOWN = 20, 4
 """Of the last 20 entries, without tool traffic, the classifier sees the last 4 (gemini-cli's)."""
-
 _LOOKED_AT_FOR_SCORE = 8
 """Entries that are scored, tool traffic included (gemini-cli's)."""
-
 T = TypeVar("T", bound=BaseModel)
-
 _strategy = node(
     reads=("head", "model", "failed_model", "approval_mode", "approved_plan", "unavailable", "route_ms"),
     writes=("chosen_model", "strategy", "route_reason", "route_ms"),
     labels=("chosen", "abstained"),
 )
 """What every strategy reads, writes and says."""
-
 _ABSTAINED: RouteState = {"label": "abstained"}
 
 

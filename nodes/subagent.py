@@ -29,8 +29,6 @@ from interlock.state.subagent import (
 from interlock.tools.update_scratchpad import UpdateScratchpadArgs
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}|\$\{(\w+)\}")
-
-
 _FRESH: SubagentState = {
     "max_session_turns": -1,
     "approved_plan": False,

@@ -20,21 +20,14 @@ from interlock.state.summarize import HEAD_SHARE, SummarizeState
 from interlock.state.text import clean, estimate_tokens
 
 _TIMEOUT_S = 60.0
-
 _ATTEMPTS = 2
-
 _SENT_CHARS = 400_000
 """Of an output, to the helper; of a longer one head and tail."""
-
 _MESSAGES, _MESSAGE_CHARS = 10, 1_000
 """Of the conversation: the newest messages, and so much of each."""
-
 _CHARS_PER_TOKEN = 4
-
 SHELL = frozenset({"run_shell_command", "execute_command"})
-
 _MCP = "mcp_"
-
 _PAGED = frozenset(
     {
         *("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"),
@@ -42,12 +35,9 @@ _PAGED = frozenset(
     }
 )
 """Reads and searches page by themselves, and a summarised read breaks the next edit: no setting changes that."""
-
 _OWN_CHARS = 1000
 """What a tool says around an output that it has cut at the same limit itself."""
-
 _OFF = OutputRule(how="off", tokenBudget=1)
-
 _OUTPUT = (*CALL, "tool", "source", "head", "max_output_tokens")
 """Keys that name the output."""
 
@@ -67,23 +57,16 @@ class Source:
 
 _READ_LIMIT = 20 * 1024 * 1024
 """Bytes up to which read_file reads a file."""
-
 _PYTHON = re.compile(r"\s*(?:[+|]\s*)*(?:Exception Group )?Traceback \(most recent call last\):")
-
 _FRAME = re.compile(
     r"\s+at \S.*|\s+from \S+:\d+:in .*|#\d+\s+(?:0x[0-9a-f]+ in )?\S+ \(.*"
     r"|\s*(?:Caused by: .*|Suppressed: .*|\.\.\. \d+ (?:more|common frames omitted))"
 )
 """Java, JavaScript, .NET; Ruby; gdb and sanitizers. The line before the first frame says what happened."""
-
 _RUST = re.compile(r"thread '.*' (?:\(\d+\) )?panicked at ")
-
 _RUST_FRAME = re.compile(r"stack backtrace:|\s+\d+: .*|\s+at \S.*")
-
 _GO = re.compile(r"(?:panic: |fatal error: |goroutine \d+ \[)")
-
 _WARNING = re.compile(r"warn(?:ing)?s?\b", re.IGNORECASE)
-
 _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
 """How the shell tool says that a command failed."""
 

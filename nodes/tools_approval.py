@@ -35,9 +35,7 @@ from interlock.state.tools import DecideState
 from interlock.state.toolset import ToolInfo
 
 _STALE = "It was asked before; the files have changed since, so the preview is new."
-
 _CORRECTED = "What the edit looked for isn't in the file; a helper model corrected it, as the preview shows."
-
 _BY_HOOK = "A hook changed the arguments that the model gave; the preview is of the changed ones."
 
 

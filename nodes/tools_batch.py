@@ -30,7 +30,6 @@ _PATHS = ("file_path", "dir_path", "path")
 _MEMORY = "memory:"
 _Done = tuple[CallView, ToolResult]
 """A call, and what came of it."""
-
 _REASON = 300
 """Characters of a reason in the state."""
 
@@ -100,7 +99,6 @@ def _cancel(deps: Deps, message: str, attempts: Mapping[int, int]) -> dict[str, 
 
 
 _PLAN = ("approval_mode", "plan_phase", "plan_file", "approved_plan", "plan_steps")
-
 _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
 
 

@@ -17,12 +17,11 @@ from interlock.state.calls import (
     key_of,
 )
 from interlock.state.charts import ToolCallChart, step
-from interlock.state.decided import DecidedBy, DecisionRecord
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ApprovalRequired, ToolResultEvent
 from interlock.state.hooks import HookOutcome
-from interlock.state.journal import Journal
+from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
 
 CALL = ("message", "index", "attempt")

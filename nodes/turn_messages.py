@@ -22,21 +22,14 @@ from interlock.state.turn import TurnState
 
 WORTH_TOKENS = 30_000
 """Less than this is not worth a new chain, which costs the provider's cache (gemini-cli: the same)."""
-
 _NEVER = frozenset({"ask_user", "enter_plan_mode", "exit_plan_mode", "write_todos"})
 """What people said and decided stays, and so does the list of steps."""
-
 _SHELL = frozenset({"run_shell_command", "execute_command"})
-
 _PREVIEW_CHARS, _PREVIEW_LINES, _LINE_CHARS = 250, 10, 500
 """Characters at each end; for shell output lines at each end, and characters of a line (gemini-cli: 250, 10, none)."""
-
 _TELLING = re.compile(r"(?:Exit Code|Signal|Error|PID|Process Group PGID): .*")
-
 _SPARED = 50
 """Tokens; an output that isn't longer isn't worth a file."""
-
-
 REQUEST = ("head", "sticky_model", "request_head", "request_model", "request_temperature", "request_tools")
 """Keys of what a request is made of."""
 
@@ -53,7 +46,6 @@ class Request(NamedTuple):
 
 _ROLES = {"system": "system", "user": "user", "assistant": "model", "tool": "tool"}
 """Ours → a hook's."""
-
 _OURS: dict[str, Literal["system", "user", "assistant"]] = {
     "system": "system",
     "user": "user",
@@ -107,10 +99,8 @@ class _Answer(_Lenient):
 
 _Shown = Sequence[tuple[dict[str, JsonValue], Message]]
 """Each message as the hook was shown it."""
-
 _BOUND = ("role", "tool_calls", "tool_call_id", "name")
 """What a message with calls or a result is known by."""
-
 M = TypeVar("M", bound=_Lenient)
 
 

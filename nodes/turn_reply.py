@@ -32,7 +32,6 @@ _BLOCKED = {
     "prompt_blocked",
 }
 """Finish reasons that asking again doesn't change."""
-
 _ADVICE = "Show it another way: interlock resume RUN -p '…'"
 
 

@@ -37,8 +37,6 @@ _UNCHANGED: TurnState = {
     "request_temperature": None,
     "request_tools": None,
 }
-
-
 _FRESH: TurnState = {
     "attempt": 1,
     "candidate": "",

@@ -14,9 +14,6 @@ Chart = StateChart[Any]
 class RunChart(StateChart[Any]):
     """A run: `running` isn't stored, it follows from the lease."""
 
-    catch_errors_as_events = False
-    allow_event_without_transition = False
-
     created = State(initial=True)
     running = State()
     waiting = State()
@@ -43,9 +40,6 @@ class RunChart(StateChart[Any]):
 class ToolCallChart(StateChart[Any]):
     """One tool call's life (`pipelines.md` §4)."""
 
-    catch_errors_as_events = False
-    allow_event_without_transition = False
-
     validating = State(initial=True)
     awaiting_approval = State()
     scheduled = State()
@@ -71,9 +65,6 @@ class ToolCallChart(StateChart[Any]):
 
 class ApprovalModeChart(StateChart[Any]):
     """What calls may do unasked (`pipelines.md` §11). `use_…` is a person's own choice of another mode."""
-
-    catch_errors_as_events = False
-    allow_event_without_transition = False
 
     default = State(initial=True)
     auto_edit = State()

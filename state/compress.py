@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from interlock.state.conversation import Sized
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanStep
 from interlock.state.run import HistoryMessage, WorkflowInput, WorkflowOutput
@@ -43,20 +44,11 @@ class CompressOutput(WorkflowOutput):
     failed_at_tokens: int | None = None
 
 
-class CompressState(HookWait, total=False):
+class CompressState(HookWait, Sized, total=False):
     """What one compression knows. `turn` hands over the keys that it shares."""
 
-    head: str
-    model: str
-    sticky_model: str
-    last_prompt_tokens: int
-    """0: not known, or no longer true; the history is estimated."""
-    todos: str
-    """Chain record (detached) of the newest list of steps; empty: none."""
     plan_steps: list[PlanStep]
     """Of the approved plan."""
-    compress_failed_at: int
-    """Tokens at the last failed attempt; 0: none failed since the last success."""
     force: bool
     token_limit: int
     """0: the model's own."""

@@ -6,13 +6,26 @@ from interlock.state.loop_check import FIRST_CHECK, INTERVAL, LoopWatch
 from interlock.state.refused import Refusals
 
 
-class Conversation(LoopWatch, total=False):
-    """What a turn shares with the graph that it is a part of."""
+class Sized(TypedDict, total=False):
+    """What the size of a conversation is taken from, and what compression changes of it."""
 
     head: str
     """Newest record of the conversation."""
     model: str
     """As asked for: alias or id."""
+    sticky_model: str
+    """The model that this prompt is answered by; empty until the first turn chose it."""
+    last_prompt_tokens: int
+    """As the provider counted them; 0: not known, or no longer true: the conversation is estimated."""
+    compress_failed_at: int
+    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
+    todos: str
+    """Chain record (detached) of the newest list of steps; empty: none."""
+
+
+class Conversation(LoopWatch, Sized, total=False):
+    """What a turn shares with the graph that it is a part of."""
+
     unavailable: dict[str, str]
     """Model → for how long nobody may choose it: `run` or `prompt`."""
     max_turns: int
@@ -22,16 +35,8 @@ class Conversation(LoopWatch, total=False):
     """Model turns of this prompt so far."""
     session_turns: int
     """Model turns of the run so far."""
-    sticky_model: str
-    """The model that this prompt is answered by; empty until the first turn chose it."""
-    last_prompt_tokens: int
-    """As the provider counted them; 0: not known, or no longer true."""
-    compress_failed_at: int
-    """Tokens at which the last compression failed; 0: none failed since the last that didn't."""
     ide_told: str
     """Chain record (detached) of what was last told of the user's editor; empty: nothing."""
-    todos: str
-    """Chain record (detached) of the newest list of steps; empty: none."""
     turn_status: str
     """How the last turn ended (`TurnOutput.status`)."""
     reply: str

@@ -2,22 +2,22 @@
 
 import asyncio
 from collections.abc import Awaitable, Collection, Generator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from interlock.state.agents import Agents, Plans
-from interlock.state.calls import CallKey
+from interlock.state.calls import CallKey, CallView
 from interlock.state.context import CustomCommand, IdeState, MemoryText, Reference, Replacement, SystemFacts
-from interlock.state.decided import DecisionRecord
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
-from interlock.state.journal import Approvals, Journal
+from interlock.state.journal import Approvals, DecisionRecord, Journal
 from interlock.state.mcp import McpServers
 from interlock.state.messages import Message
 from interlock.state.models import Models
+from interlock.state.plan import ApprovedPlan
 from interlock.state.settings import Settings
+from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.tooling import Outputs
 from interlock.state.toolset import Policy, Toolset
 
@@ -54,17 +54,6 @@ class Stopped(BaseException):
 
     Nobody answers it: what handles errors must not take it for one.
     """
-
-
-class Cancel(Protocol):
-    """Whether the run is asked to stop. Whatever a node waits for then is cancelled; no node has to look."""
-
-    @property
-    def requested(self) -> bool: ...
-
-    def guarded(self) -> AbstractContextManager[None]:
-        """What runs inside is cancelled by a stop, and leaves it as `Stopped`."""
-        ...
 
 
 class Transcript(Protocol):
@@ -171,6 +160,49 @@ class Steps(Protocol):
         ...
 
 
+class Agents(Protocol):
+    """The kinds of sub-agents, and what nodes of one of them reach."""
+
+    def definition(self, name: str) -> AgentDefinition | None: ...
+
+    def names(self) -> list[str]: ...
+
+    def open(self, instance: AgentInstance) -> str:
+        """Record a sub-agent that starts; its id, the same when called twice."""
+        ...
+
+    def instance(self, agent: str) -> AgentInstance:
+        """The sub-agent with this id, as it was when it started."""
+        ...
+
+    def scope(self, agent: str) -> "Deps":
+        """`Deps` of the sub-agent with this id: its own models, tools, policy and agent path."""
+        ...
+
+
+class Plans(Protocol):
+    """The run's plan files: `plans/RUN/` in the state directory."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def placed(self, call: CallView) -> CallView | None:
+        """A call that writes a Markdown file by a relative path, with that file in the plans folder; else None."""
+        ...
+
+    def find(self, name: str) -> Path | None:
+        """The real path of a plan file by its name or path; None: it is no `*.md` of the folder."""
+        ...
+
+    def write(self, path: Path, text: str, token: str) -> None:
+        """Replace a plan's text, at once; `token` names the leftover of a write that was killed."""
+        ...
+
+    def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
+        """Begin the linked `main` run that carries the plan out; its id, the same when called twice."""
+        ...
+
+
 @dataclass(frozen=True)
 class Deps:
     """Everything that isn't data. Reached by `Runtime[Deps]`."""
@@ -178,7 +210,7 @@ class Deps:
     info: RunInfo
     settings: Settings
     clock: Clock
-    cancel: Cancel
+    cancel: "Token"
     transcript: Transcript
     models: Models
     toolset: Toolset
@@ -196,7 +228,10 @@ class Deps:
 
 
 class Token:
-    """Implements `Cancel`: one a drive, set from the loop's thread. Cancels as `asyncio.timeout` does."""
+    """Whether the run is asked to stop: one a drive, set from the loop's thread. Cancels as `asyncio.timeout` does.
+
+    Whatever a node waits for then is cancelled; no node has to look.
+    """
 
     def __init__(self) -> None:
         self.requested = False
@@ -212,6 +247,7 @@ class Token:
 
     @contextmanager
     def guarded(self) -> Generator[None]:
+        """What runs inside is cancelled by a stop, and leaves it as `Stopped`."""
         if self.requested:
             raise Stopped
         task = asyncio.current_task()

@@ -2,10 +2,10 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
 from interlock.state.calls import OneCall
-from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput
 
 FIXER_TIMEOUT_S = 40.0
 """Seconds that a helper model has for one answer (gemini-cli: 40)."""
@@ -43,10 +43,9 @@ class EditInput(WorkflowInput):
         return self
 
 
-class EditError(BaseModel):
+class EditError(Closed):
     """Why an edit was not made."""
 
-    model_config = ConfigDict(extra="forbid")
     code: str
     message: str
 

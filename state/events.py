@@ -3,7 +3,8 @@
 Names and fields are those of `stream-json`; a renderer adds the timestamp.
 """
 
-from typing import Any, Literal, Protocol
+from collections.abc import Callable
+from typing import Any, Literal
 
 from pydantic import BaseModel, JsonValue
 
@@ -159,10 +160,8 @@ class Result(Event, frozen=True):
     warnings: list[str] = []
 
 
-class Emit(Protocol):
-    """Hands an event to every renderer; never blocks, never fails."""
-
-    def __call__(self, event: Event, /) -> None: ...
+Emit = Callable[[Event], None]
+"""Hands an event to every renderer; never blocks, never fails."""
 
 
 class Retry(Event, frozen=True):

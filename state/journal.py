@@ -1,9 +1,20 @@
-"""journal: what nodes ask of the effect journal and of the people who decide."""
+"""journal: what nodes ask of the effect journal and of the people who decide; and what was decided of a call."""
 
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView, Planned, SessionRule, ToolResult
+from interlock.state.calls import (
+    Answer,
+    ApprovalRequest,
+    CallKey,
+    CallView,
+    Planned,
+    SessionRule,
+    ShellPart,
+    ToolResult,
+)
+from interlock.state.hooks import HookVerdict
+from interlock.state.messages import Frozen
 
 
 @dataclass(frozen=True)
@@ -73,3 +84,36 @@ class Approvals(Protocol):
         ...
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None: ...
+
+
+DecidedBy = Literal["policy", "hook", "person", "helper", "program"]
+"""`helper`: a model corrected the arguments; `program`: Interlock placed them (a plan's file)."""
+
+
+class DecisionRecord(Frozen):
+    """One decision on one attempt at a call, by whom and when; kept with the run for whoever asks why it ran."""
+
+    by: DecidedBy
+    decision: str
+    """Of policy allow, ask, deny; of hooks none, allow, ask, block, stop; of a person the choice; else `changed`."""
+    who: str = ""
+    """The person, the deciding hook, or the helper's role."""
+    reason: str = ""
+    rule: str = ""
+    """The deciding rule, with its file and line where it has one."""
+    mode: str = ""
+    parts: tuple[ShellPart, ...] = ()
+    session: SessionRule | None = None
+    """The always-choice that lifted an ask."""
+    event: str = ""
+    """Of hooks: which event."""
+    hooks: tuple[HookVerdict, ...] = ()
+    """What each hook said."""
+    request: str = ""
+    """Key of the request that the person answered."""
+    said: str = ""
+    """The person's feedback or answer."""
+    becomes: int = 0
+    """Attempt that holds the arguments it was changed to; 0: they stay."""
+    said_at: float = 0.0
+    """When the person answered; Unix time, seconds. 0: nobody did."""

@@ -2,10 +2,10 @@
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, Field, JsonValue
 from typing_extensions import TypedDict
 
-from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.run import Closed, HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
 REPEATS, LONGEST_CYCLE = 5, 5
 """Level 1: a cycle of 1 to 5 calls, made 5 times in a row."""
@@ -21,32 +21,28 @@ LOOP_TIMEOUT_S = 60.0
 Kind = Literal["tool_call", "content", "model"]
 
 
-class _Event(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class PromptEvent(_Event):
+class PromptEvent(Closed):
     type: Literal["prompt"]
     prompt_id: str
     text: str = ""
 
 
-class TurnEvent(_Event):
+class TurnEvent(Closed):
     type: Literal["turn"]
 
 
-class ToolCallEvent(_Event):
+class ToolCallEvent(Closed):
     type: Literal["tool_call"]
     name: str
     args: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 
 
-class ContentEvent(_Event):
+class ContentEvent(Closed):
     type: Literal["content"]
     text: str
 
 
-class ModelVerdictEvent(_Event):
+class ModelVerdictEvent(Closed):
     """A model's judgement. Counts only while a check is due."""
 
     type: Literal["model_verdict"]

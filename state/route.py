@@ -3,6 +3,7 @@
 from typing import Literal
 
 from pydantic import BaseModel, Field, JsonValue
+from typing_extensions import TypedDict
 
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
 
@@ -33,25 +34,30 @@ class RouteOutput(WorkflowOutput):
     latency_ms: int
 
 
-class RouteState(Labelled, total=False):
-    """What the choice of a model knows besides the chain."""
+class Routing(TypedDict, total=False):
+    """What the choice of a model shares with the turn that asks for it."""
 
-    head: str
-    """Its last message is the request."""
-    model: str
-    """As asked for: `auto`, alias or id."""
-    failed_model: str
-    """The model that just failed, for which another is looked for; empty: none."""
     approval_mode: str
     approved_plan: bool
-    unavailable: dict[str, str]
-    """Model → for how long nobody may choose it: `run` or `prompt`."""
+    failed_model: str
+    """The model that has just become unavailable, for which another is looked for; empty: none."""
     chosen_model: str
     """Empty: no strategy has decided yet."""
     strategy: str
     route_reason: str
     route_ms: int
     """What the strategies took, helper calls included."""
+
+
+class RouteState(Labelled, Routing, total=False):
+    """What the choice of a model knows besides the chain."""
+
+    head: str
+    """Its last message is the request."""
+    model: str
+    """As asked for: `auto`, alias or id."""
+    unavailable: dict[str, str]
+    """Model → for how long nobody may choose it: `run` or `prompt`."""
 
 
 class ModelChoice(BaseModel):

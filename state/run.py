@@ -1,6 +1,6 @@
 """run: what every workflow's input takes, and what a run is to its nodes."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
@@ -12,10 +12,15 @@ MAX_TURNS = 100
 """Turns per prompt (gemini-cli's MAX_TURNS)."""
 
 
-class Limits(BaseModel):
-    """What a run may use. Turns are model turns; -1 means no limit."""
+class Closed(BaseModel):
+    """An unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+class Limits(Closed):
+    """What a run may use. Turns are model turns; -1 means no limit."""
+
     max_turns: int = Field(MAX_TURNS, ge=0, description="model turns per prompt")
     max_session_turns: int = Field(
         -1, ge=-1, description="model turns over all prompts of the run; -1: no limit"
@@ -27,10 +32,9 @@ class Limits(BaseModel):
     )
 
 
-class WorkflowInput(BaseModel):
+class WorkflowInput(Closed):
     """The fields that every workflow's input has."""
 
-    model_config = ConfigDict(extra="forbid")
     workspace: str | None = Field(None, description="directory to work in; default: the working directory")
     model: str | None = Field(None, description="alias, Gemini id, provider:model or script:FILE")
     approval_mode: ApprovalMode | None = Field(None, description="default | auto_edit | plan | yolo")
@@ -57,10 +61,9 @@ class Labelled(RunChannels, total=False):
     """What the last node decided, where its edge goes by that."""
 
 
-class HistoryMessage(BaseModel):
+class HistoryMessage(Closed):
     """A message at the door: `{role, content, tool_calls?, tool_call_id?}`."""
 
-    model_config = ConfigDict(extra="forbid")
     role: Literal["user", "assistant", "tool", "system"]
     content: str | list[dict[str, JsonValue]] = ""
     tool_calls: list[dict[str, JsonValue]] = []
@@ -72,18 +75,12 @@ class HistoryMessage(BaseModel):
     signature: str | None = None
 
 
-class WorkflowOutput(BaseModel):
+class WorkflowOutput(Closed):
     """Base of every workflow's output."""
 
-    model_config = ConfigDict(extra="forbid")
 
-
-class ErrorInfo(BaseModel):
+class ErrorInfo(Closed):
     """Why a run did not end well."""
 
-    model_config = ConfigDict(extra="forbid")
     type: str
     message: str
-
-
-Stats = dict[str, Any]

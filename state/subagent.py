@@ -2,13 +2,13 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.calls import OneCall
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
-from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
 """Of an agent that doesn't say (gemini-cli's defaults)."""
@@ -129,11 +129,7 @@ class SubagentOut(TypedDict, total=False):
 INVESTIGATOR = "codebase_investigator"
 
 
-class _Closed(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-
-
-class Location(_Closed):
+class Location(Closed):
     """A place in the code that matters."""
 
     FilePath: str = Field(description="path of the file, relative to the workspace")
@@ -141,7 +137,7 @@ class Location(_Closed):
     KeySymbols: list[str] = Field(description="functions, classes and names in it that matter")
 
 
-class Report(_Closed):
+class Report(Closed):
     """What an investigation found."""
 
     SummaryOfFindings: str = Field(description="the findings, and what follows from them for the objective")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from interlock.state.calls import CallKey, Planned, Preview, Risk, ToolResult
 from interlock.state.settings import Settings
@@ -91,6 +91,12 @@ class ToolContext:
     """Seconds that the call may take; None: as long as the tool lets it."""
     shown: str = ""
     """The preview that a person approved; empty: nobody was asked."""
+
+
+class Args(BaseModel):
+    """Base of a tool's arguments; the descriptions of their fields are what the model reads."""
+
+    model_config = ConfigDict(extra="forbid")
 
 
 class FileChange(BaseModel):

@@ -8,6 +8,7 @@ from interlock.state.conversation import Conversation
 from interlock.state.hooks import HookWait
 from interlock.state.loop_check import LoopWatch
 from interlock.state.plan import PlanStep
+from interlock.state.route import Routing
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 
 STREAM_ATTEMPTS = 4
@@ -53,11 +54,9 @@ class TurnOutput(WorkflowOutput):
     error: ErrorInfo | None = None
 
 
-class TurnState(HookWait, Conversation, total=False):
+class TurnState(HookWait, Conversation, Routing, total=False):
     """What one turn knows besides the chain."""
 
-    approval_mode: str
-    approved_plan: bool
     plan_steps: list[PlanStep]
     attempt: int
     """Tries at this answer so far; counts invalid streams, not connection errors."""
@@ -65,14 +64,8 @@ class TurnState(HookWait, Conversation, total=False):
     """Chain record of an answer that `check_stream` has not accepted yet."""
     stream_problem: str
     """Why the last try was invalid; empty: it was fine."""
-    failed_model: str
-    """The model that has just become unavailable; empty: none."""
     rerouted: bool
     """Another model was looked for in this turn already: that happens once."""
-    chosen_model: str
-    strategy: str
-    route_reason: str
-    route_ms: int
     said: str
     """Head of a detached chain of what the model said in this prompt, kept for AfterAgent hooks; empty: nothing."""
     request_head: str

@@ -2,20 +2,19 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 
 
-class Option(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Option(Args):
     label: str = Field(min_length=1, description="The answer, in a few words.")
     description: str = Field(default="", description="What choosing it means.")
 
 
-class Question(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+class Question(Args):
+    model_config = ConfigDict(populate_by_name=True)
     question: str = Field(min_length=1, description="The whole question, with what the user needs to decide.")
     header: str = Field(default="", description="A short label for it, such as 'Database'.")
     type: Literal["choice", "text", "yesno"] = Field(
@@ -39,8 +38,7 @@ class Question(BaseModel):
         return self
 
 
-class AskUserArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class AskUserArgs(Args):
     questions: list[Question] = Field(min_length=1, max_length=4, description="One to four questions.")
 
 

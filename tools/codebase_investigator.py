@@ -1,13 +1,12 @@
 """codebase_investigator: the investigating sub-agent, as a tool of its own."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from interlock.state.tooling import Tool
+from interlock.state.tooling import Args, Tool
 from interlock.tools.invoke_agent import run
 
 
-class InvestigatorArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class InvestigatorArgs(Args):
     objective: str = Field(
         min_length=1,
         description="The user's request word for word, then what else you want to know about the code base.",

@@ -1,13 +1,12 @@
 """complete_task: a sub-agent's last call, which hands over its result."""
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 
 
-class CompleteTaskArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class CompleteTaskArgs(Args):
     result: str = Field(
         min_length=1,
         description="The whole result, for a reader who has seen nothing of your work: what you found or did, where, "

@@ -1,13 +1,12 @@
 """enter_plan_mode: plan first, and change nothing until the plan is approved."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 
 
-class EnterPlanModeArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class EnterPlanModeArgs(Args):
     reason: str = Field(default="", description="Why a plan is worth making first.")
 
 

@@ -2,15 +2,14 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
 from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 
 
-class ExitPlanModeArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class ExitPlanModeArgs(Args):
     plan_filename: str = Field(
         min_length=1, description="Name of the plan file (*.md) in the plans folder, as you wrote it."
     )

@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import checked, kind_of
 from interlock.tools.search.globs import has_magic, literal, matcher
@@ -15,8 +15,7 @@ from interlock.tools.search.globs import has_magic, literal, matcher
 _MOST_FILES = 1000
 
 
-class GlobArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class GlobArgs(Args):
     pattern: str = Field(
         min_length=1,
         description="Glob pattern, such as 'src/**/*.py' or '**/*.{ts,tsx}'. '**' stands for any number of directories;"

@@ -5,11 +5,11 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolResult
 from interlock.state.text import clean
-from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import NotAFileError, checked, kind_of, trouble
 from interlock.tools.search.ripgrep import LINE_CHARS, Line, Search
@@ -21,8 +21,7 @@ _FEW_MATCHES_CONTEXT = 15
 _FEW = 3
 
 
-class GrepSearchArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class GrepSearchArgs(Args):
     pattern: str = Field(min_length=1, description="Regular expression to search for in each line.")
     dir_path: str = Field(
         default=".",

@@ -1,13 +1,12 @@
 """invoke_agent: hand a piece of work to a sub-agent."""
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import BaseModel, Field, JsonValue, model_validator
 
 from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 
 
-class InvokeAgentArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class InvokeAgentArgs(Args):
     agent_name: str = Field(min_length=1, description="Name of the agent.")
     prompt: str = Field(
         default="",

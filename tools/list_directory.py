@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
-from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import checked, entry_kind, kind_of, open_directory, trouble
 from interlock.tools.search.globs import matcher
@@ -16,8 +16,7 @@ from interlock.tools.search.globs import matcher
 _MOST_ENTRIES = 2000
 
 
-class ListDirectoryArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class ListDirectoryArgs(Args):
     dir_path: str = Field(
         default=".",
         min_length=1,

@@ -2,19 +2,18 @@
 
 import asyncio
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
-from interlock.state.tooling import Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._media import media_line, media_part
 from interlock.tools._opening import checked, read_bytes
 from interlock.tools._paging import heading, notice, page
 from interlock.tools._text import decode, lines_of
 
 
-class ReadFileArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class ReadFileArgs(Args):
     file_path: str = Field(
         min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
     )

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from interlock.state.calls import ToolResult, failure
 from interlock.state.text import clean
-from interlock.state.tooling import PathRefused, Tool, ToolContext, Workspace
+from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of, read_bytes, real_file
 from interlock.tools._paging import MOST_CHARS, heading, notice, page
@@ -26,8 +26,8 @@ _DEFAULT_EXCLUDES = (
 """Build results, archives and editors' files, as in gemini-cli."""
 
 
-class ReadManyFilesArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+class ReadManyFilesArgs(Args):
+    model_config = ConfigDict(populate_by_name=True)
     include: list[str] = Field(
         min_length=1,
         description="Paths, directories or glob patterns, relative to the workspace, such as"

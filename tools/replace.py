@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import FileChange, Tool, ToolContext
+from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._opening import Target, checked, open_target
 from interlock.tools._text import TextFile, line_at, lines_of
 from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
@@ -17,8 +17,7 @@ _AROUND = 5
 _MOST_SHOWN = 60
 
 
-class ReplaceArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class ReplaceArgs(Args):
     file_path: str = Field(
         min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
     )

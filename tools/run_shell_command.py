@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from interlock.state.calls import Preview, ToolResult, failure
 from interlock.state.errors import RunError
 from interlock.state.text import clean
-from interlock.state.tooling import Ended, Tool, ToolContext
+from interlock.state.tooling import Args, Ended, Tool, ToolContext
 from interlock.tools._opening import checked, kind_of, trouble
 
 
-class RunShellCommandArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class RunShellCommandArgs(Args):
     command: str = Field(min_length=1, description="The command line, as for `bash -c`.")
     description: str | None = Field(default=None, description="What it does, in a few words, for the user.")
     dir_path: str = Field(

@@ -1,13 +1,12 @@
 """update_scratchpad: an investigator's checklist, questions and findings, as data."""
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 
 
-class UpdateScratchpadArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class UpdateScratchpadArgs(Args):
     checklist: list[str] | None = Field(
         default=None, description="What is left to look at. Replaces the old list; leave it out to keep that."
     )

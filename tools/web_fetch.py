@@ -3,11 +3,11 @@
 import sys
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import Field, JsonValue
 
 from interlock.state.calls import Preview, ToolResult, failure
 from interlock.state.text import clean
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 from interlock.tools._http import FetchError, Page, note_for_people, url_problem
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
@@ -27,8 +27,7 @@ _TEXT = (
 _SNIFFED = 1024
 
 
-class WebFetchArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class WebFetchArgs(Args):
     url: str = Field(min_length=1, description="Address of the page, with http:// or https://.")
     max_chars: int = Field(
         default=40_000,

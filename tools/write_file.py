@@ -3,17 +3,16 @@
 import asyncio
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import FileChange, Tool, ToolContext
+from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._opening import Target, open_target
 from interlock.tools._text import lines_of
 from interlock.tools.matcher.omissions import omission, omission_message
 
 
-class WriteFileArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class WriteFileArgs(Args):
     file_path: str = Field(
         min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
     )

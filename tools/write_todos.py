@@ -2,24 +2,22 @@
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Args, Tool, ToolContext
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "cancelled": "[-]"}
 
 
-class Todo(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class Todo(Args):
     description: str = Field(min_length=1, description="The step, in one line.")
     status: Literal["pending", "in_progress", "completed", "cancelled"] = Field(
         description="Where the step is."
     )
 
 
-class WriteTodosArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class WriteTodosArgs(Args):
     todos: list[Todo] = Field(
         description="The whole list, in order; it replaces the one before. Empty: no list."
     )

@@ -129,7 +129,10 @@ async def go_on(
 def _hooked(drive: Drive, session: str) -> dict[str, str]:
     """Said with each prompt, also when there are none: what the prompt before knew may have changed."""
     hooked = drive.services.deps.hooks.configured
-    return {"hooked": hooked, **({"session": session} if is_hooked({"hooked": hooked}, "SessionStart") else {})}
+    return {
+        "hooked": hooked,
+        **({"session": session} if is_hooked({"hooked": hooked}, "SessionStart") else {}),
+    }
 
 
 def _without_secrets(prompt: str, prepared: RunConfig) -> str:

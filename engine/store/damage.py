@@ -90,7 +90,7 @@ def _readers() -> dict[str, dict[str, _Check]]:
     from interlock.engine.read.runs import place_of
     from interlock.services.hooks.reply import Reply
     from interlock.state.calls import Answer, ApprovalRequest, Planned, SessionRule, ToolResult
-    from interlock.state.decided import DecisionRecord
+    from interlock.state.journal import DecisionRecord
 
     serde = JsonPlusSerializer(allowed_msgpack_modules=None)
     result, reply = ToolResult.model_validate_json, Reply.model_validate_json

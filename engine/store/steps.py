@@ -12,7 +12,7 @@ from interlock.engine.store.database import insertion
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
-from interlock.state.decided import DecisionRecord
+from interlock.state.journal import DecisionRecord
 from interlock.state.node import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
