@@ -10,7 +10,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from interlock.services.files.calls import FileCalls
-from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolError, ToolResult, failure
 from interlock.state.events import ToolOutput
 from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
@@ -190,8 +190,10 @@ class BuiltinToolset:
             if tool.preview is not None:
                 return await tool.preview(args, self._context(call))
         except Exception as error:
-            result = unexpected(call.name, error)
-            return Preview(text=self.summary(call), problem=result.content)
+            problem = unexpected(call.name, error).content
+            if isinstance(error, ToolError):
+                return Preview(text=problem, problem=problem, code=error.kind)
+            return Preview(text=self.summary(call), problem=problem)
         return Preview(text=self.summary(call))
 
     async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
@@ -269,8 +271,8 @@ def unexpected(tool: str, error: Exception) -> ToolResult:
 
     if isinstance(error, GraphBubbleUp):
         raise error
-    if isinstance(error, PathRefused):
-        return failure("path_refused", str(error))
+    if isinstance(error, ToolError):
+        return error.result
     if isinstance(error, ValidationError):
         return failure("invalid_tool_params", " ".join(clean(str(error)).split()))
     text = clean(f"{type(error).__name__}: {error}")

@@ -208,6 +208,14 @@ def failure(kind: str, message: str, **meta: JsonValue) -> ToolResult:
     return ToolResult(status="error", content=message, error={"type": kind, "message": message}, meta=meta)
 
 
+class ToolError(Exception):
+    """Why a call can't be done, as the result that answers it: raised from anywhere below a tool's functions."""
+
+    def __init__(self, kind: str, message: str) -> None:
+        super().__init__(message)
+        self.kind, self.result = kind, failure(kind, message)
+
+
 def cancelled(message: str) -> ToolResult:
     """The answer of a call that never ran, or was stopped."""
     return ToolResult(status="cancelled", content=message, error={"type": "cancelled", "message": message})

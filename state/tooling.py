@@ -113,9 +113,10 @@ class FileChange(BaseModel):
 ToolKind = Literal["tool", "agent", "review"]
 """How a call is executed: by its tool, as a sub-agent, or by a person who reviews a plan."""
 Run = Callable[[Any, ToolContext], Awaitable[ToolResult]]
-Plan = Callable[[Any, ToolContext, Mapping[str, bytes]], Awaitable[FileChange | ToolResult]]
+Plan = Callable[[Any, ToolContext, Mapping[str, bytes]], Awaitable[FileChange]]
 """Computes a change without making it; the mapping holds files as earlier calls of the batch will leave them."""
 PreviewText = Callable[[Any, ToolContext], Awaitable[Preview]]
+"""Like the others it may raise `ToolError`."""
 
 
 @dataclass(frozen=True)

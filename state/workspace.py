@@ -5,9 +5,14 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from interlock.state.calls import ToolError
 
-class PathRefused(Exception):  # noqa: N818 - a refusal, not a fault
+
+class PathRefused(ToolError):  # noqa: N818 - a refusal, not a fault
     """A path that no tool may touch; the text says which, why, and what is expected."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("path_refused", message)
 
 
 class Place(NamedTuple):

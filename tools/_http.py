@@ -11,16 +11,10 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from interlock.state.calls import ToolError
+
 _LOOKUP_S = 3
 _LOCAL_NAMES = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
-
-
-class FetchError(Exception):
-    """Text for the model; `kind` is the result's error type."""
-
-    def __init__(self, kind: str, message: str) -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -49,19 +43,19 @@ def url_problem(url: str) -> str | None:
 
 
 async def looked_up(host: str) -> list[str]:
-    """The numeric addresses of a host name. Raises `FetchError`: what can't be looked up in time can't be checked."""
+    """The numeric addresses of a host name. Raises `ToolError`: what can't be looked up in time can't be checked."""
     with suppress(ValueError):
         return [str(ipaddress.ip_address(host))]
     try:
         async with asyncio.timeout(_LOOKUP_S):
             found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except TimeoutError:
-        raise FetchError(
+        raise ToolError(
             "lookup", f"The address of {host!r} could not be looked up within {_LOOKUP_S} s."
         ) from None
     except (OSError, UnicodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        raise FetchError("lookup", f"The address of {host!r} could not be looked up: {why}.") from None
+        raise ToolError("lookup", f"The address of {host!r} could not be looked up: {why}.") from None
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
@@ -79,7 +73,7 @@ async def note_for_people(url: str) -> str:
     host = urlsplit(url).hostname or ""
     try:
         private = private_host(host, ()) or private_host(host, await looked_up(host))
-    except FetchError as error:
+    except ToolError as error:
         return str(error)
     return f"PRIVATE ADDRESS: {private}." if private else ""
 
@@ -107,7 +101,7 @@ _HEADERS = {
 
 
 async def fetch(url: str, shown: str = "") -> Page:
-    """GET with redirects. Raises `FetchError`. `shown`: what a person approved; empty: nobody was asked."""
+    """GET with redirects. Raises `ToolError`. `shown`: what a person approved; empty: nobody was asked."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
@@ -117,10 +111,10 @@ async def fetch(url: str, shown: str = "") -> Page:
         ):
             return await _follow(client, url)
     except TimeoutError:
-        raise FetchError("timeout", f"{url!r} did not answer in full within {TIMEOUT_S} s.") from None
+        raise ToolError("timeout", f"{url!r} did not answer in full within {TIMEOUT_S} s.") from None
     except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
         why = " ".join(str(error).split()) or type(error).__name__
-        raise FetchError("network_error", f"{url!r} could not be fetched: {why}.") from error
+        raise ToolError("network_error", f"{url!r} could not be fetched: {why}.") from error
 
 
 class _CheckedTransport(httpx.AsyncBaseTransport):
@@ -141,7 +135,7 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         inner, proxied = self._inner(request.url.scheme, host)
         try:
             addresses = await looked_up(host)
-        except FetchError:
+        except ToolError:
             if not proxied:
                 raise
             self._check(str(request.url), host, [])
@@ -157,16 +151,16 @@ class _CheckedTransport(httpx.AsyncBaseTransport):
         return self._opened[proxy], proxy is not None
 
     def _check(self, url: str, host: str, addresses: list[str]) -> None:
-        """Raises `FetchError` for a private place that the address asked for doesn't stand for."""
+        """Raises `ToolError` for a private place that the address asked for doesn't stand for."""
         private = private_host(host, addresses)
         if not self._first_host:
             self._first_host, self._private = host, private
             if private and self._shown and private not in self._shown:
-                raise FetchError(
+                raise ToolError(
                     "redirect", f"{url!r} leads to a private address ({private}), unlike when asked."
                 )
         elif private and not (self._private and host == self._first_host):
-            raise FetchError(
+            raise ToolError(
                 "redirect",
                 f"{self._first!r} redirects to {url!r} ({private}). Fetch that address itself if it is meant.",
             )
@@ -208,11 +202,11 @@ async def _follow(client: httpx.AsyncClient, url: str) -> Page:
                 return await _page(response, hops)
         target = urljoin(url, target)
         if problem := url_problem(target):
-            raise FetchError(
+            raise ToolError(
                 "redirect", f"{url!r} redirects to {target!r}, which can't be fetched: {problem}."
             )
         if len(hops) == _MOST_REDIRECTS:
-            raise FetchError(
+            raise ToolError(
                 "redirect", f"{hops[0]!r} and more: over {_MOST_REDIRECTS} redirects, the last to {target!r}."
             )
         hops.append(f"{response.status_code} → {target}")
@@ -224,7 +218,7 @@ async def _page(response: httpx.Response, hops: list[str]) -> Page:
     async for chunk in response.aiter_bytes():
         body += chunk
         if len(body) > BODY_BYTES:
-            raise FetchError("too_large", f"{str(response.url)!r} has more than {BODY_BYTES:,} bytes.")
+            raise ToolError("too_large", f"{str(response.url)!r} has more than {BODY_BYTES:,} bytes.")
     kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
     return Page(
         url=str(response.url),

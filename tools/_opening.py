@@ -1,17 +1,17 @@
-"""_opening: reading a workspace file for a tool; what goes wrong is a result, never an exception."""
+"""_opening: reading a workspace file for a tool; what goes wrong is a `ToolError` of one line."""
 
 import difflib
 import errno
 import os
 import stat
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 from typing import Literal
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError
 from interlock.state.tooling import FileChange, PathRefused, Place, ToolContext, Workspace
 from interlock.tools._diff import unified_diff
 from interlock.tools._text import TextFile, decode
@@ -92,84 +92,65 @@ class Target:
         diff = unified_diff(self.shown, self.before, after)
         return FileChange(path=str(self.path), before=self.before, after=after, message=message, diff=diff)
 
-    def encode(self, raw: str) -> bytes | ToolResult:
+    def encode(self, raw: str) -> bytes:
         """In the file's own encoding; a new file is UTF-8."""
         try:
             return (self.file or TextFile("")).encode(raw)
         except UnicodeEncodeError as error:
-            bad = raw[error.start]
-            name = self.file.encoding if self.file else "utf-8"
-            return failure(
-                "not_text",
-                f"{self.shown!r} is {name}, which can't hold {bad!r}; write it with characters that it can.",
-            )
+            what = f"{self.shown!r} is {self.file.encoding if self.file else 'utf-8'}"
+            text = f"{what}, which can't hold {raw[error.start]!r}; write it with characters that it can."
+            raise ToolError("not_text", text) from error
 
 
-def open_target(file_path: str, context: ToolContext, earlier: Mapping[str, bytes]) -> Target | ToolResult:
+def open_target(file_path: str, context: ToolContext, earlier: Mapping[str, bytes]) -> Target:
     """Everything that can be known to go wrong before anybody is asked."""
-    path = checked(context.workspace.writable, file_path)
-    if isinstance(path, ToolResult):
-        return path
+    path = context.workspace.writable(file_path)
     shown = context.workspace.relative(path)
-    if str(path) in earlier:
-        before: bytes | ToolResult | None = earlier[str(path)]
-    else:
-        before = _present(path, context)
-    if isinstance(before, ToolResult):
-        return before
+    before = earlier[str(path)] if str(path) in earlier else _present(path, context)
     file = None if before is None else decode(before)
     if before is not None and file is None:
-        return failure("not_text", f"{shown!r} is binary, not text; change it with a command.")
+        raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
     return Target(path, shown, before, file)
 
 
-def _present(path: Path, context: ToolContext) -> bytes | ToolResult | None:
+def _present(path: Path, context: ToolContext) -> bytes | None:
     try:
         with context.workspace.place(path) as place:
             mode = status_at(place).st_mode
-    except FileNotFoundError:
-        return _missing(path, context)
+    except (FileNotFoundError, NotADirectoryError):
+        _check_parent(path, context)
+        return None
     except OSError as error:
-        if isinstance(error, NotADirectoryError):
-            return _missing(path, context)
-        return trouble(context.workspace, path, error)
+        raise trouble(context.workspace, path, error) from error
     data = read_bytes(context.workspace, path)
     # The write is a rename, which asks only the directory: the file's own mode must be looked at here.
-    if isinstance(data, bytes) and not (mode & _WRITABLE and os.access(path, os.W_OK)):
+    if not (mode & _WRITABLE and os.access(path, os.W_OK)):
         shown = context.workspace.relative(path)
-        return failure("permission_denied", f"{shown!r} is write-protected; ask the user to allow writing.")
-    return data if isinstance(data, ToolResult) else _closed(path.parent, context) or data
+        raise ToolError("permission_denied", f"{shown!r} is write-protected; ask the user to allow writing.")
+    _check_open(path.parent, context)
+    return data
 
 
-def _missing(path: Path, context: ToolContext) -> ToolResult | None:
+def _check_parent(path: Path, context: ToolContext) -> None:
     """Whether the file could be created: its nearest existing parent must be a directory that we may write."""
     parent = next(d for d in path.parents if os.path.lexists(d))
-    shown = context.workspace.relative(parent)
     if not parent.is_dir():
-        return failure(
-            "not_a_directory", f"{shown!r} is a file, so nothing can lie below it; choose another path."
-        )
-    return _closed(parent, context)
+        shown = context.workspace.relative(parent)
+        text = f"{shown!r} is a file, so nothing can lie below it; choose another path."
+        raise ToolError("not_a_directory", text)
+    _check_open(parent, context)
 
 
-def _closed(directory: Path, context: ToolContext) -> ToolResult | None:
-    """Why nothing can be put into a directory."""
-    if os.access(directory, os.W_OK | os.X_OK):
-        return None
-    shown = context.workspace.relative(directory)
-    return failure("permission_denied", f"No permission to write in {shown!r}; ask the user to change it.")
+def _check_open(directory: Path, context: ToolContext) -> None:
+    """Something can be put into the directory."""
+    if not os.access(directory, os.W_OK | os.X_OK):
+        shown = context.workspace.relative(directory)
+        text = f"No permission to write in {shown!r}; ask the user to change it."
+        raise ToolError("permission_denied", text)
 
 
 LARGEST = 20 * 1024 * 1024
 """Bytes of a file that tools read or edit (gemini-cli: 20 MB)."""
-
-
-def checked(check: Callable[[str], Path], path: str) -> Path | ToolResult:
-    """A workspace check, with its refusal as a result."""
-    try:
-        return check(path)
-    except PathRefused as refused:
-        return failure("path_refused", str(refused))
 
 
 def kind_of(workspace: Workspace, path: Path) -> Literal["file", "directory", "other", "missing"]:
@@ -191,50 +172,46 @@ def real_file(workspace: Workspace, path: Path, *, ignored: bool) -> Path | None
     return None
 
 
-def read_bytes(workspace: Workspace, path: Path) -> bytes | ToolResult:
-    """A file's bytes, or why there are none: missing, a directory, too large, not ours to read, not a file."""
+def read_bytes(workspace: Workspace, path: Path) -> bytes:
+    """A file's bytes. Raises `ToolError`: missing, a directory, too large, not ours to read, not a file."""
     try:
         with workspace.place(path) as place, open_file(place) as file:
             data = file.read(LARGEST + 1)
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        return trouble(workspace, path, error)
+        raise trouble(workspace, path, error) from error
     if len(data) > LARGEST:
-        return failure("too_large", _too_large(workspace.relative(path), max(size, len(data))))
+        has = f"{workspace.relative(path)!r} has {max(size, len(data))} bytes"
+        text = f"{has}, more than the {LARGEST} that can be read; search it with grep_search."
+        raise ToolError("too_large", text)
     return data
 
 
-def _too_large(shown: str, size: int) -> str:
-    return (
-        f"{shown!r} has {size} bytes, more than the {LARGEST} that can be read; search it with grep_search."
-    )
-
-
-def trouble(workspace: Workspace, path: Path, error: OSError) -> ToolResult:
-    """An error of the file system as a result of one line."""
+def trouble(workspace: Workspace, path: Path, error: OSError) -> ToolError:
+    """What an error of the file system means."""
     shown = workspace.relative(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return failure("file_not_found", f"No file {shown!r}.{_nearest(workspace, path)}")
+        return ToolError("file_not_found", f"No file {shown!r}.{_nearest(workspace, path)}")
     if isinstance(error, PermissionError):
-        return failure("permission_denied", f"No permission for {shown!r}; ask the user to change it.")
+        return ToolError("permission_denied", f"No permission for {shown!r}; ask the user to change it.")
     if isinstance(error, IsADirectoryError):
-        return failure("is_directory", f"{shown!r} is a directory; list_directory shows what is in it.")
+        return ToolError("is_directory", f"{shown!r} is a directory; list_directory shows what is in it.")
     if isinstance(error, NotAFileError):
-        return failure("not_a_file", f"{shown!r} is a device, pipe or socket; only files can be read.")
+        return ToolError("not_a_file", f"{shown!r} is a device, pipe or socket; only files can be read.")
     if error.errno == errno.ELOOP:
         return _link(shown, path)
-    return failure("io_error", f"{shown!r} can't be used: {error.strerror or error}.")
+    return ToolError("io_error", f"{shown!r} can't be used: {error.strerror or error}.")
 
 
-def _link(shown: str, path: Path) -> ToolResult:
+def _link(shown: str, path: Path) -> ToolError:
     """Checked paths hold no links, but for those that lead nowhere else: a round, or one put there since."""
     try:
         path.stat()
     except OSError as error:
         if error.errno == errno.ELOOP:
             text = f"{shown!r} is a symlink that leads back to itself; go on without it."
-            return failure("not_a_file", text)
-    return failure("external_change", f"{shown!r} changed while it was opened: a link stands there now.")
+            return ToolError("not_a_file", text)
+    return ToolError("external_change", f"{shown!r} changed while it was opened: a link stands there now.")
 
 
 def _nearest(workspace: Workspace, path: Path) -> str:

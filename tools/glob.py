@@ -6,10 +6,10 @@ from pathlib import Path
 
 from pydantic import Field
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError, ToolResult
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
-from interlock.tools._opening import checked, kind_of
+from interlock.tools._opening import kind_of
 from interlock.tools.search.globs import has_magic, literal, matcher
 
 _MOST_FILES = 1000
@@ -40,23 +40,18 @@ async def run(args: GlobArgs, context: ToolContext) -> ToolResult:
 
 
 def _find(stop: Stop, args: GlobArgs, workspace: Workspace) -> ToolResult:
-    start = checked(workspace.readable, args.dir_path)
-    if isinstance(start, ToolResult):
-        return start
+    start = workspace.readable(args.dir_path)
     kind = kind_of(workspace, start)
     if kind == "missing":
-        return failure(
-            "file_not_found", f"No directory {args.dir_path!r}; list_directory shows those that are there."
-        )
+        text = f"No directory {args.dir_path!r}; list_directory shows those that are there."
+        raise ToolError("file_not_found", text)
     if kind != "directory":
-        return failure(
-            "not_a_directory", f"{workspace.relative(start)!r} is a file; name the directory around it."
-        )
+        text = f"{workspace.relative(start)!r} is a file; name the directory around it."
+        raise ToolError("not_a_directory", text)
     pattern = _below(args.pattern, start, workspace)
     if pattern is None:
-        return failure(
-            "path_refused", f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
-        )
+        text = f"{args.pattern!r} leads outside {args.dir_path!r}; set dir_path instead."
+        raise ToolError("path_refused", text)
     test = _test(pattern, start, args.case_sensitive)
     files = workspace.walk(start, include_ignored=not args.respect_git_ignore, stop=stop.check)
     found = [path for path in files if test(path.relative_to(start).as_posix())]

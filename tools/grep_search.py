@@ -11,9 +11,9 @@ from interlock.state.calls import ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
-from interlock.tools._opening import NotAFileError, checked, kind_of, trouble
+from interlock.tools._opening import NotAFileError, kind_of, trouble
 from interlock.tools.search.ripgrep import LINE_CHARS, Line, Search
-from interlock.tools.search.run import Grep, SearchError
+from interlock.tools.search.run import Grep
 
 _ONE_MATCH_CONTEXT = 50
 _FEW_MATCHES_CONTEXT = 15
@@ -56,23 +56,18 @@ class GrepSearchArgs(Args):
 
 
 async def run(args: GrepSearchArgs, context: ToolContext) -> ToolResult:
-    start = checked(context.workspace.readable, args.dir_path)
-    if isinstance(start, ToolResult):
-        return start
+    start = context.workspace.readable(args.dir_path)
     kind = kind_of(context.workspace, start)
     if kind in ("missing", "other"):
         error = FileNotFoundError() if kind == "missing" else NotAFileError()
-        return trouble(context.workspace, start, error)
+        raise trouble(context.workspace, start, error)
     search = _search(args, start, context.workspace)
-    try:
-        grep = Grep(context, no_ignore=args.no_ignore)
-        found = await grep.find(search, args.exclude_pattern)
-        lines, matches = await in_thread(_select, grep, found.lines, args, search)
-        if wider := _wider(search, args, lines, matches):
-            around = await grep.find(wider, args.exclude_pattern)
-            lines, _ = await in_thread(_select, grep, around.lines, args, wider)
-    except SearchError as error:
-        return error.result
+    grep = Grep(context, no_ignore=args.no_ignore)
+    found = await grep.find(search, args.exclude_pattern)
+    lines, matches = await in_thread(_select, grep, found.lines, args, search)
+    if wider := _wider(search, args, lines, matches):
+        around = await grep.find(wider, args.exclude_pattern)
+        lines, _ = await in_thread(_select, grep, around.lines, args, wider)
     return _result(args, lines, found.more or matches > args.total_max_matches, context)
 
 

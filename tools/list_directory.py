@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
-from interlock.tools._opening import checked, entry_kind, kind_of, open_directory, trouble
+from interlock.tools._opening import entry_kind, kind_of, open_directory, trouble
 from interlock.tools.search.globs import matcher
 
 _MOST_ENTRIES = 2000
@@ -35,12 +35,10 @@ async def run(args: ListDirectoryArgs, context: ToolContext) -> ToolResult:
 
 
 def _list(stop: Stop, args: ListDirectoryArgs, workspace: Workspace) -> ToolResult:
-    path = checked(workspace.readable, args.dir_path)
-    if isinstance(path, ToolResult):
-        return path
+    path = workspace.readable(args.dir_path)
     shown = workspace.relative(path)
     if kind_of(workspace, path) in ("file", "other"):
-        return failure("not_a_directory", f"{shown!r} is a file; read_file shows what is in it.")
+        raise ToolError("not_a_directory", f"{shown!r} is a file; read_file shows what is in it.")
     left_out = [matcher(pattern) for pattern in args.ignore]
     ignored = workspace.ignored_in(path, git=args.respect_git_ignore)
     try:
@@ -56,7 +54,7 @@ def _list(stop: Stop, args: ListDirectoryArgs, workspace: Workspace) -> ToolResu
             kept = sorted(entry for entry in named if not ignored(entry.name, not entry.is_file))
             lines = [_line(workspace, path, entry) for entry in kept[:_MOST_ENTRIES]]
     except OSError as error:
-        return trouble(workspace, path, error)
+        raise trouble(workspace, path, error) from error
     return _result(shown, lines, len(kept), len(named) - len(kept))
 
 

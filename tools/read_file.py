@@ -4,11 +4,11 @@ import asyncio
 
 from pydantic import Field, model_validator
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._media import media_line, media_part
-from interlock.tools._opening import checked, read_bytes
+from interlock.tools._opening import read_bytes
 from interlock.tools._paging import heading, notice, page
 from interlock.tools._text import decode, lines_of
 
@@ -40,16 +40,12 @@ async def run(args: ReadFileArgs, context: ToolContext) -> ToolResult:
 
 
 def _read(args: ReadFileArgs, workspace: Workspace) -> ToolResult:
-    path = checked(workspace.readable, args.file_path)
-    if isinstance(path, ToolResult):
-        return path
+    path = workspace.readable(args.file_path)
     data = read_bytes(workspace, path)
-    if isinstance(data, ToolResult):
-        return data
     shown = workspace.relative(path)
     if media := media_part(shown, data):
         if isinstance(media, str):
-            return failure("not_an_image", media.strip("[]"))
+            raise ToolError("not_an_image", media.strip("[]"))
         line = media_line(shown, media, len(data))
         return ToolResult(status="success", content=line, data=(media,), meta={"summary": media.mime_type})
     file = decode(data)
@@ -64,7 +60,7 @@ def _shown(args: ReadFileArgs, shown: str, text: str) -> ToolResult:
     start = args.start_line or 1
     total = len(lines_of(text))
     if start > total:
-        return failure("invalid_tool_params", f"{shown!r} has {total} lines; start_line is {start}.")
+        raise ToolError("invalid_tool_params", f"{shown!r} has {total} lines; start_line is {start}.")
     part = page(text, start, args.end_line)
     summary = f"{total} lines" if part.whole else f"lines {part.first}-{part.last} of {total}"
     return ToolResult(status="success", content=clean(heading(part) + part.text), meta={"summary": summary})

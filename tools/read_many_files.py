@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict, Field
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
@@ -69,7 +69,7 @@ def read_files(
     chosen = _choose(stop, args, workspace)
     if not chosen.files:
         reasons = " ".join(chosen.problems) or f"No file matches {args.include!r}."
-        return failure("file_not_found", reasons)
+        raise ToolError("file_not_found", reasons)
     parts: list[str] = []
     left_out: list[str] = []
     room = most_chars
@@ -134,9 +134,10 @@ def _content(args: ReadManyFilesArgs, workspace: Workspace, path: Path, named: b
     real = real_file(workspace, path, ignored=not args.respect_git_ignore)
     if real is None:  # a link was put there since it was found
         return "[may not be read]"
-    data = read_bytes(workspace, real)
-    if isinstance(data, ToolResult):
-        return f"[{data.content}]"
+    try:
+        data = read_bytes(workspace, real)
+    except ToolError as problem:
+        return f"[{problem}]"
     file = decode(data)
     if file is None:
         return notice(workspace.relative(path), len(data)) if named else None

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import Field
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
-from interlock.tools._opening import Target, checked, open_target
+from interlock.tools._opening import Target, open_target
 from interlock.tools._text import TextFile, line_at, lines_of
 from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
 from interlock.tools.matcher.find import Span
@@ -38,58 +38,42 @@ class ReplaceArgs(Args):
     )
 
 
-async def plan(
-    args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]
-) -> FileChange | ToolResult:
+async def plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     return await asyncio.to_thread(_plan, args, context, earlier)
 
 
-def _plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange | ToolResult:
-    readable = checked(context.workspace.readable, args.file_path)  # errors quote the file's text
-    if isinstance(readable, ToolResult):
-        return readable
+def _plan(args: ReplaceArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+    context.workspace.readable(args.file_path)  # errors quote the file's text
     target = open_target(args.file_path, context, earlier)
-    if isinstance(target, ToolResult):
-        return target
     old, new = args.old_string.replace("\r\n", "\n"), args.new_string.replace("\r\n", "\n")
     if problem := unusable(old, new):
-        return failure(problem.code, problem.message)
+        raise ToolError(*problem)
     if target.file is None:
         return _create(target, old, new)
     if not old:
-        return failure(
-            "create_existing",
-            f"{target.shown!r} exists; an empty old_string only creates new files. Read it and name a text in it.",
-        )
+        what = f"{target.shown!r} exists; an empty old_string only creates new files."
+        raise ToolError("create_existing", f"{what} Read it and name a text in it.")
     return _edit(target, target.file, old, new, args.expected_replacements)
 
 
-def _create(target: Target, old: str, new: str) -> FileChange | ToolResult:
+def _create(target: Target, old: str, new: str) -> FileChange:
     if old:
-        return failure(
-            "file_not_found",
-            f"No file {target.shown!r}. Find it with glob; to create it leave old_string empty.",
-        )
-    after = target.encode(new)
-    if isinstance(after, ToolResult):
-        return after
+        text = f"No file {target.shown!r}. Find it with glob; to create it leave old_string empty."
+        raise ToolError("file_not_found", text)
     count = len(lines_of(new))
-    return target.change(after, f"Created {target.shown!r}: {count} {'line' if count == 1 else 'lines'}.")
+    message = f"Created {target.shown!r}: {count} {'line' if count == 1 else 'lines'}."
+    return target.change(target.encode(new), message)
 
 
-def _edit(
-    target: Target, file: TextFile, old: str, new: str, expected: int | None
-) -> FileChange | ToolResult:
+def _edit(target: Target, file: TextFile, old: str, new: str, expected: int | None) -> FileChange:
     text = file.text
     found = placed_or_repaired(target.shown, text, old, new, expected)
     if isinstance(found, Problem):
-        return failure(found.code, found.message)
+        raise ToolError(*found)
     raw = raw_after(file, found.spans)
     after = target.encode(raw)
-    if isinstance(after, ToolResult):
-        return after
     if after == target.before:
-        return failure("no_change", _same(target.shown, text, found))
+        raise ToolError("no_change", _same(target.shown, text, found))
     count = len(found.spans)
     head = f"Edited {target.shown!r}: {count} {'replacement' if count == 1 else 'replacements'}"
     head += f" (old_string was found {found.how})." if found.how else "."

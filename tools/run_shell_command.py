@@ -4,11 +4,11 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from interlock.state.calls import Preview, ToolResult, failure
+from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.errors import RunError
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Ended, Tool, ToolContext
-from interlock.tools._opening import checked, kind_of, trouble
+from interlock.tools._opening import kind_of, trouble
 
 
 class RunShellCommandArgs(Args):
@@ -31,8 +31,6 @@ class RunShellCommandArgs(Args):
 
 async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
     directory = _directory(args, context)
-    if isinstance(directory, ToolResult):
-        return directory
     argv = ["bash", "-c", args.command]
     if args.is_background:
         return await _start(args, argv, directory, context)
@@ -51,18 +49,15 @@ async def run(args: RunShellCommandArgs, context: ToolContext) -> ToolResult:
     return _result(ended, timeout_s, shell.inactivity_timeout_s)
 
 
-def _directory(args: RunShellCommandArgs, context: ToolContext) -> Path | ToolResult:
-    path = checked(context.workspace.readable, args.dir_path)
-    if isinstance(path, ToolResult):
-        return path
+def _directory(args: RunShellCommandArgs, context: ToolContext) -> Path:
+    path = context.workspace.readable(args.dir_path)
     kind = kind_of(context.workspace, path)
     if kind == "directory":
         return path
     if kind != "missing":
-        return failure(
-            "not_a_directory", f"{args.dir_path!r} is a file; name the directory to run the command in."
-        )
-    return trouble(context.workspace, path, FileNotFoundError())
+        text = f"{args.dir_path!r} is a file; name the directory to run the command in."
+        raise ToolError("not_a_directory", text)
+    raise trouble(context.workspace, path, FileNotFoundError())
 
 
 async def _start(
@@ -125,10 +120,10 @@ def _meta(ended: Ended) -> dict[str, JsonValue]:
 
 
 async def preview(args: RunShellCommandArgs, context: ToolContext) -> Preview:
-    directory = _directory(args, context)
-    if isinstance(directory, ToolResult):
-        return Preview(text=args.command, problem=directory.content)
-    where = context.workspace.relative(directory)
+    try:
+        where = context.workspace.relative(_directory(args, context))
+    except ToolError as problem:
+        return Preview(text=args.command, problem=str(problem))
     lines = [args.command, f"in {'the workspace' if where == '.' else where}"]
     if args.is_background:
         lines.append("in the background")

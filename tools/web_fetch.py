@@ -5,10 +5,10 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from interlock.state.calls import Preview, ToolResult, failure
+from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools._http import FetchError, Page, note_for_people, url_problem
+from interlock.tools._http import Page, fetch, note_for_people, url_problem
 
 _HTML_PROGRAM = str(Path(__file__).with_name("_html_text.py"))
 _HTML_S = 10
@@ -39,25 +39,20 @@ class WebFetchArgs(Args):
 
 async def run(args: WebFetchArgs, context: ToolContext) -> ToolResult:
     if problem := url_problem(args.url):
-        return failure("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
-    from interlock.tools._http import fetch
-
-    try:
-        page = await fetch(args.url, context.shown)
-        title, text = await _readable(page, context)
-    except FetchError as error:
-        return failure(error.kind, str(error))
+        raise ToolError("invalid_url", f"{args.url!r} can't be fetched: {problem}.")
+    page = await fetch(args.url, context.shown)
+    title, text = await _readable(page, context)
     return _result(args, page, title, text, context)
 
 
 async def _readable(page: Page, context: ToolContext) -> tuple[str, str]:
-    """Title and text. Raises `FetchError` for what isn't text."""
+    """Title and text. Raises `ToolError` for what isn't text."""
     if page.content_type in _HTML or (not page.content_type and b"<html" in page.body[:_SNIFFED].lower()):
         return await _html(page, context)
     textual = page.content_type.startswith("text/") or page.content_type.endswith(("+json", "+xml", *_TEXT))
     if b"\0" in page.body[:_SNIFFED] or not (textual or not page.content_type):
         kind = page.content_type or "binary data"
-        raise FetchError("not_text", f"{page.url!r} is {kind} ({len(page.body):,} bytes), not text.")
+        raise ToolError("not_text", f"{page.url!r} is {kind} ({len(page.body):,} bytes), not text.")
     return "", _decoded(page)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._opening import Target, open_target
 from interlock.tools._text import lines_of
@@ -22,22 +22,15 @@ class WriteFileArgs(Args):
     )
 
 
-async def plan(
-    args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]
-) -> FileChange | ToolResult:
+async def plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     return await asyncio.to_thread(_plan, args, context, earlier)
 
 
-def _plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange | ToolResult:
+def _plan(args: WriteFileArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     target = open_target(args.file_path, context, earlier)
-    if isinstance(target, ToolResult):
-        return target
-    old = target.file.text if target.file else ""
-    if line := omission(args.content, allowed=old):
-        return failure("omission_placeholder", omission_message(line))
+    if line := omission(args.content, allowed=target.file.text if target.file else ""):
+        raise ToolError("omission_placeholder", omission_message(line))
     after = target.encode(target.file.endings(args.content) if target.file else args.content)
-    if isinstance(after, ToolResult):
-        return after
     return target.change(after, _message(target, after, args.content))
 
 

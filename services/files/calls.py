@@ -4,6 +4,7 @@ import asyncio
 import errno
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
@@ -11,7 +12,16 @@ from pydantic import BaseModel, JsonValue
 from interlock.prompts import load
 from interlock.services.files.filesystem import hash_at, remove_leftover, sha256, write_atomically
 from interlock.services.secrets.redaction import new_mark
-from interlock.state.calls import CallKey, CallView, FileState, Planned, Preview, ToolResult, failure
+from interlock.state.calls import (
+    CallKey,
+    CallView,
+    FileState,
+    Planned,
+    Preview,
+    ToolError,
+    ToolResult,
+    failure,
+)
 from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
 from interlock.state.toolset import FileNow, ToolRun
 from interlock.tools._opening import open_target, status_at
@@ -33,9 +43,6 @@ class FileCalls:
         """
         files = await _left_by(earlier, context)
         change = await _compute(tool, args, context, files)
-        if isinstance(change, ToolResult):
-            code = change.error["type"] if change.error else ""
-            return Preview(text=change.content, problem=change.content, code=code)
         before = None if change.before is None else sha256(change.before)
         on_disk = await asyncio.to_thread(self.now, change.path) if change.path in files else before
         state = FileState(path=change.path, sha256=before, on_disk=on_disk)
@@ -43,17 +50,13 @@ class FileCalls:
 
     async def file(
         self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
-    ) -> FileNow | ToolResult:
+    ) -> FileNow:
         """The text file at a path, to be read and written."""
         files = await _left_by(earlier, context)
         return await asyncio.to_thread(_file, file_path, files, context)
 
-    async def plan(
-        self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext
-    ) -> Planned | ToolResult:
+    async def plan(self, tool: Tool, args: BaseModel, call: CallView, context: ToolContext) -> Planned:
         change = await _compute(tool, args, context, {})
-        if isinstance(change, ToolResult):
-            return change
         self._changes[_name(call)] = change
         return _planned(change)
 
@@ -63,10 +66,7 @@ class FileCalls:
         if run.planned is not None and await asyncio.to_thread(self._written, run.planned, run.key):
             return _success(self._workspace, run.planned)
         if change is None or (run.planned is not None and not _same(change, run.planned)):
-            computed = await _compute(tool, args, context, {})
-            if isinstance(computed, ToolResult):
-                return computed
-            change = computed
+            change = await _compute(tool, args, context, {})
         planned = run.planned or _planned(change)
         if not _same(change, planned):
             return _changed(self._workspace, planned)
@@ -103,8 +103,6 @@ class FileCalls:
                     return _changed(self._workspace, planned)
                 if change.before != change.after:
                     write_atomically(place, change.after, key)
-        except PathRefused as refused:
-            return failure("path_refused", str(refused))
         except OSError as error:
             return self._not_written(path, planned, error)
         return _success(self._workspace, planned)
@@ -122,16 +120,14 @@ async def _left_by(earlier: Sequence[tuple[Tool, BaseModel]], context: ToolConte
     """The files that calls change, as they will leave them."""
     files: dict[str, bytes] = {}
     for tool, args in earlier:
-        done = await _compute(tool, args, context, files)
-        if isinstance(done, FileChange):
+        with suppress(ToolError):  # what can't be done leaves nothing
+            done = await _compute(tool, args, context, files)
             files[done.path] = done.after
     return files
 
 
-def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow | ToolResult:
+def _file(file_path: str, files: Mapping[str, bytes], context: ToolContext) -> FileNow:
     target = open_target(file_path, context, files)
-    if isinstance(target, ToolResult):
-        return target
     if target.before is None:
         return FileNow(str(target.path), target.shown, None, 0)
     context.workspace.readable(file_path)  # errors and helpers quote the file's text
@@ -146,16 +142,14 @@ def _modified_at(path: Path, context: ToolContext) -> float:
         return 0
 
 
-async def _compute(
-    tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]
-) -> FileChange | ToolResult:
+async def _compute(tool: Tool, args: BaseModel, context: ToolContext, files: dict[str, bytes]) -> FileChange:
     if tool.plan is None:
         raise TypeError(f"{tool.name!r} has no plan; only tools that write one file are planned.")
     change = await tool.plan(args, context, files)
-    if isinstance(change, ToolResult) or not context.settings.security.redact_secrets:
-        return change
-    mark = new_mark(change.before or b"", change.after)
-    return failure("redacted", load("run/marked").text(mark=mark)) if mark else change
+    redacts = context.settings.security.redact_secrets
+    if redacts and (mark := new_mark(change.before or b"", change.after)):
+        raise ToolError("redacted", load("run/marked").text(mark=mark))
+    return change
 
 
 def _same(change: FileChange, planned: Planned) -> bool:

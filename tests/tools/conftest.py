@@ -10,7 +10,7 @@ import pytest
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.state.calls import CallKey, ToolResult
+from interlock.state.calls import CallKey, ToolError, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import FileChange, Processes, ToolContext
 from interlock.tools import TOOLS
@@ -45,7 +45,10 @@ def plan(context: ToolContext) -> Plan:
     def once(name: str, earlier: Mapping[str, bytes] | None = None, **args: Any) -> FileChange | ToolResult:
         tool = TOOLS[name]
         assert tool.plan is not None
-        return asyncio.run(tool.plan(tool.args.model_validate(args), context, earlier or {}))
+        try:
+            return asyncio.run(tool.plan(tool.args.model_validate(args), context, earlier or {}))
+        except ToolError as error:
+            return error.result
 
     return once
 
@@ -57,7 +60,10 @@ def call(context: ToolContext, plan: Plan) -> Call:
     def once(name: str, **args: Any) -> ToolResult:
         tool = TOOLS[name]
         if tool.run is not None:
-            return asyncio.run(tool.run(tool.args.model_validate(args), context))
+            try:
+                return asyncio.run(tool.run(tool.args.model_validate(args), context))
+            except ToolError as error:
+                return error.result
         change = plan(name, **args)
         if isinstance(change, ToolResult):
             return change

