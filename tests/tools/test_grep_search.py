@@ -15,7 +15,7 @@ from interlock.services.files.outputs import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.calls import CallKey, ToolResult
+from interlock.state.calls import CallKey, ToolError, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools.grep_search import TOOL, GrepSearchArgs, run
@@ -75,7 +75,10 @@ class Grep:
 
     def __call__(self, pattern: str, included: tuple[Path, ...] = (), **args: Any) -> ToolResult:
         context = self.context(included)
-        return asyncio.run(run(GrepSearchArgs(pattern=pattern, **args), context))
+        try:
+            return asyncio.run(run(GrepSearchArgs(pattern=pattern, **args), context))
+        except ToolError as error:
+            return error.result
 
     def text(self, pattern: str, **args: Any) -> str:
         result = self(pattern, **args)

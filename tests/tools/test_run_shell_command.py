@@ -13,7 +13,7 @@ from interlock.services.files.outputs import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.calls import CallKey, ToolResult
+from interlock.state.calls import CallKey, ToolError, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools.run_shell_command import TOOL, RunShellCommandArgs, preview, run
@@ -37,7 +37,10 @@ class Shell:
         )
 
     def __call__(self, command: str, **args: Any) -> ToolResult:
-        return self.play(run(RunShellCommandArgs(command=command, **args), self.context))
+        try:
+            return self.play(run(RunShellCommandArgs(command=command, **args), self.context))
+        except ToolError as error:
+            return error.result
 
     def play(self, scene: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(scene)

@@ -20,7 +20,7 @@ from interlock.services.files.outputs import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.calls import CallKey, ToolResult
+from interlock.state.calls import CallKey, ToolError, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
 from interlock.tools import _http
@@ -109,7 +109,10 @@ class Web:
 
     def __call__(self, path: str, **args: Any) -> ToolResult:
         url = path if "://" in path else self.base + path
-        return asyncio.run(run(WebFetchArgs(url=url, **args), self.context()))
+        try:
+            return asyncio.run(run(WebFetchArgs(url=url, **args), self.context()))
+        except ToolError as error:
+            return error.result
 
     def body(self, path: str) -> str:
         result = self(path)
@@ -246,8 +249,9 @@ def test_a_host_that_turns_private_after_it_was_approved_is_refused(
     url = f"http://docs.test:{web.base.rpartition(':')[2]}/plain"
     shown = web.shown(url)
     context = replace(web.context(), shown=shown)
-    result = asyncio.run(run(WebFetchArgs(url=url), context))
-    assert shown == f"GET {url}" and "docs.test is 127.0.0.1, this machine" in result.content
+    assert shown == f"GET {url}"
+    with pytest.raises(ToolError, match=r"docs\.test is 127\.0\.0\.1, this machine"):
+        asyncio.run(run(WebFetchArgs(url=url), context))
     approved = replace(web.context(), shown=web.shown(url))
     assert asyncio.run(run(WebFetchArgs(url=url), approved)).status == "success"
 
