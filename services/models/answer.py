@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.errors import ModelError
 from interlock.state.messages import Message, ToolCall, estimate_message
-from interlock.state.models import ModelCall, ModelItem, TextDelta, ThoughtDelta, Usage
+from interlock.state.models import ModelItem, TextDelta, ThoughtDelta, Usage
 from interlock.state.text import clean, clean_json, estimate_tokens
 
 OWN_ID = re.compile(r"\d+\.\d+(\.\d+)?")
@@ -103,11 +103,6 @@ class Answer:
             thought=str(self._thought) or None,
             signature=self._signature,
         )
-
-
-def watched(call: ModelCall, item: ModelItem) -> str | None:
-    """Why the answer is abandoned at this piece, if it is."""
-    return call.watch(item.text) if call.watch and isinstance(item, TextDelta) else None
 
 
 def call_ids(message: Message) -> list[str]:

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 
-from interlock.services.models.answer import Answer, call_ids, watched
+from interlock.services.models.answer import Answer, call_ids
 from interlock.services.models.connect import Providers
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.names import limit, resolve, role_model
@@ -20,33 +20,9 @@ from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit, ErrorEvent, Retry
 from interlock.state.messages import estimate_message
-from interlock.state.models import ModelCall, ModelItem, Reply
+from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
-
-
-class Unlimited:
-    """Implements `Budget` where nothing is counted."""
-
-    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        """Nothing is limited."""
-
-    def settle(self, task: str) -> None:
-        """Nothing was reserved."""
-
-    def lose(self, task: str) -> None:
-        """Nothing was reserved."""
-
-
-class Size:
-    """Estimated tokens of a request, tools included."""
-
-    def __init__(self) -> None:
-        self._messages = PerMessage(estimate_message)
-
-    def __call__(self, request: Request) -> int:
-        tools = sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in request.tools)
-        return sum(self._messages(request.messages)) + tools
 
 
 async def counted(
@@ -84,6 +60,7 @@ class ChatModels:
         log: ModelLog,
         clock: Clock,
         env: Mapping[str, str],
+        budget: Budget,
         agent: str = "",
         record_to: Path | None = None,
         fake: Path | None = None,
@@ -91,7 +68,6 @@ class ChatModels:
         seed: int | None = None,
         stall_s: float = STALL_S,
         patience_s: float = PATIENCE_S,
-        budget: Budget | None = None,
         redact: Redactor = SHAPES,
     ) -> None:
         self._settings = settings
@@ -104,8 +80,8 @@ class ChatModels:
         self._backoff = Backoff(delay_scale, Random(seed), patience_s)
         self._stall_s = stall_s
         self._hash = RequestHash()
-        self._budget = budget or Unlimited()
-        self._size = Size()
+        self._budget = budget
+        self._sizes = PerMessage(estimate_message)
         self._redact = redact
         self._redacted = PerMessage(redact.message)
         self._ids = PerMessage(call_ids)
@@ -122,7 +98,7 @@ class ChatModels:
             yield known.model_copy(update={"replayed": True})
             return
         request = self._request(call)
-        await self._budget.reserve(call, self._agent, request.model, self._size(request))
+        await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
         replies = counted(self._budget, call.task, self._answered(call, request, emit))
         async with aclosing(replies):
             async for item in replies:
@@ -137,7 +113,7 @@ class ChatModels:
             try:
                 async with aclosing(self._attempt(request, call, answer, emit)) as items:
                     async for item in items:
-                        if why := watched(call, item):
+                        if isinstance(item, TextDelta) and call.watch and (why := call.watch(item.text)):
                             answer.abandon(why, call.messages)
                             break
                         yield item
@@ -189,6 +165,11 @@ class ChatModels:
             role=call.role,
             ordinal=self._log.ordinal(self._agent, call.role),
         )
+
+    def _estimated(self, request: Request) -> int:
+        """Tokens, tools included."""
+        tools = sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in request.tools)
+        return sum(self._sizes(request.messages)) + tools
 
     async def _attempt(
         self, request: Request, call: ModelCall, answer: Answer, emit: Emit

@@ -1,6 +1,10 @@
-"""connect: from a resolved name to the provider that serves it; a provider is loaded when it is first asked."""
+"""connect: from a resolved name to the provider that serves it; a provider is loaded when it is first asked.
+
+LangSmith stays off, whatever the environment says: no run is sent to a third party.
+"""
 
 import asyncio
+import logging
 import os
 import ssl
 from collections.abc import Mapping
@@ -42,32 +46,26 @@ class Providers:
         self._gemini = None
 
     async def _connect(self, model: str) -> Provider:
+        """Imports happen in a thread: they take up to a second, the loop goes on and a cancellation is heard."""
         provider = provider_of(model)
         if provider == "script":
             return ScriptProvider(Path(model.partition(":")[2]))
-        if provider == "gemini":
-            return await self._of_gemini(model)
-        check_package(model)
-        return await _langchain(model, self._env)
+        if provider != "gemini":
+            check_package(model)
+            return (await asyncio.to_thread(_imported_langchain, model))(model, self._env)
+        if self._gemini is None:
+            self._gemini = await self._of_gemini(model)
+            return self._gemini
+        return self._gemini.for_model(model)  # one client for all of its models: to make one takes 0.1 s
 
     async def _of_gemini(self, model: str) -> "GeminiProvider":
-        """One client for all of its models: to make one takes 0.1 s."""
-        if self._gemini is not None:
-            return self._gemini.for_model(model)
-        self._gemini = await _gemini(model, self._env)
-        return self._gemini
-
-
-# Imports happen in a thread, because they take up to a second: the loop goes on and a cancellation is heard.
-
-
-async def _gemini(model: str, env: Mapping[str, str]) -> "GeminiProvider":
-    key = gemini_key(env)
-    if key is None:
-        raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
-    url = env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
-    provider, tls = await asyncio.gather(asyncio.to_thread(_imported_gemini), asyncio.to_thread(_tls, url))
-    return provider(model, key, url, tls)
+        key = gemini_key(self._env)
+        if key is None:
+            raise CredentialsError(f"No API key for model {model!r}: {' or '.join(GEMINI_KEYS)} is expected.")
+        url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
+        imported, tls = asyncio.to_thread(_imported_gemini), asyncio.to_thread(_tls, url)
+        provider, made = await asyncio.gather(imported, tls)
+        return provider(model, key, url, made)
 
 
 def _imported_gemini() -> "type[GeminiProvider]":
@@ -86,13 +84,21 @@ def _tls(url: str) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=files, capath=folder)
 
 
-async def _langchain(model: str, env: Mapping[str, str]) -> Provider:
-    provider = await asyncio.to_thread(_imported_langchain, model)
-    return provider(model, env)
-
-
 def _imported_langchain(model: str) -> "type[LangChainProvider]":
     from interlock.services.models.langchain import LangChainProvider, chat_class
 
     chat_class(model)
     return LangChainProvider
+
+
+def turn_tracing_off() -> None:
+    """For this process. LangGraph traces too, so the engine calls this before it builds a graph."""
+    import langsmith
+
+    langsmith.configure(enabled=False)
+
+
+def quiet_clients() -> None:
+    """Keep client libraries from writing warnings to stderr; what matters in them comes back as errors and problems."""
+    for name in ("google_genai", "langchain_google_genai", "langchain_openai"):
+        logging.getLogger(name).addHandler(logging.NullHandler())

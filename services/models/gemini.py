@@ -5,7 +5,6 @@ The client converts every message anew for every request, 0.3–0.4 ms each: 200
 `extra_body`, which replaces the client's own: 7 ms. Configuration, transport, errors and the answer stay the client's.
 """
 
-import base64
 import json
 import os
 import re
@@ -13,17 +12,24 @@ import ssl
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from pathlib import Path
 from typing import Any, cast
 
 from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI
 
 from interlock.services.models.answer import OWN_ID
-from interlock.services.models.request import CallPiece, Chunk, PerMessage, Request
-from interlock.services.models.tracing import quiet_clients, turn_tracing_off
+from interlock.services.models.connect import quiet_clients, turn_tracing_off
+from interlock.services.models.request import (
+    CallPiece,
+    Chunk,
+    PerMessage,
+    Request,
+    base64_of,
+    ending,
+    usage_of,
+)
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
-from interlock.state.models import ToolDeclaration, Usage
+from interlock.state.models import ToolDeclaration
 
 Json = dict[str, Any]
 NO_SIGNATURE = "skip_thought_signature_validator"
@@ -141,10 +147,7 @@ def _id(call_id: str | None) -> Json:
 def _text_or_data(part: TextPart | DataPart) -> Json:
     if isinstance(part, TextPart):
         return {"text": part.text}
-    data = (
-        part.data if part.data is not None else base64.b64encode(Path(part.path or "").read_bytes()).decode()
-    )
-    return {"inlineData": {"mimeType": part.mime_type, "data": data}}
+    return {"inlineData": {"mimeType": part.mime_type, "data": base64_of(part)}}
 
 
 FIXED_SAMPLING = frozenset({"gemini-3.5-flash-lite", "gemini-3.6-flash"})
@@ -155,8 +158,6 @@ _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 _REPLACED = [HumanMessage(".")]
 """The client wants a message; `extra_body` replaces it."""
-_FINISH = {"max_tokens": "length"}
-_FINE = frozenset({"stop", "length"})
 
 
 class GeminiProvider:
@@ -227,8 +228,7 @@ def _developer_api() -> Generator[None]:
 def _chunk(message: AIMessageChunk) -> Chunk:
     text, thought, signature = _content(message.content)
     finish = cast("str | None", message.response_metadata.get("finish_reason"))
-    reason = _FINISH.get(finish.lower(), finish.lower()) if finish else None
-    problem = None if reason is None or reason in _FINE else f"Gemini stopped the answer: {finish}."
+    reason, problem = ending("Gemini", finish, {"max_tokens": "length"})
     feedback = cast("Mapping[str, Any] | None", message.response_metadata.get("prompt_feedback"))
     if blocked := (feedback or {}).get("block_reason"):
         name = str(getattr(blocked, "name", blocked))
@@ -240,7 +240,7 @@ def _chunk(message: AIMessageChunk) -> Chunk:
         signature=signature,
         finish_reason=reason,
         problem=problem,
-        usage=_usage(message),
+        usage=usage_of(cast("Mapping[str, Any] | None", message.usage_metadata)),
     )
 
 
@@ -272,16 +272,3 @@ def _calls(message: AIMessageChunk) -> tuple[CallPiece, ...]:
             )
         )
     return tuple(pieces)
-
-
-def _usage(message: AIMessageChunk) -> Usage | None:
-    """The client gives what a chunk adds; output includes thoughts."""
-    usage = message.usage_metadata
-    if usage is None:
-        return None
-    return Usage(
-        input=usage["input_tokens"],
-        output=usage["output_tokens"],
-        cached=usage.get("input_token_details", {}).get("cache_read", 0),
-        thoughts=usage.get("output_token_details", {}).get("reasoning", 0),
-    )

@@ -1,10 +1,8 @@
 """langchain: `provider:model` through any LangChain chat model that is installed. Loaded only when one is asked."""
 
-import base64
 import json
 from collections.abc import AsyncGenerator, Mapping
 from importlib import import_module
-from pathlib import Path
 from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
@@ -17,12 +15,19 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
+from interlock.services.models.connect import quiet_clients, turn_tracing_off
 from interlock.services.models.names import ProviderSpec, provider_of, provider_spec
-from interlock.services.models.request import CallPiece, Chunk, PerMessage, Request
-from interlock.services.models.tracing import quiet_clients, turn_tracing_off
+from interlock.services.models.request import (
+    CallPiece,
+    Chunk,
+    PerMessage,
+    Request,
+    base64_of,
+    ending,
+    usage_of,
+)
 from interlock.state.errors import UserError
 from interlock.state.messages import DataPart, Message, TextPart
-from interlock.state.models import Usage
 
 
 def converted(message: Message) -> BaseMessage:
@@ -44,10 +49,7 @@ def converted(message: Message) -> BaseMessage:
 def _block(part: TextPart | DataPart) -> dict[str, Any]:
     if isinstance(part, TextPart):
         return {"type": "text", "text": part.text}
-    data = (
-        part.data if part.data is not None else base64.b64encode(Path(part.path or "").read_bytes()).decode()
-    )
-    return {"type": part.type, "base64": data, "mime_type": part.mime_type}
+    return {"type": part.type, "base64": base64_of(part), "mime_type": part.mime_type}
 
 
 _FINISH = {
@@ -58,7 +60,6 @@ _FINISH = {
     "function_call": "stop",
     "max_tokens": "length",
 }
-_FINE = frozenset({"stop", "length"})
 
 
 class LangChainProvider:
@@ -101,15 +102,13 @@ class LangChainProvider:
     def _end(self, whole: AIMessageChunk) -> Chunk:
         meta = whole.response_metadata
         said = next((meta[k] for k in ("finish_reason", "stop_reason", "done_reason") if meta.get(k)), None)
-        reason = None if said is None else _FINISH.get(str(said).lower(), str(said).lower())
-        problem = None if reason is None or reason in _FINE else f"{self._name} stopped the answer: {said}."
+        reason, problem = ending(self._name, None if said is None else str(said), _FINISH)
         calls, broken = _calls(whole)
         if broken:
-            reason, problem = (
-                "malformed_function_call",
-                f"{self._name} sent a call that can't be read: {broken}",
-            )
-        return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=_usage(whole))
+            problem = f"{self._name} sent a call that can't be read: {broken}"
+            reason = "malformed_function_call"
+        usage = usage_of(cast("Mapping[str, Any] | None", whole.usage_metadata))
+        return Chunk(calls=calls, finish_reason=reason, problem=problem, usage=usage)
 
 
 def chat_class(model: str) -> type[BaseChatModel]:
@@ -171,15 +170,3 @@ def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
             return (), f"{call['name']} {call['args']!r}"
         pieces.append(CallPiece(name=call["name"] or "", args=cast("dict[str, Any]", args), id=call["id"]))
     return tuple(pieces), ""
-
-
-def _usage(whole: AIMessageChunk) -> Usage | None:
-    usage = whole.usage_metadata
-    if usage is None:
-        return None
-    return Usage(
-        input=usage["input_tokens"],
-        output=usage["output_tokens"],
-        cached=usage.get("input_token_details", {}).get("cache_read", 0),
-        thoughts=usage.get("output_token_details", {}).get("reasoning", 0),
-    )

@@ -1,13 +1,15 @@
 """request: what every provider is asked, and the pieces it answers with."""
 
+import base64
 import hashlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from interlock.state.messages import Message
+from interlock.state.messages import DataPart, Message
 from interlock.state.models import ModelCall, Reply, ToolDeclaration, Usage
 
 
@@ -95,6 +97,31 @@ class PerMessage(Generic[T]):
         if entry is None:
             entry = self._known[id(message)] = (message, self._make(message))
         return entry[1]
+
+
+def usage_of(metadata: Mapping[str, Any] | None) -> Usage | None:
+    """LangChain's `usage_metadata`: of a stream, what a chunk adds. Output includes thoughts."""
+    if metadata is None:
+        return None
+    return Usage(
+        input=metadata["input_tokens"],
+        output=metadata["output_tokens"],
+        cached=metadata.get("input_token_details", {}).get("cache_read", 0),
+        thoughts=metadata.get("output_token_details", {}).get("reasoning", 0),
+    )
+
+
+def base64_of(part: DataPart) -> str:
+    if part.data is not None:
+        return part.data
+    return base64.b64encode(Path(part.path or "").read_bytes()).decode()
+
+
+def ending(who: str, said: str | None, names: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """Finish reason in our words, and what is wrong with the answer when it isn't one of an answer that is whole."""
+    reason = names.get(said.lower(), said.lower()) if said else None
+    problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {said}."
+    return reason, problem
 
 
 def _digest(message: Message) -> bytes:

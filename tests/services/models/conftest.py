@@ -59,6 +59,19 @@ class Asked:
         return [e for e in self.events if isinstance(e, Retry)]
 
 
+class Unlimited:
+    """Implements `Budget` where nothing is counted."""
+
+    async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
+        """Nothing is limited."""
+
+    def settle(self, task: str) -> None:
+        """Nothing was reserved."""
+
+    def lose(self, task: str) -> None:
+        """Nothing was reserved."""
+
+
 @dataclass
 class Bench:
     """One run: its store, its token and the service; `restarted` is the same run in another process."""
@@ -75,7 +88,7 @@ class Bench:
         self.transcript = ChainTranscript(self.conn, self.outputs, self.run)
         self.log = SqlModelLog(self.conn, self.transcript, self.run)
         self.events: list[Event] = []
-        options = {"delay_scale": 0.001, "seed": 1, **self.options}
+        options = {"delay_scale": 0.001, "seed": 1, "budget": Unlimited(), **self.options}
         self.models = ChatModels(
             settings=self.settings,
             log=self.log,
