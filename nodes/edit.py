@@ -83,11 +83,7 @@ def _refusal(edit: Edit) -> Problem | None:
     return None
 
 
-@node(
-    reads=EDIT,
-    writes=("error",),
-    labels=("right count", "wrong count", "none"),
-)
+@node(reads=EDIT, writes=("error",), labels=("right count", "wrong count", "none"))
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The first strategy that finds anything decides; too many or too few are an error, never a choice."""
     edit = await edit_at(runtime.context, state)
@@ -99,11 +95,7 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": problem(*at)}
 
 
-@node(
-    reads=EDIT,
-    writes=(),
-    labels=("found", "not found", "not for a model"),
-)
+@node(reads=EDIT, writes=(), labels=("found", "not found", "not for a model"))
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Over-escaped strings and blanks around them; then it is the models' turn, but for structured files."""
     edit = await edit_at(runtime.context, state)
@@ -116,11 +108,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "not for a model" if structured else "not found"}
 
 
-@node(
-    reads=EDIT,
-    writes=("helper", "helper_role"),
-    labels=("found", "not found"),
-)
+@node(reads=EDIT, writes=("helper", "helper_role"), labels=("found", "not found"))
 async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Its answer must stand in the file exactly, as often as was expected; else it counts for nothing."""
     edit = await edit_at(runtime.context, state)
@@ -191,11 +179,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {**said, "label": "changed strings", "helper": asked.record, "helper_role": "edit_fixer"}
 
 
-@node(
-    reads=EDIT,
-    writes=("edit_status", "error"),
-    labels=("present", "absent"),
-)
+@node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"))
 async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The new string must stand in the file; a deletion can't be seen there, so it is never confirmed."""
     edit = await edit_at(runtime.context, state)
@@ -204,11 +188,7 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
     return {"label": "present", "edit_status": "already_applied", "error": {}}
 
 
-@node(
-    reads=EDIT,
-    writes=(),
-    labels=("found", "not found"),
-)
+@node(reads=EDIT, writes=(), labels=("found", "not found"))
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """All strategies once more; when they fail, the first error is what is told."""
     edit = await edit_at(runtime.context, state)
@@ -317,11 +297,7 @@ async def _asked(
     return {"label": "asked", "approval": request.key, "asks": asks}
 
 
-@node(
-    reads=(*EDIT, "approval"),
-    writes=("error",),
-    labels=("proceed", "changed since", "refused"),
-)
+@node(reads=(*EDIT, "approval"), writes=("error",), labels=("proceed", "changed since", "refused"))
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision binds what was shown: when the file changed since, the edit is found anew."""
     deps = runtime.context
@@ -334,10 +310,7 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "refused", "error": problem("rejected", rejected(answer).content)}
 
 
-@node(
-    reads=(*EDIT, "seen"),
-    writes=("edit_status", "error"),
-)
+@node(reads=(*EDIT, "seen"), writes=("edit_status", "error"))
 async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The intent with its hashes first (`engine.md` 13); a file that isn't as `read` saw it is left alone."""
     deps = runtime.context

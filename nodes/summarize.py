@@ -71,11 +71,7 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
 """How the shell tool says that a command failed."""
 
 
-@node(
-    reads=_OUTPUT,
-    writes=("saved_to", "shortened", "summarize_status"),
-    labels=("long", "short"),
-)
+@node(reads=_OUTPUT, writes=("saved_to", "shortened", "summarize_status"), labels=("long", "short"))
 async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
     long = is_long(runtime.context.settings, source.rule, source.text)
@@ -87,11 +83,7 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
     }
 
 
-@node(
-    reads=_OUTPUT,
-    writes=("saved_to",),
-    labels=("summarize", "truncate"),
-)
+@node(reads=_OUTPUT, writes=("saved_to",), labels=("summarize", "truncate"))
 async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """A tool that was cut short by its own limit kept all of it already."""
     source = source_of(state, runtime.context)
@@ -102,10 +94,7 @@ async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     return {"saved_to": path, "label": source.rule.how}
 
 
-@node(
-    reads=_OUTPUT,
-    writes=("summary",),
-)
+@node(reads=_OUTPUT, writes=("summary",))
 async def summarize(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
     system = Message(role="system", content=load("summarize/system").text())
@@ -162,10 +151,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
     return {"label": "good", "shortened": record, "summarize_status": "summarized"}
 
 
-@node(
-    reads=(*_OUTPUT, "saved_to"),
-    writes=("shortened", "summarize_status"),
-)
+@node(reads=(*_OUTPUT, "saved_to"), writes=("shortened", "summarize_status"))
 async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """40,000 characters at most; in place of a summary no more than that might have had."""
     deps = runtime.context

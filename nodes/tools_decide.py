@@ -40,12 +40,7 @@ _FRESH: DecideState = {
 }
 
 
-@node(
-    reads=("message", "index", "approval_mode"),
-    writes=(*_FRESH,),
-    labels=("known", "unknown"),
-    pure=True,
-)
+@node(reads=("message", "index", "approval_mode"), writes=(*_FRESH,), labels=("known", "unknown"), pure=True)
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
     deps, key, call = attempt_at(state, runtime)

@@ -143,11 +143,7 @@ def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
     return {**ended, "label": "hooks" if hooks else "long output" if long else "done"}
 
 
-@fires(
-    reads=(*CALL, "kind"),
-    writes=("shortened", "hook_notes", "hook_stop"),
-    labels=("done", "long output"),
-)
+@fires(reads=(*CALL, "kind"), writes=("shortened", "hook_notes", "hook_stop"), labels=("done", "long output"))
 async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """They see the result as the tool gave it. The journal keeps that; what the model is sent instead is a record."""
     deps, key, call = attempt_at(state, runtime)
@@ -188,11 +184,7 @@ def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:
     return deps.transcript.append("", [Message(role="tool", name=call.name, content="\n\n".join(parts))])
 
 
-@node(
-    reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"),
-    writes=("finished",),
-    pure=True,
-)
+@node(reads=(*CALL, "by_hook", "shortened", "hook_notes", "hook_stop"), writes=("finished",), pure=True)
 async def respond(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The result itself stays in the journal; the batch learns which attempt holds it."""
     key = key_of(state)

@@ -73,11 +73,7 @@ def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     return {**over, "label": "hooks" if is_result_for_hooks({**state, **over}) else otherwise}
 
 
-@node(
-    reads=(*CALL, "asks", "hooked"),
-    writes=("approval", "asks"),
-    labels=("asked", "notify", "no plan"),
-)
+@node(reads=(*CALL, "asks", "hooked"), writes=("approval", "asks"), labels=("asked", "notify", "no plan"))
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Whatever rules say: no policy, no mode and no flag approves a plan. Without a plan the model is told so."""
     deps, key, call = attempt_at(state, runtime)
@@ -117,11 +113,7 @@ def _request(
     )
 
 
-@node(
-    reads=(*CALL, "approval", "hooked"),
-    writes=("status",),
-    labels=("decided", "hooks", "changed since"),
-)
+@node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("decided", "hooks", "changed since"))
 async def take_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """What was read is what is approved: a file that changed meanwhile is shown again."""
     deps, key, call = attempt_at(state, runtime)
@@ -190,11 +182,7 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
     return {"label": asked(state), "approval": request.key}
 
 
-@node(
-    reads=(*CALL, "approval", "status"),
-    writes=("attempt", "approval", "status"),
-    labels=("redo", "skip"),
-)
+@node(reads=(*CALL, "approval", "status"), writes=("attempt", "approval", "status"), labels=("redo", "skip"))
 async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Redo is a new attempt with the same arguments; skip closes this one."""
     deps, key, call = attempt_at(state, runtime)

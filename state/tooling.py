@@ -110,6 +110,15 @@ class FileChange(BaseModel):
     diff: str
 
 
+def always(result: ToolResult) -> "Run":
+    """What a tool does whose calls the graph reads or answers itself."""
+
+    async def run(args: Any, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+        return result
+
+    return run
+
+
 ToolKind = Literal["tool", "agent", "review"]
 """How a call is executed: by its tool, as a sub-agent, or by a person who reviews a plan."""
 Run = Callable[[Any, ToolContext], Awaitable[ToolResult]]

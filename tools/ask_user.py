@@ -4,8 +4,8 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.calls import failure
+from interlock.state.tooling import Args, Tool, always
 
 
 class Option(Args):
@@ -42,13 +42,6 @@ class AskUserArgs(Args):
     questions: list[Question] = Field(min_length=1, max_length=4, description="One to four questions.")
 
 
-async def run(args: AskUserArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
-    """Reached only where nobody was asked: the graph asks, and answers the call with what the user said."""
-    return failure(
-        "no_answer", "Nobody could be asked; decide by yourself, or say in your answer what you need to know."
-    )
-
-
 TOOL = Tool(
     name="ask_user",
     description="Asks the user one to four questions and waits for the answers. Use it only for what you can't find out"
@@ -56,5 +49,11 @@ TOOL = Tool(
     args=AskUserArgs,
     risk="question",
     summary=lambda args: "Ask: " + " / ".join(question.question for question in args.questions),
-    run=run,
+    # Only where nobody was asked: the graph asks, and answers the call with what the user said.
+    run=always(
+        failure(
+            "no_answer",
+            "Nobody could be asked; decide by yourself, or say in your answer what you need to know.",
+        )
+    ),
 )

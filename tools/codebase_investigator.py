@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from interlock.state.tooling import Args, Tool
-from interlock.tools.invoke_agent import run
+from interlock.tools.invoke_agent import NO_LEVEL_LEFT
 
 
 class InvestigatorArgs(Args):
@@ -22,5 +22,5 @@ TOOL = Tool(
     risk="state",
     kind="agent",
     summary=lambda args: f"Investigate: {args.objective}",
-    run=run,
+    run=NO_LEVEL_LEFT,
 )

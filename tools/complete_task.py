@@ -1,9 +1,9 @@
 """complete_task: a sub-agent's last call, which hands over its result."""
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import Field, field_validator
 
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.tooling import Args, Tool, always
 
 
 class CompleteTaskArgs(Args):
@@ -21,16 +21,12 @@ class CompleteTaskArgs(Args):
         return value
 
 
-async def run(args: BaseModel, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
-    """The result is read off the call; the graph ends the agent."""
-    return ToolResult(status="success", content="The result was handed over.")
-
-
 TOOL = Tool(
     name="complete_task",
     description="Ends your work and hands over its result. Call it once, when everything is done.",
     args=CompleteTaskArgs,
     risk="state",
     summary=lambda _: "Hand over the result",
-    run=run,
+    # The result is read off the call; the graph ends the agent.
+    run=always(ToolResult(status="success", content="The result was handed over.")),
 )

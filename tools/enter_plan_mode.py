@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.tooling import Args, Tool, always
 
 
 class EnterPlanModeArgs(Args):
@@ -18,11 +18,6 @@ _BEGINS = (
 )
 
 
-async def run(args: EnterPlanModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - the shape of tools
-    """The join of the batch moves the mode; the next batch is decided under it."""
-    return ToolResult(status="success", content=_BEGINS)
-
-
 TOOL = Tool(
     name="enter_plan_mode",
     description="Switches to plan mode: you read, ask and write a plan, and nothing is changed until the user has"
@@ -30,5 +25,6 @@ TOOL = Tool(
     args=EnterPlanModeArgs,
     risk="state",
     summary=lambda args: f"Plan first{': ' if args.reason else ''}{args.reason}",
-    run=run,
+    # The join of the batch moves the mode; the next batch is decided under it.
+    run=always(ToolResult(status="success", content=_BEGINS)),
 )

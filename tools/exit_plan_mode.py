@@ -5,8 +5,8 @@ from typing import Literal
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
 
-from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.calls import failure
+from interlock.state.tooling import Args, Tool, always
 
 
 class ExitPlanModeArgs(Args):
@@ -21,11 +21,6 @@ class ExitPlanModeArgs(Args):
     )
 
 
-async def run(args: ExitPlanModeArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - the shape of tools
-    """Reached only where nobody can review: the graph asks a person."""
-    return failure("no_review", "The plan can't be reviewed here; say in your answer what it is.")
-
-
 TOOL = Tool(
     name="exit_plan_mode",
     description="Hands the finished plan in for the user's review. Approved, plan mode ends; otherwise you are told"
@@ -34,5 +29,6 @@ TOOL = Tool(
     risk="state",
     kind="review",
     summary=lambda args: f"Review the plan {args.plan_filename}",
-    run=run,
+    # Only where nobody can review: the graph asks a person.
+    run=always(failure("no_review", "The plan can't be reviewed here; say in your answer what it is.")),
 )

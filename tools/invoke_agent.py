@@ -1,9 +1,9 @@
 """invoke_agent: hand a piece of work to a sub-agent."""
 
-from pydantic import BaseModel, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 
-from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.calls import failure
+from interlock.state.tooling import Args, Tool, always
 
 
 class InvokeAgentArgs(Args):
@@ -25,11 +25,8 @@ class InvokeAgentArgs(Args):
         return self
 
 
-async def run(args: BaseModel, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
-    """Reached only where there is no level left for a sub-agent: the graph runs it, and answers the call."""
-    return failure("too_deep", "No sub-agent can be started from here; do the work yourself.")
-
-
+NO_LEVEL_LEFT = always(failure("too_deep", "No sub-agent can be started from here; do the work yourself."))
+"""Only where there is no level left for a sub-agent: the graph runs it, and answers the call."""
 TOOL = Tool(
     name="invoke_agent",
     description="Hands a piece of work to a sub-agent, which works by itself with a history of its own and returns its"
@@ -38,5 +35,5 @@ TOOL = Tool(
     risk="state",
     kind="agent",
     summary=lambda args: f"Agent {args.agent_name}: {args.prompt}",
-    run=run,
+    run=NO_LEVEL_LEFT,
 )

@@ -9,8 +9,7 @@ from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._media import media_line, media_part
 from interlock.tools._opening import read_bytes
-from interlock.tools._paging import heading, notice, page
-from interlock.tools._text import decode, lines_of
+from interlock.tools._text import decode, heading, lines_of, notice, page
 
 
 class ReadFileArgs(Args):

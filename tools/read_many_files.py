@@ -11,8 +11,7 @@ from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of, read_bytes, real_file
-from interlock.tools._paging import MOST_CHARS, heading, notice, page
-from interlock.tools._text import decode
+from interlock.tools._text import MOST_CHARS, decode, heading, notice, page
 from interlock.tools.search.globs import has_magic, matcher
 
 _END = "--- End of content ---"

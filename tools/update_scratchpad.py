@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from interlock.state.calls import ToolResult
-from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.state.tooling import Args, Tool, always
 
 
 class UpdateScratchpadArgs(Args):
@@ -23,11 +23,6 @@ class UpdateScratchpadArgs(Args):
     )
 
 
-async def run(args: UpdateScratchpadArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - the shape of tools
-    """The graph keeps the scratchpad; the call holds what changes."""
-    return ToolResult(status="success", content="The scratchpad is updated.")
-
-
 TOOL = Tool(
     name="update_scratchpad",
     description="Keeps your scratchpad: what to look at, what is open, what you found, what doesn't matter. Call it in"
@@ -35,5 +30,6 @@ TOOL = Tool(
     args=UpdateScratchpadArgs,
     risk="state",
     summary=lambda args: f"Scratchpad: {len(args.findings)} new findings",
-    run=run,
+    # The graph keeps the scratchpad; the call holds what changes.
+    run=always(ToolResult(status="success", content="The scratchpad is updated.")),
 )
