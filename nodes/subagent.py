@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Literal, cast
 
 from langgraph.runtime import Runtime
@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from interlock.nodes.main import turn_end
 from interlock.prompts import render
-from interlock.state.calls import CallKey, CallView, ToolResult
+from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.conversation import fresh_conversation
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
@@ -49,7 +49,7 @@ _FRESH: SubagentState = {
 async def start(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """The definition is recorded as it is now; an open run doesn't notice when its file changes."""
     deps = runtime.context
-    key = CallKey(message=state["message"], index=state["index"], attempt=state["attempt"])
+    key = key_of(state)
     call = deps.journal.call(key)
     definition = _definition(deps, call)
     agent = deps.agents.open(_card(deps, state.get("agent", ""), key, call, definition))
@@ -169,13 +169,14 @@ async def take_notes(state: SubagentState, runtime: Runtime[Deps]) -> SubagentSt
         pad = Scratchpad(
             checklist=pad["checklist"] if new.checklist is None else new.checklist,
             questions=pad["questions"] if new.questions is None else new.questions,
-            findings=[*pad["findings"], *(f for f in new.findings if f not in pad["findings"])],
-            ignored_paths=[
-                *pad["ignored_paths"],
-                *(p for p in new.ignored_paths if p not in pad["ignored_paths"]),
-            ],
+            findings=_added(pad["findings"], new.findings),
+            ignored_paths=_added(pad["ignored_paths"], new.ignored_paths),
         )
     return {"scratchpad": pad}
+
+
+def _added(known: list[str], new: list[str]) -> list[str]:
+    return [*known, *(item for item in new if item not in known)]
 
 
 @node(
@@ -260,17 +261,10 @@ def _result(transcript: Transcript, state: SubagentState) -> str:
 
 def _partial(transcript: Transcript, state: SubagentState) -> str:
     pad = state["scratchpad"]
-    parts = [
-        f"{title}:\n" + "\n".join(f"- {line}" for line in lines) for title, lines in _lists(pad) if lines
-    ]
-    texts = [
-        m.text.strip() for m in transcript.read(state["head"]) if m.role == "assistant" and m.text.strip()
-    ]
-    return "\n\n".join([*parts, *texts[-1:]]) or "Nothing was found."
-
-
-def _lists(pad: Scratchpad) -> list[tuple[str, list[str]]]:
-    return [("Findings", pad["findings"]), ("Open questions", pad["questions"])]
+    lists = (("Findings", pad["findings"]), ("Open questions", pad["questions"]))
+    parts = [f"{title}:\n" + "\n".join(f"- {line}" for line in lines) for title, lines in lists if lines]
+    said = [m.text.strip() for m in transcript.read(state["head"]) if m.role == "assistant"]
+    return "\n\n".join([*parts, *[text for text in said if text][-1:]]) or "Nothing was found."
 
 
 def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:
@@ -286,16 +280,10 @@ def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop"
 
 def succeeded(transcript: Transcript, head: str, reply: str, name: str) -> list[ToolCall]:
     """Calls of `name` in the reply whose answer, further down the chain, is a success; in their order."""
-    good = set(_successes(transcript, head, reply))
-    return [c for c in transcript.message(reply).tool_calls if c.name == name and c.id in good]
-
-
-def _successes(transcript: Transcript, head: str, reply: str) -> Iterator[str]:
-    count = len(transcript.message(reply).tool_calls)
-    for record in transcript.ids(head, count):
-        message = transcript.message(record)
-        if message.role == "tool" and message.status == "success" and message.tool_call_id:
-            yield message.tool_call_id
+    asked = transcript.message(reply).tool_calls
+    answers = map(transcript.message, transcript.ids(head, len(asked)))
+    good = {m.tool_call_id for m in answers if m.role == "tool" and m.status == "success"}
+    return [call for call in asked if call.name == name and call.id in good]
 
 
 def spent_s(runtime: Runtime[Deps]) -> float:

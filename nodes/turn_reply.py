@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, cast
+from typing import cast
 
 from langgraph.runtime import Runtime
 
@@ -33,13 +33,6 @@ _BLOCKED = {
 }
 """Finish reasons that asking again doesn't change."""
 _ADVICE = "Show it another way: interlock resume RUN -p '…'"
-
-
-class Failure(NamedTuple):
-    error: dict[str, str]
-    unavailable: dict[str, str]
-    failed_model: str
-    """Empty: the model isn't to blame, another would fail as well."""
 
 
 _CALLS = 2 * LONGEST_CYCLE
@@ -97,17 +90,10 @@ async def call_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
         message = f"The answer took longer than the {state['time_left_s']:.1f} s that were left."
         return {"candidate": "", "error": {"type": "timeout", "message": message}, "failed_model": ""}
     except ModelError as error:
-        failed = failure(
-            error, state.get("request_model") or state["sticky_model"], state.get("unavailable", {})
-        )
-        return {"candidate": "", **failed._asdict()}  # pyright: ignore[reportReturnType]
-    runtime.stream_writer(
-        Finished(
-            reason=reply.finish_reason or "none",
-            usage=reply.usage.model_dump(),
-            duration_ms=reply.duration_ms,
-        )
-    )
+        model = state.get("request_model") or state["sticky_model"]
+        return {"candidate": "", **failure(error, model, state.get("unavailable", {}))}
+    usage, reason = reply.usage.model_dump(), reply.finish_reason or "none"
+    runtime.stream_writer(Finished(reason=reason, usage=usage, duration_ms=reply.duration_ms))
     update: TurnState = {
         "candidate": reply.record,
         "stream_problem": reply.problem or "",
@@ -126,9 +112,8 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
     deps = runtime.context
     request = await request_of(state, deps)
     if state["attempt"] > 1:
-        request.messages.append(
-            Message(role="user", origin="continue", content=_again(state["stream_problem"]))
-        )
+        again = load("run/continue_stream").text(problem=state["stream_problem"])
+        request.messages.append(Message(role="user", origin="continue", content=again))
     off = deps.settings.model.disable_loop_detection
     watch = None if off else LoopWatch(deps.transcript.read(state["head"]), state.get("loop_keys", []))
     call = ModelCall(
@@ -162,10 +147,6 @@ async def _wait(state: TurnState, runtime: Runtime[Deps]) -> None:
     delay = settings.stream_retry_delay_s * 2 ** (state["attempt"] - 2)
     runtime.stream_writer(Retry(reason=state["stream_problem"], delay_s=delay, attempt=state["attempt"]))
     await asyncio.sleep(delay)
-
-
-def _again(problem: str) -> str:
-    return load("run/continue_stream").text(problem=problem)
 
 
 @node(
@@ -289,15 +270,18 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
     return update
 
 
-def failure(error: ModelError, model: str, unavailable: Mapping[str, str]) -> Failure:
-    """A quota used up or an unknown model lasts for the run, a server that is overloaded for the prompt."""
+def failure(error: ModelError, model: str, unavailable: Mapping[str, str]) -> TurnState:
+    """A quota used up or an unknown model lasts for the run, a server that is overloaded for the prompt.
+
+    No `failed_model`: it isn't to blame, another would fail as well.
+    """
     kind = "context_overflow" if error.overflow else error.kind
-    reason = {"type": kind, "message": str(error)}
+    failed: TurnState = {"error": {"type": kind, "message": str(error)}, "failed_model": model}
     if error.terminal:
-        return Failure(reason, {**unavailable, model: "run"}, model)
+        return {**failed, "unavailable": {**unavailable, model: "run"}}
     if error.retryable and error.status is not None:
-        return Failure(reason, {**unavailable, model: "prompt"}, model)
-    return Failure(reason, dict(unavailable), "")
+        return {**failed, "unavailable": {**unavailable, model: "prompt"}}
+    return {**failed, "unavailable": dict(unavailable), "failed_model": ""}
 
 
 def _spoken(history: Sequence[Message]) -> list[str]:
