@@ -13,7 +13,6 @@ from interlock.graphs import _decide, _execute
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.tools_batch import collect, each_call, each_of_group, next_group, parse
 from interlock.nodes.tools_results import as_sent, recorded_of
-from interlock.state.calls import CallView
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState, outcomes_of
 from interlock.state.workflow import WorkflowContext, append_history, to_message
@@ -53,13 +52,9 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     for index in range(values["count"]):
         call, result = recorded_of(context.journal, values["message"], index, outcomes[index])
         sent = as_sent(context.transcript, outcomes[index].get("record", ""), result)
-        responses.append(_response(call, sent.model_dump(mode="json", exclude_none=True)))
+        told = sent.model_dump(mode="json", exclude_none=True, exclude={"stop"})
+        responses.append({"id": call.id, "name": call.name, **told})
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)
-
-
-def _response(call: CallView, result: dict[str, Any]) -> dict[str, Any]:
-    result.pop("stop", None)
-    return {"id": call.id, "name": call.name, **result}
 
 
 PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput, enter=enter, leave=leave, outcome="ended")

@@ -8,7 +8,7 @@ from hashlib import sha256
 from langgraph.runtime import Runtime
 
 from interlock.nodes.helper_model import Answered, Question, T, ask_json, asking, parsed
-from interlock.nodes.tools_results import CALL
+from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps
 from interlock.state.edit import FIXER_TIMEOUT_S, EditState, FixAnswer, TargetAnswer
@@ -66,15 +66,12 @@ async def edit_at(deps: Deps, state: EditState) -> Edit | ToolResult:
     if state.get("source") == "content":
         text = str(call.args.get("content"))
         return Edit("content", "", TextFile(text), text.encode(errors="surrogatepass"), 0, tried)
-    found = await deps.toolset.file(call, [] if state.get("source") else _earlier(deps, state))
+    earlier = [] if state.get("source") else earlier_calls(deps, state["message"], state["index"])
+    found = await deps.toolset.file(call, earlier)
     if isinstance(found, ToolResult):
         return found
     file = None if found.data is None else decode(found.data)
     return Edit(found.shown, found.path, file, found.data or b"", found.modified_at, tried)
-
-
-def _earlier(deps: Deps, state: EditState) -> list[CallView]:
-    return [deps.journal.call(CallKey(message=state["message"], index=i)) for i in range(state["index"])]
 
 
 def strings(deps: Deps, state: EditState) -> Strings:

@@ -11,6 +11,7 @@ from interlock.nodes.tools_results import (
     CALL,
     answered,
     attempt_at,
+    earlier_calls,
     moved,
     note_person,
     put_request,
@@ -121,7 +122,8 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         text = load("run/call_cancelled").text(reason="the user cancelled it")
         deps.journal.finish(key, call, cancelled(text))
         return {"label": "cancel", "status": moved(state["status"], "cancel")}
-    if _changed(deps, request):
+    # Files that aren't on the disk as they were when the person was shown the request.
+    if any(deps.toolset.now(file.path) != file.on_disk for file in request.files):
         return {"label": "changed since"}
     if amends:
         deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=answer.args or {}))
@@ -132,11 +134,6 @@ async def apply_decision(state: DecideState, runtime: Runtime[Deps]) -> DecideSt
         return {"label": "changed since"}
     await _remember(runtime, state, call, answer)
     return {"label": "proceed"}
-
-
-def _changed(deps: Deps, request: ApprovalRequest) -> list[str]:
-    """Files that aren't on the disk as they were when the person was shown the request."""
-    return [f.path for f in request.files if deps.toolset.now(f.path) != f.on_disk]
 
 
 async def _is_denied(deps: Deps, state: DecideState, call: CallView) -> bool:
@@ -175,11 +172,6 @@ def info_of(deps: Deps, call: CallView) -> ToolInfo:
             f"Tool {call.name!r} was there when the call was resolved, and is gone. Resume when it is back."
         )
     return info
-
-
-def earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
-    """The calls before this one in its batch: an edit is previewed on their result."""
-    return [deps.journal.call(CallKey(message=message, index=i)) for i in range(index)]
 
 
 def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:

@@ -5,11 +5,12 @@ from pydantic import JsonValue
 
 from interlock.nodes.edit_subject import strings
 from interlock.nodes.hooks import fired, fires
-from interlock.nodes.tools_approval import earlier_calls, info_of, is_foreseen
+from interlock.nodes.tools_approval import info_of, is_foreseen
 from interlock.nodes.tools_results import (
     CALL,
     attempt_at,
     by_policy,
+    earlier_calls,
     moved,
     names,
     note,

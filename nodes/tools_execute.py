@@ -154,7 +154,9 @@ async def after_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
     update: ExecuteState = {"label": "done", "hook_stop": stop}
     update["hook_notes"] = _notes(deps, call, outcome, stop)
     if outcome.decision == "block" and not stop:
-        return {**update, "shortened": _in_place(deps, call, outcome)}
+        text = load("run/result_blocked").text(reason=one_reason(outcome))
+        blocked = Message(role="tool", name=call.name, status="error", content=text)
+        return {**update, "shortened": deps.transcript.append("", [blocked])}
     long = state["kind"] == "tool" and is_too_long(deps, call, result)
     return {**update, "label": "long output"} if long else update
 
@@ -167,12 +169,6 @@ def _payload(call: CallView, result: ToolResult) -> dict[str, JsonValue]:
     if result.error:
         response["error"] = {**result.error}
     return {"tool_name": call.name, "tool_input": call.args, "tool_response": response}
-
-
-def _in_place(deps: Deps, call: CallView, outcome: HookOutcome) -> str:
-    """Record of what replaces a blocked result."""
-    text = load("run/result_blocked").text(reason=one_reason(outcome))
-    return deps.transcript.append("", [Message(role="tool", name=call.name, status="error", content=text)])
 
 
 def _notes(deps: Deps, call: CallView, outcome: HookOutcome, stop: str) -> str:

@@ -36,6 +36,11 @@ def attempt_at(state: OneCall, runtime: Runtime[Deps]) -> tuple[Deps, CallKey, C
     return deps, key, deps.journal.call(key)
 
 
+def earlier_calls(deps: Deps, message: str, index: int) -> list[CallView]:
+    """The calls before this one in its batch: an edit is previewed on their result."""
+    return [deps.journal.call(CallKey(message=message, index=i)) for i in range(index)]
+
+
 def moved(status: str, *events: str) -> str:
     """The status of a call after these events (`ToolCallChart`)."""
     for event in events:

@@ -223,15 +223,11 @@ async def after_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     record = state["candidate"]
     text = replacement("AfterModel", outcome, runtime)
     if text and text != answer.text:
-        answer = _with_text(answer, text)
+        # Thoughts and their signature belong to the words that are gone; those of the calls stay with the calls.
+        answer = answer.model_copy(update={"content": text, "thought": None, "signature": None})
         record = deps.transcript.append(state["head"], [answer])
     _tell(answer, runtime)
     return {**accepted(state, deps.transcript, record), "label": "end"}
-
-
-def _with_text(answer: Message, text: str) -> Message:
-    """Thoughts and their signature belong to the words that are gone; those of the calls stay with the calls."""
-    return answer.model_copy(update={"content": text, "thought": None, "signature": None})
 
 
 def _tell(answer: Message, runtime: Runtime[Deps]) -> None:

@@ -168,10 +168,6 @@ def _cut(text: str) -> str:
     return text if len(text) <= LINE_CHARS else f"{text[:LINE_CHARS]}… [truncated]"
 
 
-def _summary(args: GrepSearchArgs) -> str:
-    return f"Search for {args.pattern!r}" + ("" if args.dir_path == "." else f" in {args.dir_path}")
-
-
 TOOL = Tool(
     name="grep_search",
     description="Searches file contents with a regular expression, line by line, with ripgrep. Results are sorted by"
@@ -179,7 +175,9 @@ TOOL = Tool(
     " is left out, and so are binary files.",
     args=GrepSearchArgs,
     risk="read",
-    summary=_summary,
+    summary=lambda args: (
+        f"Search for {args.pattern!r}" + ("" if args.dir_path == "." else f" in {args.dir_path}")
+    ),
     run=run,
     paths=lambda args: [(args.dir_path, "read")],
     aliases=("search_file_content",),

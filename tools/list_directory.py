@@ -110,11 +110,8 @@ def _result(shown: str, lines: list[str], total: int, ignored: int) -> ToolResul
         text += f"\n… {total - len(lines)} more entries aren't shown; narrow it with glob."
     if ignored:
         text += f"\n({ignored} ignored)"
-    return ToolResult(status="success", content=clean(text), meta={"summary": _count(total)})
-
-
-def _count(number: int) -> str:
-    return f"{number} {'entry' if number == 1 else 'entries'}"
+    count = f"{total} {'entry' if total == 1 else 'entries'}"
+    return ToolResult(status="success", content=clean(text), meta={"summary": count})
 
 
 TOOL = Tool(

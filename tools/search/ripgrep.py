@@ -75,7 +75,16 @@ def ripgrep_argv(program: str, search: Search) -> list[str]:
     argv += [f"--ignore-file={path}" for path in search.ignore_files]
     globs = [search.include] if search.include else []
     argv += [f"--iglob={glob}" for glob in (*globs, *_PRIVATE, *_left_out(search))]
-    return [*_capped(program), *argv, f"--regexp={search.pattern}", "--", *map(str, search.paths)]
+    return [
+        "bash",
+        "-c",
+        _CAPPED,
+        program,
+        *argv,
+        f"--regexp={search.pattern}",
+        "--",
+        *map(str, search.paths),
+    ]
 
 
 def _shape(search: Search) -> list[str]:
@@ -90,23 +99,11 @@ def _left_out(search: Search) -> list[str]:
     return [] if search.all_files or inside else ["!node_modules"]
 
 
-def _capped(program: str) -> list[str]:
-    return ["bash", "-c", _CAPPED, program]
-
-
 def exclude_argv(program: str, search: Search, pattern: str) -> list[str]:
     """Prints the numbers of the stdin lines that match `pattern`."""
     case = "--case-sensitive" if search.case_sensitive else "--ignore-case"
-    return [
-        program,
-        "--no-config",
-        "--line-number",
-        "--engine=auto",
-        "--color=never",
-        case,
-        f"--regexp={pattern}",
-        "-",
-    ]
+    options = ["--no-config", "--line-number", "--engine=auto", "--color=never", case]
+    return [program, *options, f"--regexp={pattern}", "-"]
 
 
 def parse_lines(output: str) -> Iterator[Line]:
