@@ -258,15 +258,15 @@ def _status(error: BaseException) -> int | None:
 
 
 def _details(error: BaseException) -> list[Mapping[str, Any]]:
-    """Google's `error.details`: RetryInfo, QuotaFailure, ErrorInfo."""
-    body = getattr(error, "details", None)
-    if isinstance(body, list) and body:
-        body = cast("list[Any]", body)[0]
-    inner = cast("Mapping[str, Any]", body).get("error") if isinstance(body, Mapping) else None
-    details = cast("Mapping[str, Any]", inner).get("details") if isinstance(inner, Mapping) else None
-    return (
-        [d for d in cast("list[Any]", details) if isinstance(d, Mapping)] if isinstance(details, list) else []
-    )
+    """Google's `error.details`: RetryInfo, QuotaFailure, ErrorInfo. A body of another shape has none."""
+    body: Any = getattr(error, "details", None)
+    try:
+        found: list[Any] = (cast("list[Any]", body)[0] if isinstance(body, list) else body)["error"][
+            "details"
+        ]
+        return [detail for detail in found if isinstance(detail, Mapping)]
+    except (LookupError, TypeError):
+        return []
 
 
 def _text(error: BaseException) -> str:
