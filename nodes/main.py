@@ -16,7 +16,7 @@ from interlock.state.errors import RunError
 from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
 from interlock.state.main import MainState
-from interlock.state.messages import Message
+from interlock.state.messages import Message, Origin
 from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME
 from interlock.state.refused import Refused, open_refusal, refusals_in, said
@@ -144,16 +144,14 @@ def _without_prompt(head: str, transcript: Transcript) -> str:
 @node(reads=("head",), writes=("head",))
 async def go_on(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """It costs a turn, like any other message: the limit of turns holds."""
-    message = Message(role="user", origin="continue", content=load("next_speaker/go_on").text())
-    return {"head": runtime.context.transcript.append(state["head"], [message])}
+    return {"head": append_text(runtime, state["head"], load("next_speaker/go_on").text(), "continue")}
 
 
 @node(reads=("head", "loop_found"), writes=("head",))
 async def nudge(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """It costs a turn, like any other message."""
     text = load("loop_check/nudge").text(detail=state["loop_found"]["detail"])
-    message = Message(role="user", origin="nudge", content=text)
-    return {"head": runtime.context.transcript.append(state["head"], [message])}
+    return {"head": append_text(runtime, state["head"], text)}
 
 
 @fires(
@@ -209,6 +207,11 @@ async def finish(state: MainState, runtime: Runtime[Deps]) -> MainState:
         raise RunError(
             f"main ended after a turn that was {state['turn_status']!r}; expected {sorted(_STATUS)}."
         ) from None
+
+
+def append_text(runtime: Runtime[Deps], head: str, text: str, origin: Origin = "nudge") -> str:
+    """The conversation's new head, after a message of ours to the model."""
+    return runtime.context.transcript.append(head, [Message(role="user", origin=origin, content=text)])
 
 
 def turn_end(status: str) -> Literal["calls", "ok", "first loop", "ended"]:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.main import turn_end
+from interlock.nodes.main import append_text, turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.charts import ApprovalModeChart, step
@@ -73,10 +73,9 @@ async def remind(state: PlanState, runtime: Runtime[Deps]) -> PlanState:
         )
         return {"label": "give up", "error": {"type": "no_plan", "message": message}}
     text = render("plan/remind", file=state["plan_name"] or PLAN_NAME)
-    reminder = Message(role="user", origin="nudge", content=text)
     return {
         "label": "once more",
-        "head": runtime.context.transcript.append(state["head"], [reminder]),
+        "head": append_text(runtime, state["head"], text),
         "reminders": state["reminders"] + 1,
     }
 

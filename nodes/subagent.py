@@ -8,7 +8,7 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.main import turn_end
+from interlock.nodes.main import append_text, turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.conversation import fresh_conversation
@@ -152,8 +152,7 @@ async def check_result(state: SubagentState, runtime: Runtime[Deps]) -> Subagent
 async def send_back(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     questions = "\n".join(f"- {question}" for question in state["scratchpad"]["questions"])
     text = render("subagent/open_questions", questions=questions)
-    message = Message(role="user", origin="nudge", content=text)
-    return {"head": runtime.context.transcript.append(state["head"], [message]), "sent_back": True}
+    return {"head": append_text(runtime, state["head"], text), "sent_back": True}
 
 
 @node(reads=("head", "reply", "scratchpad"), writes=("scratchpad",))
@@ -192,10 +191,9 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
     timed_out = (state.get("error") or {}).get("type") == "timeout"
     reason = state["reason"] or ("timeout" if timed_out else "no_complete_task")
     text = render("subagent/last_chance", why=why(reason, deps.agents.instance(state["agent"]).definition))
-    warning = Message(role="user", origin="nudge", content=text)
     return {
         "label": "last chance",
-        "head": deps.transcript.append(state["head"], [warning]),
+        "head": append_text(runtime, state["head"], text),
         "reason": reason,
         "recovering": True,
         "max_turns": state["turn_no"] + 1,
