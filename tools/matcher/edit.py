@@ -77,9 +77,12 @@ def placed(
 
 
 def repaired(text: str, old: str, new: str, expected: int | None) -> Placed | None:
-    """With both strings mended alike, without a model."""
-    found = mended(text, old, new, expected)
-    return None if found is None else Placed(found.match.strategy, found.match.spans, repaired=True)
+    """By the first mending of both strings with which as many windows are found as were expected; without a model."""
+    for one, other, look in _tries(old, new):
+        found = look(text, one, other, expected) if one and one != old else None
+        if isinstance(found, Match):
+            return Placed(found.strategy, found.spans, repaired=True)
+    return None
 
 
 def placed_or_repaired(shown: str, text: str, old: str, new: str, expected: int | None) -> Placed | Problem:
@@ -128,24 +131,6 @@ def _mismatch(shown: str, text: str, found: Miscount, expected: int | None) -> s
         f"old_string stands {found.count} {'time' if found.count == 1 else 'times'} in {shown!r}{how} (lines {lines}),"
         f" expected {expected}. Add surrounding lines to old_string, or set expected_replacements."
     )
-
-
-@dataclass(frozen=True)
-class Mended:
-    """Strings that were found, and where."""
-
-    old: str
-    new: str
-    match: Match
-
-
-def mended(text: str, old: str, new: str, expected: int | None) -> Mended | None:
-    """The first mending of both strings with which as many windows are found as were expected."""
-    for one, other, look in _tries(old, new):
-        found = look(text, one, other, expected) if one and one != old else None
-        if isinstance(found, Match):
-            return Mended(one, other, found)
-    return None
 
 
 def _tries(old: str, new: str) -> Iterator[tuple[str, str, Callable[..., object]]]:
