@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from interlock.services.context.memory import without_code
-from interlock.state.calls import ToolResult
+from interlock.state.calls import ToolError
 from interlock.state.context import Reference
 from interlock.state.errors import InputError
 from interlock.state.messages import DataPart, Part, TextPart
@@ -15,8 +15,7 @@ from interlock.state.tooling import PathRefused, Workspace
 from interlock.tools._in_thread import Stop
 from interlock.tools._media import media_line, media_part
 from interlock.tools._opening import kind_of, read_bytes, trouble
-from interlock.tools._paging import MOST_CHARS, MOST_COLUMNS, heading, notice, page
-from interlock.tools._text import decode
+from interlock.tools._text import MOST_CHARS, MOST_COLUMNS, decode, heading, notice, page
 from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
 from interlock.tools.search.globs import has_magic
 
@@ -101,15 +100,16 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Refe
     if kind == "missing" and not has_magic(path):
         if not _FILE_LIKE.search(path):
             return None
-        return Reference(path, "missing", trouble(workspace, real, FileNotFoundError()).content)
+        return Reference(path, "missing", str(trouble(workspace, real, FileNotFoundError())))
     shown = workspace.relative(real) if kind != "missing" else path
     if shown in room.seen:
         return None
     room.seen.add(shown)
     if kind == "file":
-        data = read_bytes(workspace, real)
-        if isinstance(data, ToolResult):
-            return Reference(path, "refused", data.content)
+        try:
+            data = read_bytes(workspace, real)
+        except ToolError as problem:
+            return Reference(path, "refused", str(problem))
         if media := _shown_bytes(shown, data, room):
             return media
     return _read(stop, path, "directory" if kind == "directory" else "file", workspace, room)
@@ -133,9 +133,10 @@ def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
 def _read(stop: Stop, path: str, kind: str, workspace: Workspace, room: _Room) -> Reference:
     if room.chars < MOST_COLUMNS:  # not even a line would fit
         return Reference(path, "left out", f"the files before it hold {MOST_CHARS:,} characters already")
-    result = read_files(stop, ReadManyFilesArgs(include=[path]), workspace, room.chars)
-    if result.status != "success":
-        return Reference(path, "missing", result.content)
+    try:
+        result = read_files(stop, ReadManyFilesArgs(include=[path]), workspace, room.chars)
+    except ToolError as problem:
+        return Reference(path, "missing", str(problem))
     room.chars -= len(result.content)
     reference = _text(path, result.content, kind)
     return Reference(path, reference.status, str(result.meta.get("summary", "")), reference.parts)
