@@ -4,18 +4,17 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
-from interlock.state.calls import ToolResult, failure
-from interlock.state.tooling import FileChange, Tool, ToolContext
+from interlock.state.calls import ToolError
+from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._opening import Target, open_target
 
 HEADING = "## Remembered"
 """Below it stands what was added by this tool or by `interlock memory add`."""
 
 
-class SaveMemoryArgs(BaseModel):
-    model_config = ConfigDict(extra="forbid")
+class SaveMemoryArgs(Args):
     fact: str = Field(min_length=1, description="The fact or rule, in one sentence that is clear by itself.")
     file_path: str = Field(
         min_length=1,
@@ -23,24 +22,17 @@ class SaveMemoryArgs(BaseModel):
     )
 
 
-async def plan(
-    args: SaveMemoryArgs, context: ToolContext, earlier: Mapping[str, bytes]
-) -> FileChange | ToolResult:
+async def plan(args: SaveMemoryArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
     names = context.settings.context.file_names
     if PurePath(args.file_path).name not in names:
-        expected = " or ".join(names)
-        return failure("invalid_tool_params", f"{args.file_path!r} is no memory file; expected {expected}.")
-    target = await asyncio.to_thread(open_target, args.file_path, context, earlier)
-    if isinstance(target, ToolResult):
-        return target
-    return _changed(target, args.fact)
+        text = f"{args.file_path!r} is no memory file; expected {' or '.join(names)}."
+        raise ToolError("invalid_tool_params", text)
+    return _changed(await asyncio.to_thread(open_target, args.file_path, context, earlier), args.fact)
 
 
-def _changed(target: Target, fact: str) -> FileChange | ToolResult:
+def _changed(target: Target, fact: str) -> FileChange:
     text = with_fact(target.file.text if target.file else "", fact)
     after = target.encode(target.file.endings(text) if target.file else text)
-    if isinstance(after, ToolResult):
-        return after
     if after == target.before:
         return target.change(after, f"{target.shown!r} holds this already; nothing had to be written.")
     return target.change(after, f"Added to {target.shown!r}. It is read when the next conversation begins.")
