@@ -29,18 +29,25 @@ async def serve(workflows: Sequence[str], options: Options) -> None:
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
 
-    tools = [_tool(name) for name in workflows]
+    parked: dict[str, Outcome] = {}
+    """Runs of this server that wait for what their client was asked to ask."""
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:  # noqa: ARG001 - the SDK names them
-        return types.ListToolsResult(tools=[types.Tool.model_validate(tool) for tool in tools])
+        return types.ListToolsResult(tools=[types.Tool.model_validate(_tool(name)) for name in workflows])
 
-    async def called(context: Any, params: Any) -> types.CallToolResult:
+    async def called(context: Any, params: Any) -> types.CallToolResult | types.InputRequiredResult:
         if params.name not in workflows:
             return _failed(f"There is no workflow {params.name!r} here.")
         try:
-            outcome = await _played(params.name, params.arguments or {}, options, _Client(context))
+            client = _Client(context, params.input_responses or {})
+            begun = parked.pop(params.request_state or "", None)
+            outcome = await _played(params.name, params.arguments or {}, options, client, begun)
         except InterlockError as error:
             return _failed(str(error))
+        if outcome.status == "waiting" and client.wanted:
+            parked[outcome.run] = outcome
+            wanted = {"inputRequests": client.wanted, "requestState": outcome.run}
+            return types.InputRequiredResult.model_validate(wanted)
         return _result(outcome)
 
     def _failed(text: str) -> types.CallToolResult:
@@ -67,8 +74,11 @@ def _tool(name: str) -> dict[str, Any]:
 class _Client:
     """The caller: hears what happens, and may have a person to ask."""
 
-    def __init__(self, context: Any) -> None:
-        self._context = context
+    def __init__(self, context: Any, answers: Mapping[str, Any]) -> None:
+        """`answers`: of its person, to what an earlier result asked for (protocols from 2026-07-28 on)."""
+        self._context, self._answers = context, answers
+        self.wanted: dict[str, Any] = {}
+        """What the result is to ask for, where nothing can be asked meanwhile."""
         self._loop = asyncio.get_running_loop()
         self._told = 0
 
@@ -81,13 +91,16 @@ class _Client:
 
     async def decide(self, request: Mapping[str, Any]) -> Decision | None:
         """What a person at the client says; None: nobody can be asked, or nobody wanted to decide."""
-        session = self._context.session
-        able = session.client_capabilities and session.client_capabilities.elicitation is not None
-        if not able or not session.can_send_request:
-            return None
-        asks = request["kind"] == "question"
+        session, asks = self._context.session, request["kind"] == "question"
         schema = _QUESTION if asks else _choice(request)
-        answer = await session.elicit_form(_shown(request), schema, self._context.request_id)
+        if not session.client_capabilities or session.client_capabilities.elicitation is None:
+            return None
+        answer = self._answers.get(request["id"])
+        if answer is None and not session.can_send_request:
+            asked = {"mode": "form", "message": _shown(request), "requestedSchema": schema}
+            self.wanted[request["id"]] = {"method": "elicitation/create", "params": asked}
+            return None
+        answer = answer or await session.elicit_form(_shown(request), schema, self._context.request_id)
         said: Mapping[str, Any] = answer.content or {}
         if answer.action != "accept":
             return None
@@ -112,14 +125,16 @@ def _shown(request: Mapping[str, Any]) -> str:
     return "\n\n".join(str(request[key]) for key in ("tool_name", "reason", "preview") if request.get(key))
 
 
-async def _played(name: str, given: Mapping[str, Any], options: Options, client: _Client) -> Outcome:
+async def _played(
+    name: str, given: Mapping[str, Any], options: Options, client: _Client, begun: Outcome | None
+) -> Outcome:
     """Run it, and go on as often as somebody decides."""
     refused = [field for field in _NOT_THEIRS if field in given]
     if refused:
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
-    outcome = await run(name, given, options=options, renderers=[client])
+    outcome = begun or await run(name, given, options=options, renderers=[client])
     while outcome.status == "waiting":
         answers = [await client.decide(request) for request in outcome.pending]
         decisions = [answer for answer in answers if answer is not None]

@@ -5,6 +5,7 @@ import os
 import sys
 from typing import Any
 
+import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import ElicitResult
 from mcp_servers.place import Place
@@ -19,7 +20,10 @@ def server(place: Place, *replies: dict[str, Any]) -> StdioServerParameters:
     return StdioServerParameters(command=sys.executable, args=["-P", "-c", program, *flags], env=env)
 
 
-def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_is_asked(place: Place) -> None:
+@pytest.mark.parametrize("protocol", ["legacy", "auto"])
+def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_is_asked(
+    place: Place, protocol: str
+) -> None:
     asked: list[str] = []
 
     async def approve(context: Any, params: Any) -> ElicitResult:
@@ -28,7 +32,7 @@ def test_workflows_are_tools_whose_rights_are_not_the_callers_and_their_person_i
 
     async def played() -> None:
         parameters = server(place, WRITE, {"text": "Done."})
-        async with Client(parameters, mode="legacy", elicitation_callback=approve) as client:
+        async with Client(parameters, mode=protocol, elicitation_callback=approve) as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert list(tools) == ["main", "next-speaker"]
             assert {"workspace", "model", "approval_mode"}.isdisjoint(
