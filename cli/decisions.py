@@ -2,15 +2,12 @@
 
 import argparse
 import os
-import select
 import shlex
-import signal
 import subprocess
 import sys
 import tempfile
 import termios
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -291,29 +288,12 @@ def _typed(what: str) -> str:
 
 
 def _line(prompt: str) -> str:
-    with _woken_by_signals() as woken:
-        sys.stderr.write(prompt)
-        sys.stderr.flush()
-        while sys.stdin not in select.select([sys.stdin, woken], [], [])[0]:
-            os.read(woken, 1)
+    sys.stderr.write(prompt)
+    sys.stderr.flush()
     line = sys.stdin.readline()
     if not line:
         raise EOFError
     return one_line(line)
-
-
-@contextmanager
-def _woken_by_signals() -> Generator[int]:
-    """A file that can be read once a signal came: a Ctrl-C just before a blocking read would be seen after it only."""
-    reads, writes = os.pipe()
-    os.set_blocking(writes, False)
-    before = signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
-    try:
-        yield reads
-    finally:
-        signal.set_wakeup_fd(before)
-        os.close(reads)
-        os.close(writes)
 
 
 def _write(*lines: str) -> None:
