@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # -P: the rooms at the root (state/, tools/, …) must not become top-level modules.
 RUN := $(BIN)/python -P
-TESTS ?= -n 2 --dist worksteal
+TESTS ?= -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help run test sweeps properties check diagrams bench

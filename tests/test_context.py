@@ -66,6 +66,9 @@ class Steps:
 class Servers:
     async def ready(self) -> None: ...
 
+    def views(self) -> list[Any]:
+        return []
+
 
 class OneAgent:
     deps: Any

@@ -75,8 +75,10 @@ class Terminal:
 
 def _own_terminal() -> None:
     import fcntl
+    import signal
     import termios
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs the tests in the background ignores it
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

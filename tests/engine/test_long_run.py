@@ -44,7 +44,7 @@ def test_a_checkpoint_of_main_stays_small_with_20_calls_side_by_side(tmp_path: P
     )
     outcome = run_sync("main", {"prompt": "go"}, options=options)
     assert outcome.status == "done"
-    conn = sqlite3.connect(options.store_path)
+    conn = sqlite3.connect(options.home / "interlock.db")
     (largest,) = conn.execute(
         "select max(length(checkpoint) + length(metadata)) from checkpoints where checkpoint_ns = ''"
     ).fetchone()

@@ -109,7 +109,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
         ("general.default_aproval_mode", "general.defaultApprovalMode"),
         ("model.maxSessionTurn", "model.maxSessionTurns"),
         # Settings of gemini-cli that mean nothing here are no slips.
-        *[("ide", ""), ("ui", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
+        *[("ui", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
         *[("general.preview", ""), ("tools.callCommand", ""), ("agents.overrides", ""), ("output", "")],
     ],
 )
