@@ -5,9 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
 from interlock.engine.store.database import reading, select
+from interlock.engine.store.serde import Serde
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import UserError
 from interlock.state.messages import Message
@@ -48,7 +47,7 @@ def state_within(home: Path, run: str) -> dict[str, Any]:
 
 def _values(row: sqlite3.Row) -> dict[str, Any]:
     saved = (row["type"], row["checkpoint"])
-    return JsonPlusSerializer(allowed_msgpack_modules=None).loads_typed(saved)["channel_values"]
+    return Serde().loads_typed(saved)["channel_values"]
 
 
 def messages_at(home: Path, run: str, head: str) -> list[Message]:

@@ -85,14 +85,13 @@ def _reads(check: _Check, row: dict[str, Any], name: str, outputs: Path) -> bool
 
 def _readers() -> dict[str, dict[str, _Check]]:
     """Table → column → what reads it. Whether a record is the one that was written is another question: `damage`."""
-    from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-
     from interlock.engine.read.runs import place_of
+    from interlock.engine.store.serde import Serde
     from interlock.services.hooks.reply import Reply
     from interlock.state.calls import Answer, ApprovalRequest, Planned, SessionRule, ToolResult
     from interlock.state.journal import DecisionRecord
 
-    serde = JsonPlusSerializer(allowed_msgpack_modules=None)
+    serde = Serde()
     result, reply = ToolResult.model_validate_json, Reply.model_validate_json
     return {
         "runs": {"options": _mapping, "input": _mapping, "error": _error},

@@ -9,10 +9,10 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Interrupt
 
+from interlock.engine.store.serde import Serde
 from interlock.engine.store.steps import StepLog
 from interlock.services.sqlite import Buffered, later, transaction
 from interlock.state.charts import RunChart, step
@@ -40,7 +40,7 @@ class Saver(SqliteSaver):
         self, conn: sqlite3.Connection, steps: StepLog | None = None, outcome: str = "status"
     ) -> None:
         """`outcome`: the state's key that says how the run's pipeline ended."""
-        super().__init__(conn, serde=JsonPlusSerializer(allowed_msgpack_modules=None))
+        super().__init__(conn, serde=Serde())
         self.is_setup = True  # the store made the tables
         self.steps = steps or StepLog()
         self._outcome = outcome
