@@ -68,6 +68,7 @@ class Walk:
             "for_statement": self._for,
             "test_command": self._test,
             "compound_statement": self._group,
+            "subshell": self._subshell,
             "expansion": self._braces,
             "simple_expansion": lambda n: self._only(n, _VARIABLE, "a variable that can't be read"),
             "arithmetic_expansion": self._arithmetic,
@@ -295,6 +296,12 @@ class Walk:
             return
         if self._text[node.start_byte + 1 : node.start_byte + 2] not in ("", *" \t\n("):
             self._doubt("a brace that belongs to a word")
+        self._children(node)
+
+    def _subshell(self, node: "Node") -> None:
+        # After `!` the grammar takes it for two subshells; bash evaluates it, and the values of what it names.
+        if self._text.startswith("((", node.start_byte):
+            self._doubt("arithmetic isn't understood")
         self._children(node)
 
     def _comment(self, node: "Node") -> None:
