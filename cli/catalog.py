@@ -27,6 +27,7 @@ COMMANDS = {
     "schema": Command("Learn", "schema WORKFLOW", "its input and output as JSON Schema"),
     "memory": Command("Learn", "memory [show|add|refresh]", "the files that every conversation begins with"),
     "tools": Command("Learn", "tools", "what the model can call"),
+    "modes": Command("Learn", "modes", "the modes of work: which tools each has, on which files"),
     "doctor": Command("Learn", "doctor [--store]", "check this machine, the settings and the store"),
     "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),
     "hooks": Command("Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"),
@@ -34,7 +35,6 @@ COMMANDS = {
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
 LATER = {
-    "modes": "Modes come with the task loop",
     "fork": "Forking a run comes later; `resume` and `show --at STEP` exist",
     "rewind": "Rewinding a run comes later; `resume` and `show --at STEP` exist",
     "replay": "Replaying a run comes later; `--record-responses` and `--fake-responses` exist",

@@ -22,8 +22,6 @@ MODE = one_of(
 )
 _LATER = {
     "--store": "--store comes in a later version. Choose a folder with INTERLOCK_HOME",
-    "--mode": "Modes come with the task loop, in a later version",
-    "--protocol": "--protocol comes with the task loop, in a later version",
     "--prompt-interactive": NO_SESSION,
     "-i": NO_SESSION,
 }
@@ -40,6 +38,9 @@ def add_running_flags(parser: Parser) -> None:
     flag(group, "--max-tokens N", "tokens over the whole run", type=number(int, 1))
     flag(group, "--max-budget-usd USD", "money over the whole run", type=number(float, 0))
     flag(group, "--timeout TIME", "running time: 90s, 15m, 2h", dest="timeout_s", type=duration)
+    flag(group, "--mode MODE", "of work: architect, code, ask, debug, … (interlock modes)")
+    protocols = one_of(("native", "xml"))
+    flag(group, "--protocol NAME", "native, or xml for models that can't call tools", type=protocols)
     flag(group, "--no-loop-check", "let the model repeat itself (else: told once, then stopped)")
     flag(group, "--record-responses FILE", "write the model's replies as a script", type=Path)
     flag(group, "--fake-responses FILE", "play such a script back, without a model", type=Path)
@@ -88,6 +89,8 @@ def options_from(
         env,
         model=args.model,
         approval_mode=_approval_mode(args),
+        mode=args.mode,
+        protocol=args.protocol,
         include_directories=tuple(existing_folder(Path(d), "--include-directories") for d in more),
         limits={name: vars(args)[name] for name in _LIMITS if vars(args)[name] is not None},
         record_to=Path(args.record_responses).absolute() if args.record_responses else None,

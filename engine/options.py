@@ -32,6 +32,9 @@ class Options:
     workspace: Path | None = None
     model: str | None = None
     approval_mode: str | None = None
+    mode: str | None = None
+    """Of work; None: the run's own."""
+    protocol: str | None = None
     overrides: Mapping[str, Any] = field(default_factory=_empty)
     """Settings from flags, in Gemini's nested keys."""
     include_directories: tuple[Path, ...] = ()

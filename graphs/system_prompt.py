@@ -8,8 +8,6 @@ from langgraph.graph import END, START
 
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.system_prompt import assemble, compare, gather, load_override
-from interlock.state.errors import InputError
-from interlock.state.modes import MODES
 from interlock.state.system_prompt import (
     SystemPromptInput,
     SystemPromptOutput,
@@ -35,9 +33,7 @@ def build() -> Graph:
 
 
 def enter(given: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG001 - every `enter` has this shape
-    if given.mode is not None and given.mode not in MODES:
-        raise InputError(f"Input field 'mode': no mode {given.mode!r}. There are {', '.join(MODES)}.", "mode")
-    return {"before": given.previous, "mode": given.mode or ""}
+    return {"before": given.previous}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:

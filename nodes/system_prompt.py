@@ -9,7 +9,6 @@ from langgraph.runtime import Runtime
 from interlock.prompts import render
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, TextPart
-from interlock.state.modes import MODES
 from interlock.state.node import node
 from interlock.state.system_prompt import SystemPromptState, changes, sections_of
 from interlock.state.text import clean
@@ -77,7 +76,7 @@ async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> Sys
     found = None if state.get("agent") else deps.context.replacement(mode)
     if found is None:
         return {"label": "none", "source": "generated"}
-    role = [(_MODE, render(f"modes/{mode}"))] if mode else []
+    role = [(_MODE, found_mode.role)] if (found_mode := deps.modes.get(mode)) else []
     parts = [*role, ("replacement", found.text), (_APPENDED, deps.context.facts().appended)]
     return {
         "label": "file",
@@ -102,7 +101,7 @@ async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemProm
         "sandboxed": sandboxed,
         "offline": sandboxed and not shell.sandbox_network,
     }
-    mode = MODES.get(state.get("mode", ""))
+    mode = deps.modes.get(state.get("mode", ""))
     tools = {t.name for t in deps.toolset.declarations() if mode is None or mode.allows(t.name)}
     names = [
         s.name
@@ -146,7 +145,8 @@ def _texts(state: SystemPromptState, deps: Deps) -> Iterator[tuple[str, str]]:
         elif name == _APPENDED:
             yield name, deps.context.facts().appended
         elif name == _MODE:
-            yield name, render(f"modes/{state.get('mode', '')}")
+            mode = deps.modes.get(state.get("mode", ""))
+            yield name, mode.role if mode else ""
         else:
             definition = deps.agents.instance(state.get("agent", "")).definition
             yield (

@@ -15,6 +15,7 @@ from interlock.state.journal import Approvals, DecisionRecord, Journal
 from interlock.state.mcp import McpServers
 from interlock.state.messages import Message
 from interlock.state.models import Models
+from interlock.state.modes import Modes
 from interlock.state.plan import ApprovedPlan
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition, AgentInstance
@@ -224,6 +225,7 @@ class Deps:
     plans: Plans
     hooks: Hooks
     mcp: McpServers
+    modes: Modes
     emit: Emit
 
 

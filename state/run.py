@@ -12,6 +12,10 @@ MAX_TURNS = 100
 """Turns per prompt (gemini-cli's MAX_TURNS)."""
 
 
+Protocol = Literal["native", "xml"]
+"""How a model calls tools: as its provider has it, or by tags in its text."""
+
+
 class Closed(BaseModel):
     """An unknown key is an error."""
 
@@ -38,6 +42,8 @@ class WorkflowInput(Closed):
     workspace: str | None = Field(None, description="directory to work in; default: the working directory")
     model: str | None = Field(None, description="alias, Gemini id, provider:model or script:FILE")
     approval_mode: ApprovalMode | None = Field(None, description="default | auto_edit | plan | yolo")
+    mode: str | None = Field(None, description="mode of work: architect, code, ask, … (interlock modes)")
+    protocol: Protocol | None = Field(None, description="native | xml: how the model calls tools")
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
 
 
@@ -52,6 +58,10 @@ class RunChannels(TypedDict, total=False):
     """Record of the sub-agent that the graph works for; empty: the root."""
     hooked: Annotated[str, _newest]
     """The events that have hooks (`Hooks.configured`)."""
+    mode: Annotated[str, _newest]
+    """Slug of the mode of work (`state/modes.py`); empty: there is none, nothing is held back for it."""
+    protocol: Annotated[str, _newest]
+    """`Protocol`; empty: native."""
 
 
 class Labelled(RunChannels, total=False):

@@ -79,6 +79,8 @@ class ToolSettings(_Section):
     """Tool names, or `run_shell_command(prefix)`, that need no asking."""
     exclude: list[str] = Field(default_factory=list[str])
     """Tool names that are denied."""
+    protocol: Literal["native", "xml"] = "native"
+    """How models call tools: as their provider has it, or by tags in their text, for those that can't."""
     confirmation_required: list[str] = Field(default_factory=list[str], alias="confirmationRequired")
     """Tool names, or `run_shell_command(prefix)`, that are asked about, whatever else allows them."""
     core: list[str] = Field(default_factory=list[str])

@@ -12,7 +12,6 @@ from interlock.state.text import estimate_tokens
 class SystemPromptInput(WorkflowInput):
     """Input of `system-prompt`."""
 
-    mode: str | None = Field(None, description="architect | code | ask | debug | orchestrator")
     previous: dict[str, str] = Field(
         default_factory=dict[str, str], description="section → fingerprint, of an earlier generation"
     )
@@ -42,8 +41,6 @@ class SystemPromptOutput(WorkflowOutput):
 class SystemPromptState(Labelled, total=False):
     """What the generation knows; the text is a record of the chain."""
 
-    mode: str
-    """Slug; empty: the main loop, which has none."""
     sections: list[str]
     """Names of those that apply, in order."""
     source: str

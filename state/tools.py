@@ -1,6 +1,6 @@
 """tools: state, input and output of tool scheduling and execution."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
@@ -16,7 +16,6 @@ class ToolsInput(WorkflowInput):
     """Input of `tools`."""
 
     calls: list[dict[str, Any]] = Field(min_length=1, description="the calls, each {id, name, args}")
-    protocol: Literal["native"] = "native"
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
 
 

@@ -75,13 +75,13 @@ class DriveConnections:
     emit: Emit
     on_refused: Callable[[str], None]
     """Told once a budget is used up, with a line for people."""
+    epoch: int
+    """Of the drive's lease."""
 
 
-def compose(
-    prepared: RunConfig, info: RunInfo, store: Store, epoch: int, connections: DriveConnections
-) -> DriveServices:
+def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
     """Wire the services of one drive; nothing is connected to or started yet."""
-    conn = connections.conn
+    conn, epoch = connections.conn, connections.epoch
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
@@ -113,6 +113,7 @@ def compose(
         plans=RunPlans(store, info, prepared),
         hooks=hooks,
         mcp=servers,
+        modes=prepared.modes,
         emit=connections.emit,
     )
     agents.root = deps

@@ -177,8 +177,8 @@ class Drive:
             interactive=prepared.options.interactive,
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
-        connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse)
-        self.services: DriveServices = compose(prepared, info, store, lease.epoch, connections)
+        connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
+        self.services: DriveServices = compose(prepared, info, store, connections)
         self._saver = Saver(self.conn, steps, pipeline.outcome)
         self._graph = pipeline.declared(prepared.settings.agents.max_depth)
         self.app: Compiled = self._graph.compile(self._saver)

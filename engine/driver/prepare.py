@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from interlock.services.hooks.configured import Hook, HookBook, event_named, loa
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
+from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
@@ -60,6 +62,20 @@ def check_agent(
         theirs = load_agents(root, options.user_home, True)[0].get(name)
         if theirs is not None:
             raise needed(f"Agent {name!r}", Path(theirs.source), root)
+
+
+def checked_modes(options: Options, root: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
+    """As `load_modes`; raises `InputError` where the one that is asked for isn't among them, `UntrustedError` where
+    only the project has it."""
+    modes, problems = load_modes(root, options.user_home, trusted)
+    name = options.mode
+    if not name or modes.get(name):
+        return modes, problems
+    if not trusted and load_modes(root, options.user_home, True)[0].get(name):
+        raise needed(f"Mode {name!r}", root / PROJECT_FILE, root)
+    slugs = [mode.slug for mode in modes.all()]
+    hint = f" Did you mean {near[0]!r}?" if (near := get_close_matches(name, slugs, 1, 0.5)) else ""
+    raise InputError(f"Input field 'mode': no mode {name!r}.{hint} There are {', '.join(slugs)}.", "mode")
 
 
 def check_hooks(event: HookEvent, root: Path, options: Options) -> None:
@@ -132,6 +148,7 @@ class RunConfig:
     trusted: bool
     warnings: list[str]
     agents: Mapping[str, AgentDefinition]
+    modes: ModeBook
     hooks: HookBook
     sandbox: Sandbox | None
     redact: Redactor
@@ -145,6 +162,8 @@ def with_input(options: Options, given: WorkflowInput) -> Options:
         workspace=Path(given.workspace) if given.workspace else options.workspace,
         model=given.model or options.model,
         approval_mode=given.approval_mode or options.approval_mode,
+        mode=given.mode or options.mode,
+        protocol=given.protocol or options.protocol,
         limits=limits,
     )
 
@@ -160,17 +179,16 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     if needs_model and options.fake is None:
         check_model(settings, dotenv.values, options, root, trusted)
     warnings = [*loaded.warnings, *dotenv.warnings]
-    places = _rule_places(options, root, trusted)
-    hooks = load_hooks(loaded.hooks, dotenv.values)
+    places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
     rules = run_rules(options, read_files(rule_files(places)), settings, _redactor(settings, dotenv.values))
     protected = protected_paths(options, places, settings, dotenv.values, hooks.hooks, rules.now)
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
-    policy = _policy(options, rules, settings, workspace)
-    settings = rules.settings
+    policy, settings = _policy(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
     agents, bad = load_agents(root, options.user_home, trusted)
+    modes, broken = checked_modes(options, root, trusted)
     idle = policy.idle_rules(agents, settings.mcp_servers)
-    warnings += [*rules.warnings(), *map(str, (*policy.problems, *idle)), *bad, *hooks.problems]
+    warnings += [*rules.warnings(), *map(str, (*policy.problems, *idle)), *bad, *broken, *hooks.problems]
     warnings += told(root, options, trusted, [*hooks.hooks])
     return RunConfig(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
@@ -185,6 +203,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         trusted=trusted,
         warnings=warnings,
         agents=agents,
+        modes=modes,
         hooks=hooks,
         sandbox=sandbox,
         redact=_redactor(settings, dotenv.values),

@@ -77,7 +77,7 @@ async def begin(
     name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
-        first = {**chosen.enter(given, context), **_hooked(drive, "startup")}
+        first = {**chosen.enter(given, context), **_channels(prepared), **_hooked(drive, "startup")}
         insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
         return first
 
@@ -114,7 +114,7 @@ async def go_on(
             return None
         if options.approval_mode is None:
             del more["approval_mode"]  # an approved plan, or the model, may have moved the mode
-        return {**more, **_hooked(drive, "resume")}
+        return {**more, **_asked(prepared), **_hooked(drive, "resume")}
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, following, stop)
@@ -124,6 +124,16 @@ async def go_on(
         # The decision is a row already; whoever drives the run takes it up.
         note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
         return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
+
+
+def _channels(prepared: RunConfig) -> dict[str, str]:
+    return {"mode": "", "protocol": prepared.settings.tools.protocol, **_asked(prepared)}
+
+
+def _asked(prepared: RunConfig) -> dict[str, str]:
+    """A run keeps its mode and protocol, unless it is given others."""
+    given = {"mode": prepared.options.mode, "protocol": prepared.options.protocol}
+    return {name: value for name, value in given.items() if value}
 
 
 def _hooked(drive: Drive, session: str) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """definitions: sub-agents as Markdown files describe them, and what each may call."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,6 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
 
+from interlock.services.config import yaml_text
 from interlock.services.config.settings import FOLDERS
 from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
 from interlock.state.tooling import Tool
@@ -117,8 +118,6 @@ _UNUSED = {"kind", "display_name", "color"}
 """Keys of gemini-cli and Claude Code that say nothing to us."""
 _LARGEST = 256_000
 """Bytes of a definition."""
-_DEEPEST = 64
-"""Levels of nesting in its front matter; a JSON Schema has a dozen."""
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> tuple[dict[str, AgentDefinition], list[str]]:
@@ -175,29 +174,13 @@ def _read(path: Path, front_of: Callable[[str], Mapping[str, Any]] | None = None
 
 
 def _front(text: str) -> Mapping[str, Any]:
-    import yaml
-
     try:
-        _check_events(cast("Iterable[object]", yaml.parse(text)))  # pyright: ignore[reportUnknownMemberType]
-        loaded: object = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from error
+        loaded = yaml_text.parse(text)
+    except ValueError as error:
+        raise ValueError(f"its front matter: {error}") from error
     if not isinstance(loaded, dict):
         raise ValueError("its front matter is no mapping of names to values")
     return cast(Mapping[str, Any], loaded)
-
-
-def _check_events(events: Iterable[object]) -> None:
-    """Raises `ValueError` for aliases, which can unfold without end, and nesting, whose parse costs its square."""
-    import yaml
-
-    depth = 0
-    for event in events:
-        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
-        if depth > _DEEPEST:
-            raise ValueError("its front matter is nested too deeply")
-        if isinstance(event, yaml.AliasEvent):
-            raise ValueError("its front matter holds a YAML alias (*name): write the value out")
 
 
 def _told(error: Exception) -> str:

@@ -1,0 +1,199 @@
+"""modes: the modes that there are: built in, the user's and a trusted project's; and what each lets through."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import (
+    AliasChoices,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+)
+
+from interlock.prompts import render
+from interlock.services.config import yaml_text
+from interlock.services.config.settings import shown
+from interlock.services.files.protected import SETTINGS_FOLDERS
+from interlock.services.policy.patterns import PatternError, compile_pattern
+from interlock.state.calls import CallView
+from interlock.state.modes import ALWAYS, BUILT_IN, Group, GroupRule, Mode
+from interlock.state.text import clean_json
+
+PROJECT_FILE = ".roomodes"
+GLOBAL_FILE = Path(SETTINGS_FOLDERS[-1]) / "custom_modes.yaml"
+"""Below the home directory; Roo Code's name for it."""
+_LARGEST = 1_000_000
+"""Bytes of a file of modes."""
+_TYPOGRAPHY = str.maketrans(
+    {
+        "\u00a0": " ",
+        **dict.fromkeys("\u200b\u200c\u200d\ufeff"),
+        **dict.fromkeys("\u2018\u2019", "'"),
+        **dict.fromkeys("\u201c\u201d", '"'),
+        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+    }
+)
+"""What editors and web pages put in the place of plain characters, where YAML needs those."""
+
+
+class _Restriction(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    file_regex: str = Field("", alias="fileRegex")
+    description: str = ""
+
+    @field_validator("file_regex")
+    @classmethod
+    def _compiles(cls, text: str) -> str:
+        try:
+            compile_pattern(text)
+        except PatternError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+
+def _as_pair(value: Any) -> object:
+    """`edit` and `[edit]` are `[edit, {}]`."""
+    if isinstance(value, list) and len(items := cast(list[object], value)) == 1:
+        value = items[0]
+    nothing: dict[str, object] = {}
+    return (value, nothing) if isinstance(value, str) else value
+
+
+class _Mode(BaseModel):
+    """One mode as a file has it; keys that only Roo Code's editor needs are left alone."""
+
+    model_config = ConfigDict(extra="ignore")
+    slug: str = Field(pattern=r"^[a-zA-Z0-9-]+$")
+    name: str = Field(min_length=1)
+    role: str = Field(min_length=1, validation_alias=AliasChoices("roleDefinition", "role"))
+    when_to_use: str = Field("", alias="whenToUse")
+    description: str = ""
+    instructions: str = Field("", alias="customInstructions")
+    groups: list[Annotated[tuple[Group, _Restriction], BeforeValidator(_as_pair)]]
+
+    @field_validator("groups")
+    @classmethod
+    def _once(cls, groups: list[tuple[Group, _Restriction]]) -> list[tuple[Group, _Restriction]]:
+        names = [name for name, _ in groups]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"group {twice!r} stands there twice")
+        return groups
+
+
+class _File(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+    modes: list[_Mode] = Field(default_factory=list[_Mode], alias="customModes")
+
+    @field_validator("modes")
+    @classmethod
+    def _once(cls, modes: list[_Mode]) -> list[_Mode]:
+        slugs = [mode.slug for mode in modes]
+        if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
+            raise ValueError(f"slug {twice!r} stands there twice")
+        return modes
+
+
+class ModeBook:
+    """Implements `Modes`."""
+
+    def __init__(self, modes: Iterable[Mode]) -> None:
+        self._modes = {mode.slug: mode for mode in modes}
+
+    def get(self, slug: str) -> Mode | None:
+        return self._modes.get(slug)
+
+    def all(self) -> Sequence[Mode]:
+        return [*self._modes.values()]
+
+    def refusal(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
+        mode = self._modes.get(slug)
+        if mode is None:
+            return (
+                f"There is no mode {slug!r} any more; it was {call.name} that asked. Switch to another mode."
+            )
+        if tool in ALWAYS:
+            return None
+        rule = mode.rule(tool)
+        if rule is None:
+            return (
+                f"{call.name} is not a tool of mode {mode.slug!r} ({mode.name}), which has {_listed(mode)}."
+            )
+        if rule.name != "edit" or not rule.file_regex:
+            return None
+        may = f"Mode {mode.slug!r} ({mode.name}) may only edit files that match {rule.file_regex}"
+        may += f" ({rule.description})" if rule.description else ""
+        if files is None:
+            return f"{may}, and which file {call.name} would write can't be known."
+        pattern = compile_pattern(rule.file_regex)
+        wrong = next((file for file in files if not pattern.found(file)), None)
+        return None if wrong is None else f"{may}; {call.name} would write {wrong!r}."
+
+
+def _listed(mode: Mode) -> str:
+    return f"the groups {', '.join(g.name for g in mode.groups)}" if mode.groups else "no group of tools"
+
+
+def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
+    """Every mode that counts, and a line for each file that is ignored as a whole, because something in it is wrong."""
+    problems: list[str] = []
+    modes = {mode.slug: mode.model_copy(update={"role": render(f"modes/{mode.slug}")}) for mode in BUILT_IN}
+    custom: dict[str, Mode] = {}
+    for file, source in ((root / PROJECT_FILE, "project"), (home / GLOBAL_FILE, "global")):
+        if source == "project" and not trusted:
+            continue
+        try:
+            found = _read(file, source)
+        except (OSError, ValueError) as error:
+            problems.append(f"{file} was ignored as a whole: {_told(error)}")
+        else:
+            custom |= {mode.slug: mode for mode in found if mode.slug not in custom}
+    return ModeBook((modes | custom).values()), problems
+
+
+def _read(file: Path, source: str) -> list[Mode]:
+    """Raises `OSError`, or `ValueError` saying what is wrong."""
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise ValueError(f"it is larger than {_LARGEST} bytes")
+        text = file.read_bytes().decode("utf-8-sig")
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    given = _parsed(text)
+    if given is None:
+        return []
+    if not isinstance(given, dict):
+        raise ValueError("expected a mapping with the key customModes")
+    return [_mode(mode, source) for mode in _File.model_validate(given).modes]
+
+
+def _mode(given: _Mode, source: str) -> Mode:
+    groups = [{"name": name, **more.model_dump()} for name, more in given.groups]
+    fields = {**given.model_dump(exclude={"groups"}), "groups": groups, "source": source}
+    return Mode.model_validate(clean_json(fields))
+
+
+def _parsed(text: str) -> object:
+    """YAML, of which JSON is a part; once more with what typography made of it undone, and as JSON."""
+    try:
+        return yaml_text.parse(text)
+    except ValueError as error:
+        first = error
+    for other in (lambda: yaml_text.parse(text.translate(_TYPOGRAPHY)), lambda: json.loads(text)):
+        try:
+            return other()
+        except (ValueError, RecursionError):
+            continue
+    raise first
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        found = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in found["loc"])
+        return f"{place}: {found['msg'].removeprefix('Value error, ')}, got {shown(found['input'])}."
+    return f"{' '.join(str(error).split())}."
