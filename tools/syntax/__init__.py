@@ -1,0 +1,1 @@
+"""syntax: what a source file defines, by its grammar."""
