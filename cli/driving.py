@@ -88,7 +88,7 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
 
 def _settling(view: View) -> Renderer:
     def show(event: "Event") -> None:
-        if event.type == "init":
+        if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is there by then
             quick_start.settle()
         view(event)
 

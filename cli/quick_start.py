@@ -5,20 +5,31 @@ Never where a program imports Interlock: when its modules are read and its memor
 
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from threading import RLock
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from interlock.cli import no_tracing
 
-PACKAGES = ("langgraph_sdk",)
-"""They import all they have for the one type that a run takes: 45 modules, for the type of a user."""
-_BETWEEN_COLLECTIONS = 20_000
-"""Objects; Python's 700 collect several times a turn, and find next to nothing."""
+
+class _NeverRaised(Exception):  # noqa: N818 - in place of a class of another name
+    """In place of an error that only the library itself raises, once it is read."""
+
+
+PACKAGES: Mapping[str, Mapping[str, type]] = {
+    "langgraph_sdk": {},
+    "requests": {"HTTPError": _NeverRaised, "Response": object},
+}
+"""Package → what a run takes of it: types, for which they import all they have, 45 modules and 96."""
+_OPTIONAL = ("httpx._main", "zstandard")
+"""What httpx takes if it is installed, and no run needs: its own command line (click, pygments, rich), a coding."""
+_BETWEEN_COLLECTIONS = 1_000
+"""Objects. A request is in cycles with its answer, half a megabyte of them late in a run: 20,000 objects between
+collections kept 20 MB more after 90 turns, and saved no time that could be measured."""
 _reading = RLock()
 
 
@@ -27,12 +38,13 @@ def begin() -> None:
     gc.disable()  # imports leave no garbage behind, and looking for it is a seventh of a start
     _build_schemas_late()
     no_tracing.stand_in()
-    for name in PACKAGES:
-        _leave_unread(name)
+    for name, taken in PACKAGES.items():
+        _leave_unread(name, taken)
+    _import_httpx()
 
 
 def settle() -> None:
-    """The run is set up: what there is now stays, and garbage is collected among what comes."""
+    """What a run needs is imported: what there is now stays, and garbage is collected among what comes."""
     if gc.isenabled():
         return
     gc.freeze()
@@ -47,11 +59,23 @@ def _build_schemas_late() -> None:
     BaseModel.model_config["defer_build"] = True
 
 
-def _leave_unread(name: str) -> None:
+def _import_httpx() -> None:
+    absent = [name for name in _OPTIONAL if name not in sys.modules]
+    sys.modules.update(
+        dict.fromkeys(absent, cast("ModuleType", None))
+    )  # what Python takes for "not installed"
+    import httpx  # noqa: F401 - now, as long as they are
+
+    for name in absent:
+        del sys.modules[name]
+
+
+def _leave_unread(name: str, taken: Mapping[str, type]) -> None:
     """The package stands there, and its modules can be imported; whatever else somebody takes from it reads it."""
     spec = find_spec(name)
     if spec and spec.loader and name not in sys.modules:
-        sys.modules[name] = _unread(name, spec, spec.loader)
+        sys.modules[name] = package = _unread(name, spec, spec.loader)
+        package.__dict__.update(taken)
 
 
 def _unread(name: str, spec: ModuleSpec, loader: Loader) -> "_Unread":

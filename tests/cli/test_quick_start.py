@@ -14,6 +14,8 @@ assert gc.isenabled() and gc.get_freeze_count() > 100_000
 for name in quick_start.PACKAGES:
     package = sys.modules[name]
     assert isinstance(package, quick_start._Unread) and package._read, f"{name} was read"
+for name in ("click", "zstandard", "httpx._main"):
+    assert name not in sys.modules, f"{name} was read"
 """
 _LATER = """
 from interlock.cli import quick_start
@@ -24,6 +26,12 @@ try:
     langgraph_sdk.no_such_name
 except AttributeError as error:
     print(error)
+from requests import HTTPError, get
+import requests
+assert callable(get) and requests.HTTPError is requests.exceptions.HTTPError
+from httpx._main import main
+import zstandard
+assert main.name and zstandard.ZstdCompressor
 """
 _PROGRAM = """
 import asyncio, gc, sys
