@@ -21,7 +21,7 @@ from interlock.services.config.settings import shown
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.policy.patterns import PatternError, compile_pattern
 from interlock.state.calls import CallView
-from interlock.state.modes import ALWAYS, BUILT_IN, Group, GroupRule, Mode
+from interlock.state.modes import ALWAYS, BUILT_IN, Group, Mode
 from interlock.state.text import clean_json
 
 PROJECT_FILE = ".roomodes"
