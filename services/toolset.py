@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
+from interlock.prompts import load
 from interlock.services.files.calls import FileCalls
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolError, ToolResult, failure
 from interlock.state.events import ToolOutput
@@ -253,6 +254,7 @@ class BuiltinToolset:
             call_id=call.id,
             time_left_s=run.time_left_s if run else None,
             shown=run.shown if run else "",
+            instructions=lambda name: load(f"instructions/{name}").text(),
         )
 
 

@@ -32,14 +32,16 @@ OTHER_NAMES = {
     "write_to_file": "write_file",
     "search_files": "grep_search",
     "list_files": "list_directory",
+    "apply_diff": "replace",
+    "insert_content": "replace",
 }
-"""Another name → ours."""
+"""Another name → ours. Where the other is a tool of its own (the task loop's), rules for ours are for it, too."""
 ELSEWHERE = frozenset(
     {
         *("web_search", "google_web_search", "save_memory", "codebase_search", "activate_skill"),
-        *("get_internal_docs", "WebSearchTool", "MemoryTool", "WebSearch", "NotebookEdit", "apply_diff"),
-        *("insert_content", "list_code_definition_names", "ask_followup_question", "attempt_completion"),
-        *("new_task", "switch_mode", "update_todo_list", "fetch_instructions", "use_mcp_tool"),
+        *("get_internal_docs", "WebSearchTool", "MemoryTool", "WebSearch", "NotebookEdit"),
+        *("list_code_definition_names", "ask_followup_question", "attempt_completion"),
+        *("new_task", "switch_mode", "update_todo_list", "use_mcp_tool"),
         *("access_mcp_resource", "generate_image", "browser_action"),
     }
 )

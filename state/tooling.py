@@ -91,6 +91,8 @@ class ToolContext:
     """Seconds that the call may take; None: as long as the tool lets it."""
     shown: str = ""
     """The preview that a person approved; empty: nobody was asked."""
+    instructions: Callable[[str], str] = str
+    """The text of `prompts/instructions/NAME.md`."""
 
 
 class Args(BaseModel):

@@ -2,20 +2,25 @@
 
 from interlock.state.tooling import Tool
 from interlock.tools import (
+    apply_diff,
     ask_user,
     codebase_investigator,
     complete_task,
     enter_plan_mode,
     exit_plan_mode,
+    fetch_instructions,
     glob,
     grep_search,
+    insert_content,
     invoke_agent,
     list_directory,
+    list_files,
     read_file,
     read_many_files,
     replace,
     run_shell_command,
     save_memory,
+    search_files,
     update_scratchpad,
     web_fetch,
     write_file,
@@ -41,5 +46,12 @@ TOOLS: dict[str, Tool] = {
     "invoke_agent": invoke_agent.TOOL,
     "complete_task": complete_task.TOOL,
     "update_scratchpad": update_scratchpad.TOOL,
+    "apply_diff": apply_diff.TOOL,
+    "insert_content": insert_content.TOOL,
+    "search_files": search_files.TOOL,
+    "list_files": list_files.TOOL,
+    "fetch_instructions": fetch_instructions.TOOL,
 }
 """In the order in which models are told of them."""
+TASK_LOOP = frozenset({"apply_diff", "insert_content", "search_files", "list_files", "fetch_instructions"})
+"""Only the task loop is told of these; elsewhere others do the same."""

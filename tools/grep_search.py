@@ -143,9 +143,9 @@ def _result(args: GrepSearchArgs, lines: Sequence[Line], more: bool, context: To
     limit = context.settings.tools.truncate_at
     text = f"{count[0].upper()}{count[1:]} for {args.pattern!r}{where}:\n{body[:limit]}"
     if len(body) > limit:
-        text += f"\n… cut after {limit} characters; narrow pattern, dir_path or include_pattern."
+        text += f"\n… cut after {limit} characters; narrow the search."
     elif more:
-        text += "\n… there are more; narrow the search, or raise total_max_matches."
+        text += "\n… there are more; narrow the search."
     return ToolResult(status="success", content=clean(text), meta={"summary": count, "matches": matches})
 
 

@@ -1,4 +1,4 @@
-"""run: the edit matcher on a generated corpus, beside Python's obvious alternatives.
+"""run: the edit matcher on a generated corpus, beside Python's obvious alternatives; and `apply_diff` on the same.
 
 By itself: `python benchmarks/edit/run.py [SEED]`; a seed taken from the date runs too.
 """
@@ -162,7 +162,7 @@ def _timed(look: Any, text: str, wanted: str) -> float:
 
 def main(seed: int = SEED) -> int:
     """0 when nothing landed in a wrong place, no line ending changed and the aim was met."""
-    corpus, sources, rivals = _sibling("corpus"), _sibling("sources"), _sibling("rivals")
+    corpus, sources, rivals, blocks = map(_sibling, ("corpus", "sources", "rivals", "blocks"))
     today = int(datetime.now(UTC).strftime("%Y%m%d"))
     texts = sources.texts(Random(seed))
     broken = False
@@ -179,6 +179,10 @@ def main(seed: int = SEED) -> int:
             table("exact only", cases, rivals.exact_only)
             few = [case for at, case in enumerate(cases) if at % PER_KIND < _RIVAL_CASES]
             table("difflib, closest window", few, rivals.closest)
+    for hint in blocks.HINTS:
+        hinted = list(blocks.hinted_cases(Random(seed), texts, PER_KIND, hint))
+        total = table(f"apply_diff, line hint: {hint}", hinted, blocks.by_apply_diff)
+        broken |= bool(total["WRONG PLACE"] or total["ENDINGS"])
     return int(large() or broken)
 
 

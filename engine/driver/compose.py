@@ -34,7 +34,7 @@ from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
-from interlock.tools import TOOLS
+from interlock.tools import TASK_LOOP, TOOLS
 
 
 class SystemClock:
@@ -102,7 +102,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         cancel=connections.token,
         transcript=transcript,
         models=models,
-        toolset=toolset(_of_the_root(prepared, tools)),
+        toolset=toolset(_of_the_root(prepared, info, tools)),
         policy=policy,
         journal=journal,
         approvals=approvals,
@@ -179,9 +179,10 @@ def _toolset(
     return JoinedToolset(own, servers, counts) if servers.names() else own
 
 
-def _of_the_root(prepared: RunConfig, tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Not those that end a sub-agent; nor those that start one, where settings allow none."""
-    hidden = ONLY_AGENTS if prepared.settings.agents.max_depth else (*ONLY_AGENTS, *AGENT_TOOLS)
+def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Not those that end a sub-agent, nor another loop's; nor those that start one, where settings allow none."""
+    hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
+    hidden |= set() if info.workflow == "task" else TASK_LOOP
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 

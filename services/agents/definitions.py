@@ -13,7 +13,7 @@ from interlock.services.config import yaml_text
 from interlock.services.config.settings import FOLDERS
 from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
 from interlock.state.tooling import Tool
-from interlock.tools import codebase_investigator, complete_task, invoke_agent
+from interlock.tools import TASK_LOOP, codebase_investigator, complete_task, invoke_agent
 
 AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
 PLAN_TOOLS = ("enter_plan_mode", "exit_plan_mode")
@@ -62,7 +62,9 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
     """What a sub-agent may call, of all there is; with no level left nothing that starts agents."""
     never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
     if definition.tools is None:
-        chosen: Sequence[str] = [n for n in tools if n not in (*AGENT_TOOLS, *ONLY_AGENTS, *never)]
+        chosen: Sequence[str] = [
+            n for n in tools if n not in (*AGENT_TOOLS, *ONLY_AGENTS, *TASK_LOOP, *never)
+        ]
     else:
         chosen = [n for n in tools if n in definition.tools and n not in never]
     end, schema = complete_task.TOOL, definition.output_schema

@@ -120,7 +120,7 @@ def test_a_diff_of_huge_files_is_quick_right_and_cut() -> None:
             "x",
             "most similar text stands at line 2:\nvalue = compute(1)",
         ),
-        ("done = True\n", "done = False", "done = True", "new_string stands at line 1 already"),
+        ("done = True\n", "done = False", "done = True", "What it would put there stands at line 1 already"),
         ("a\n", "zzzzzz", "x", "Nothing in it is similar"),
         ("", "zzzzzz", "x", "Nothing in it is similar"),
         ("a\n", "\n\n\n", "x", "Nothing in it is similar"),

@@ -76,10 +76,12 @@ def placed(
     return Problem("no_occurrence", f"old_string isn't in {shown!r}. {nearest_text(text, old, new)}")
 
 
-def repaired(text: str, old: str, new: str, expected: int | None) -> Placed | None:
+def repaired(
+    text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
+) -> Placed | None:
     """By the first mending of both strings with which as many windows are found as were expected; without a model."""
     for one, other, look in _tries(old, new):
-        found = look(text, one, other, expected) if one and one != old else None
+        found = look(text, one, other, expected, whole_lines=whole_lines) if one and one != old else None
         if isinstance(found, Match):
             return Placed(found.strategy, found.spans, repaired=True)
     return None
@@ -184,9 +186,8 @@ def with_final_newline(file: TextFile, raw: str) -> str:
 def nearest_text(text: str, old: str, new: str) -> str:
     """What a model needs to find its place again: an edit that was made already, or the most similar lines."""
     if new.strip() and new in text:
-        return (
-            f"new_string stands at line {line_at(text, text.find(new))} already: the edit may have been made."
-        )
+        where = f"line {line_at(text, text.find(new))}"
+        return f"What it would put there stands at {where} already: the edit may have been made."
     wanted = lines_of(old)
     lines = lines_of(text)
     found = _same_but_blanks(lines, wanted) or _similar(lines, wanted)

@@ -33,14 +33,18 @@ _STRATEGIES: tuple[tuple[Strategy, Callable[[str, str], Windows]], ...] = (
 )
 
 
-def find_exact(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
+def find_exact(
+    text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
+) -> Match | Miscount | None:
     """The first strategy: every place where `old` stands as it is."""
-    return _settled("exact", text, _standing(text, old), lambda _: new, expected)
+    return _settled("exact", text, _standing(text, old, whole_lines), lambda _: new, expected)
 
 
-def find(text: str, old: str, new: str, expected: int | None) -> Match | Miscount | None:
-    """All strategies. `expected` null: every window, at least one."""
-    found = find_exact(text, old, new, expected)
+def find(
+    text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
+) -> Match | Miscount | None:
+    """All strategies. `expected` null: every window, at least one. `whole_lines`: none that is a piece of a line."""
+    found = find_exact(text, old, new, expected, whole_lines=whole_lines)
     if found is not None or not old.strip():
         return found
     given, old, new = old, in_form_of(text, old), in_form_of(text, new)
@@ -53,7 +57,7 @@ def find(text: str, old: str, new: str, expected: int | None) -> Match | Miscoun
         found = _settled(
             "typography",
             text,
-            _standing(folded, plain_old),
+            _standing(folded, plain_old, whole_lines),
             lambda w: merge(replace(w, pairs=pairs)),
             expected,
         )
@@ -63,18 +67,28 @@ def find(text: str, old: str, new: str, expected: int | None) -> Match | Miscoun
                 windows = look(folded, plain_old)
             except TooMuchWork:
                 return Miscount(strategy, 0, ())
+            windows = _of_whole_lines(text, windows) if whole_lines else windows
             found = _settled(
                 strategy, text, windows, merge, expected, lambda w: _aligned(folded, w, plain_old)
             )
     return found
 
 
-def _standing(text: str, old: str) -> Windows:
-    at = places(text, old)
+def _standing(text: str, old: str, whole_lines: bool) -> Windows:
+    # A line's own break before it and after it, which neighbours share.
+    at = places(f"\n{text}\n", f"\n{old}\n", shared=1) if whole_lines else places(text, old)
     top, end = (
         [Window(place, place + len(old)) for place in chosen] for chosen in (at.from_top, at.from_end)
     )
     return Windows(top, end, at.near)
+
+
+def _of_whole_lines(text: str, windows: Windows) -> Windows:
+    def whole(window: Window) -> bool:
+        before = text[text.rfind("\n", 0, window.start) + 1 : window.start]
+        return not before.strip() and text[window.end : window.end + 1] in ("", "\n")
+
+    return Windows([*filter(whole, windows.from_top)], [*filter(whole, windows.from_end)], windows.near)
 
 
 def _merge(text: str, old: str, new: str) -> Callable[[Window], str]:

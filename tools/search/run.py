@@ -98,7 +98,7 @@ class Grep:
             ours=True,
         )
         if ended.how == "timeout":
-            text = f"The search was ended after {_TIMEOUT_S} s; narrow dir_path, include_pattern or pattern."
+            text = f"The search was ended after {_TIMEOUT_S} s; narrow it."
             raise ToolError("timeout", text)
         if ended.how == "not_started":
             raise ToolError("not_started", f"The search program could not be started: {ended.output}.")

@@ -21,8 +21,9 @@ LISTED = {
     *("glob", "grep_search", "search_file_content", "read_file", "read_many_files", "list_directory"),
     *("codebase_search", "web_search", "write_todos", "ask_user", "codebase_investigator", "exit_plan_mode"),
     *("complete_task", "update_scratchpad"),
+    *("search_files", "list_files", "list_code_definition_names", "fetch_instructions"),
 }
-"""`pipelines.md` §11, and how the investigator answers."""
+"""`pipelines.md` §11, the task loop's names for them, and how the investigator answers."""
 OTHERS = {
     "mcp_s_read": "read",
     "mcp_s_write": "write",

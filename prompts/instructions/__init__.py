@@ -1,0 +1,1 @@
+"""instructions: what `fetch_instructions` returns, a file a task."""

@@ -1,0 +1,215 @@
+"""apply_diff and insert_content: never a wrong place, whatever the hint; what can be done is done."""
+
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from interlock.state.calls import ToolResult
+from interlock.state.tooling import FileChange
+from interlock.tools._text import TextFile
+from interlock.tools.apply_diff import applied
+from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
+
+Call = Callable[..., ToolResult]
+Plan = Callable[..., FileChange | ToolResult]
+ROOT = Path(__file__).parent.parent.parent
+
+
+def block(search: str, new: str, line: int = 0) -> str:
+    hint = f":start_line:{line}\n-------\n" if line else ""
+    middle = f"{new}\n" if new else ""
+    return f"<<<<<<< SEARCH\n{hint}{search}\n=======\n{middle}>>>>>>> REPLACE\n"
+
+
+def failed(result: FileChange | ToolResult, kind: str) -> str:
+    assert isinstance(result, ToolResult)
+    assert (result.error or {}).get("type") == kind, result
+    return result.content
+
+
+def test_blocks_are_applied_by_their_lines_in_any_order(call: Call, folder: Path) -> None:
+    (folder / "a").write_text("a\nb\nc\na\nb\nc\n")
+    said = call("apply_diff", path="a", diff=block("b", "B", 5) + "\n" + block("a", "A\nA2", 1)).content
+    assert (folder / "a").read_text() == "A\nA2\nb\nc\na\nB\nc\n"
+    assert said == "Edited 'a': 2 of 2 blocks applied (block 1 at line 6; block 2 at line 1)."
+
+
+def test_a_block_that_cannot_be_placed_is_named_and_the_others_are_applied(call: Call, folder: Path) -> None:
+    (folder / "a").write_text("one\ntwo\nx\nx\n")
+    said = call("apply_diff", path="a", diff=block("two", "2") + block("x", "y") + block("gone", "z")).content
+    assert (folder / "a").read_text() == "one\n2\nx\nx\n"
+    assert "1 of 3 blocks applied (block 1 at line 2)" in said
+    assert "Block 2 was not applied: the search text stands at several places of 'a' (lines 3, 4)" in said
+    assert "Block 3 was not applied: the search text isn't in 'a'." in said
+
+
+@pytest.mark.parametrize(
+    ("text", "diff", "kind", "says"),
+    [
+        ("x\nx\n", block("x", "y"), "occurrence_mismatch", "lines 1, 2"),
+        ("x\n" * 9, block("x", "y", 12), "occurrence_mismatch", "give the line"),
+        ("x\n", block("y", "z"), "no_occurrence", "isn't in 'a'"),
+        ("x\n", block("", "z"), "no_occurrence", "search text is empty"),
+        ("x\n", block("x", "x"), "no_change", "the same"),
+        ("x\n", block("x", "// ... rest of the code ..."), "omission_placeholder", "left out"),
+        ("x\n", "x -> y", "invalid_diff", "line 1 ('x -> y') stands outside of a block"),
+        ("x\n", "\n", "invalid_diff", "no block in it"),
+    ],
+)
+def test_what_cannot_be_done_changes_nothing_and_says_why(
+    plan: Plan, folder: Path, text: str, diff: str, kind: str, says: str
+) -> None:
+    (folder / "a").write_text(text)
+    assert says in failed(plan("apply_diff", path="a", diff=diff), kind)
+
+
+def test_a_block_is_whole_lines_and_keeps_the_files_indentation(call: Call, folder: Path) -> None:
+    (folder / "a").write_text("max = 1\n    x = 1\nlast")
+    call("apply_diff", path="a", diff=block("x = 1", "if y:\n    x = 2"))
+    assert (folder / "a").read_text() == "max = 1\n    if y:\n        x = 2\nlast"
+
+
+def test_lines_are_taken_out_and_the_end_of_the_file_stays_as_it_is(call: Call, folder: Path) -> None:
+    for before, gone, after in (
+        ("a\r\nb\r\nc", "c", "a\r\nb"),
+        ("a\nb\nc\n", "c", "a\nb\n"),
+        ("a\nb\n", "a\nb", ""),
+    ):
+        (folder / "a").write_bytes(before.encode())
+        call("apply_diff", path="a", diff=block(gone, ""))
+        assert (folder / "a").read_bytes() == after.encode()
+
+
+def test_a_later_block_finds_its_line_after_earlier_ones_moved_it(call: Call, folder: Path) -> None:
+    (folder / "a").write_text("head\n" + "x\ny\n" * 3)
+    call("apply_diff", path="a", diff=block("head", "h1\nh2\nh3", 1) + block("x", "", 4) + block("x", "X", 6))
+    assert (folder / "a").read_text() == "h1\nh2\nh3\nx\ny\ny\nX\ny\n"
+
+
+def test_of_two_equal_places_the_one_that_another_block_left_is_no_answer(plan: Plan, folder: Path) -> None:
+    (folder / "a").write_text("x\ny\nx\nz\n")
+    done = plan("apply_diff", path="a", diff=block("x\ny", "new") + block("x", "which?"))
+    assert isinstance(done, FileChange)
+    assert done.after == b"new\nx\nz\n"
+    assert "Block 2 was not applied" in done.message
+
+
+def test_line_numbers_as_tools_show_them_are_no_text(call: Call, folder: Path) -> None:
+    (folder / "a").write_text("k\nx\nk\nx\n")
+    call("apply_diff", path="a", diff=block("3 | k\n4 | x", "3 | k\n4 | y"))
+    assert (folder / "a").read_text() == "k\nx\nk\ny\n"
+
+
+@pytest.mark.parametrize(
+    "diff",
+    [
+        "<<<<<<< SEARCH\na\n>>>>>>> REPLACE\n",
+        "<<<<<<< SEARCH\na\n=======\nb\n=======\nc\n>>>>>>> REPLACE\n",
+        "<<<<<<< SEARCH\na\n=======\n:start_line:3\nb\n>>>>>>> REPLACE\n",
+        "<<<<<<< SEARCH\na\n=======\nb\n",
+        "<<<<<<< SEARCH\na\n",
+        "<<<<<<< SEARCH\n<<<<<<< HEAD\n=======\nb\n>>>>>>> REPLACE\n",
+        "=======\nb\n>>>>>>> REPLACE\n",
+        block("a", "b") + "and then",
+    ],
+)
+def test_a_marker_out_of_its_place_is_refused(diff: str) -> None:
+    with pytest.raises(DiffError):
+        blocks_of(diff)
+
+
+LINES = st.lists(
+    st.one_of(
+        st.text(st.characters(exclude_characters="\n\r", exclude_categories=["Cs"]), max_size=8),
+        st.sampled_from(
+            ["<<<<<<< SEARCH", "=======", ">>>>>>> REPLACE", "-------", ":start_line:1", "\\=======", "\\"]
+        ),
+    ),
+    min_size=1,
+    max_size=5,
+)
+
+
+def escaped(lines: list[str]) -> str:
+    marks = ("<<<<<<<", "=======", ">>>>>>>", "-------", ":start_line:", ":end_line:")
+    return "".join(f"{chr(92) * line.lstrip(chr(92))[:99].startswith(marks)}{line}\n" for line in lines)
+
+
+@given(LINES, st.one_of(st.just([]), LINES), st.integers(0, 99))
+def test_any_text_survives_a_block_when_it_is_escaped(search: list[str], new: list[str], line: int) -> None:
+    assume(not all(one.lstrip().split(" ")[0].isdigit() for one in search))
+    hint = f":start_line:{line}\n" if line else ""
+    text = f"<<<<<<< SEARCH\n{hint}-------\n{escaped(search)}=======\n{escaped(new)}>>>>>>> REPLACE"
+    assert blocks_of(text) == [Block(tuple(search), tuple(new), line)]
+
+
+@given(
+    st.lists(st.sampled_from(["a", "b", "  a", "c d"]), min_size=1, max_size=90),
+    st.integers(0, 89),
+    st.integers(1, 3),
+    st.integers(0, 120),
+)
+def test_only_the_place_that_is_meant_is_ever_changed(
+    lines: list[str], at: int, count: int, hint: int
+) -> None:
+    """What stands once, or is hinted at: anything else is refused."""
+    old = lines[at % len(lines) :][:count]
+    starts = [n for n in range(len(lines)) if lines[n : n + len(old)] == old]
+    work = applied("f", TextFile("\n".join(lines) + "\n"), [Block(tuple(old), ("NEW",), hint)])
+    if not work.done:
+        assert len(starts) > 1
+        return
+    changed = work.raw.split("\n").index("NEW")
+    assert work.raw == "\n".join([*lines[:changed], "NEW", *lines[changed + len(old) :], ""])
+    assert changed in starts
+    others = [abs(start + 1 - hint) for start in starts if start != changed]
+    assert changed + 1 == hint or not others or (abs(changed + 1 - hint) <= 5 and min(others) > 30)
+
+
+def test_nothing_lands_in_a_wrong_place_on_edits_corpus_with_any_hint() -> None:
+    spec = importlib.util.spec_from_file_location("edit_benchmark", ROOT / "benchmarks" / "edit" / "run.py")
+    assert spec is not None
+    assert spec.loader is not None
+    run: Any = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(run)
+    blocks = run._sibling("blocks")
+    texts = [
+        t for p in sorted((ROOT / "services").rglob("*.py")) if len((t := p.read_text()).split("\n")) > 40
+    ]
+    for hint in blocks.HINTS:
+        cases = list(blocks.hinted_cases(Random(11), texts, 10, hint))
+        found = run.table(hint, cases, blocks.by_apply_diff)
+        assert (found["WRONG PLACE"], found["ENDINGS"]) == (0, 0)
+        assert found["right"] > len(cases) * 0.6
+
+
+def test_content_is_put_before_a_line_or_at_the_end(call: Call, folder: Path) -> None:
+    for before, line, after in (
+        ("a\nb\n", 2, "a\nnew\nb\n"),
+        ("a\r\nb\r\n", 1, "new\r\na\r\nb\r\n"),
+        ("a\nb", 0, "a\nb\nnew"),
+        ("a\nb\n", 3, "a\nb\nnew\n"),
+        ("", 0, "new\n"),
+    ):
+        (folder / "a").write_bytes(before.encode())
+        call("insert_content", path="a", line=line, content="new")
+        assert (folder / "a").read_bytes() == after.encode()
+    assert call("insert_content", path="d/new", line=0, content="x\n").status == "success"
+    assert (folder / "d/new").read_text() == "x\n"
+
+
+def test_a_line_beyond_the_end_or_in_no_file_is_refused(plan: Plan, folder: Path) -> None:
+    (folder / "a").write_text("a\n")
+    assert "has 1 line" in failed(
+        plan("insert_content", path="a", line=3, content="x"), "invalid_tool_params"
+    )
+    failed(plan("insert_content", path="b", line=2, content="x"), "file_not_found")
+    failed(plan("insert_content", path="../b", line=0, content="x"), "path_refused")
+    failed(plan("apply_diff", path="b", diff=block("a", "b")), "file_not_found")
+    failed(plan("apply_diff", path=".env", diff=block("a", "b")), "path_refused")

@@ -1,0 +1,114 @@
+"""The task loop's reading tools: their own names and parameters, the same rules as ours."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from interlock.prompts import load
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.state.calls import CallView, ToolResult
+from interlock.state.settings import Settings
+from interlock.state.tooling import ToolContext
+from interlock.tools import TASK_LOOP, TOOLS, search_files
+
+Call = Callable[..., ToolResult]
+
+
+@pytest.fixture
+def tree(folder: Path) -> Path:
+    (folder / ".git").mkdir()
+    (folder / ".gitignore").write_text("built/\n")
+    for name in ("a.py", "src/b.py", "src/deep/c.txt", "built/d.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"one\nNeedle in {name}\nthree\n")
+    return folder
+
+
+def test_a_listing_shows_the_upper_levels_first_and_leaves_out_what_is_ignored(
+    call: Call, tree: Path
+) -> None:
+    said = call("list_files", path=".", recursive=True).content
+    names = said.split("\n")[1:]
+    assert names == [".gitignore", "a.py", "src/", "src/b.py", "src/deep/", "src/deep/c.txt"]
+    assert "[DIR] src" in call("list_files", path=".").content
+    assert "b.py" not in call("list_files", path=".").content
+
+
+def test_a_long_listing_says_what_it_leaves_out(call: Call, folder: Path) -> None:
+    for number in range(205):
+        (folder / f"f{number:03}").touch()
+    said = call("list_files", path=".", recursive=True).content
+    assert said.startswith("205 entries below the workspace")
+    assert said.endswith("f199\n… 5 more aren't shown; list one of the directories.")
+
+
+def test_a_listing_of_what_is_no_directory_is_refused(call: Call, tree: Path) -> None:
+    for path, kind in (("a.py", "not_a_directory"), ("none", "file_not_found"), ("../x", "path_refused")):
+        assert (call("list_files", path=path, recursive=True).error or {})["type"] == kind
+
+
+def test_a_search_takes_the_task_loops_parameters(context: ToolContext, tree: Path) -> None:
+    processes = SupervisedProcesses(outputs=context.outputs, env={"PATH": "/usr/bin:/bin"})
+    args = search_files.SearchFilesArgs(path=".", regex=r"N\w+ in", file_pattern="*.py")
+    said = asyncio.run(search_files.run(args, replace(context, processes=processes))).content
+    assert said.startswith("2 matches in 2 files")
+    assert "src/b.py\n1-one\n2:Needle in src/b.py\n3-three" in said
+    lower = args.model_copy(update={"regex": "needle"})
+    assert asyncio.run(search_files.run(lower, replace(context, processes=processes))).content.startswith(
+        "No matches"
+    )
+
+
+@pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])
+def test_instructions_are_returned(context: ToolContext, task: str) -> None:
+    tool = TOOLS["fetch_instructions"]
+    assert tool.run is not None
+    context = replace(context, instructions=lambda name: load(f"instructions/{name}").text())
+    result = asyncio.run(tool.run(tool.args.model_validate({"task": task}), context))
+    assert result.content.startswith("# Make a")
+
+
+@pytest.mark.parametrize(
+    ("ruled", "tool", "args", "decision"),
+    [
+        ("replace", "apply_diff", {"path": "a", "diff": "x"}, "deny"),
+        ("Edit", "insert_content", {"path": "a", "line": 0, "content": "x"}, "deny"),
+        ("grep_search", "search_files", {"path": ".", "regex": "x"}, "deny"),
+        ("search_files", "grep_search", {"pattern": "x"}, "deny"),
+        ("list_directory", "list_files", {"path": "."}, "deny"),
+    ],
+)
+def test_a_tool_is_denied_under_all_its_names(
+    folder: Path, ruled: str, tool: str, args: dict[str, object], decision: str
+) -> None:
+    settings = Settings.model_validate({"tools": {"exclude": [ruled]}})
+    policy = RulePolicy([], settings, FolderWorkspace(folder))
+    call = CallView.model_validate({"id": "1", "name": tool, "args": args})
+    assert policy.check(call, TOOLS[tool].risk, "yolo").decision == decision
+
+
+@pytest.mark.parametrize("name", ["apply_diff", "insert_content"])
+def test_plan_mode_changes_nothing_and_protected_files_ask(folder: Path, name: str) -> None:
+    policy = RulePolicy([], Settings(), FolderWorkspace(folder))
+    rest = {"diff": "x"} if name == "apply_diff" else {"line": 0, "content": "x"}
+
+    def decided(path: str, mode: str) -> str:
+        call = CallView.model_validate({"id": "1", "name": name, "args": {"path": path, **rest}})
+        return policy.check(call, "write", mode).decision
+
+    assert decided("a.md", "plan") == "deny"
+    assert decided("a.md", "auto_edit") == "allow"
+    assert decided("a.md", "default") == "ask"
+    assert decided("AGENTS.md", "yolo") == decided(".roomodes", "yolo") == "ask"
+
+
+def test_reading_tools_look_in_plan_mode(folder: Path) -> None:
+    policy = RulePolicy([], Settings(), FolderWorkspace(folder))
+    for name in TASK_LOOP & {n for n, tool in TOOLS.items() if tool.risk == "read"}:
+        call = CallView.model_validate({"id": "1", "name": name, "args": {"path": "."}})
+        assert policy.check(call, "read", "plan").decision == "allow", name

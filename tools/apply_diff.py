@@ -1,0 +1,138 @@
+"""apply_diff: change a file by search/replace blocks with line hints; one that can't be placed for certain is left."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from pydantic import Field
+
+from interlock.state.calls import ToolError
+from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.tools._opening import open_target, trouble
+from interlock.tools._text import TextFile, line_at
+from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
+from interlock.tools.matcher.edit import Placed, Problem, raw_after, unusable, with_final_newline
+from interlock.tools.matcher.hinted import placed_lines
+
+
+class ApplyDiffArgs(Args):
+    path: str = Field(
+        min_length=1, description="Path of the file, relative to the workspace or absolute inside it."
+    )
+    diff: str = Field(
+        min_length=1,
+        description="One or more blocks, each of whole lines:\n<<<<<<< SEARCH\n:start_line:N\n-------\nthe lines as"
+        " they stand in the file\n=======\nthe lines to put there; none: the lines are taken out\n>>>>>>> REPLACE\nN is"
+        " the line of the first one before any block is applied. A line of the file that looks like a marker gets a"
+        " backslash before it.",
+    )
+
+
+async def plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+    return await asyncio.to_thread(_plan, args, context, earlier)
+
+
+def _plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+    context.workspace.readable(args.path)  # errors quote the file's text
+    target = open_target(args.path, context, earlier)
+    if target.file is None:
+        raise trouble(context.workspace, target.path, FileNotFoundError())
+    try:
+        blocks = blocks_of(args.diff)
+    except DiffError as error:
+        raise ToolError("invalid_diff", f"The diff can't be read: {error}.") from error
+    work = applied(target.shown, target.file, blocks)
+    if not work.done:
+        raise ToolError(work.code, work.told(target.shown))
+    after = target.encode(work.raw)
+    if after == target.before:
+        raise ToolError("no_change", f"{target.shown!r} would be the same as before; read it again.")
+    return target.change(after, work.told(target.shown))
+
+
+@dataclass
+class Applied:
+    """The file as the blocks so far leave it, and what became of each."""
+
+    file: TextFile
+    original: TextFile
+    done: dict[int, str] = field(default_factory=dict[int, str])
+    """Number of a block, from 1 in the order given → where it went."""
+    failed: dict[int, Problem] = field(default_factory=dict[int, Problem])
+    moved: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """For each change: its line before any block was applied, and how many lines came in there."""
+
+    @property
+    def raw(self) -> str:
+        return with_final_newline(self.original, self.file.raw)
+
+    @property
+    def code(self) -> str:
+        """Why nothing was done: of the first block."""
+        return self.failed[min(self.failed)].code
+
+    def told(self, shown: str) -> str:
+        count = len(self.done) + len(self.failed)
+        head = f"Edited {shown!r}: {len(self.done)} of {count} {'block' if count == 1 else 'blocks'}"
+        places = "; ".join(f"block {n} {where}" for n, where in sorted(self.done.items()))
+        lines = [f"{head} applied ({places})." if self.done else f"Nothing of {shown!r} was changed."]
+        lines += [f"Block {n} was not applied: {self.failed[n].message}" for n in sorted(self.failed)]
+        if self.failed and self.done:
+            lines.append("Read the file again before you send the others anew.")
+        return "\n".join(lines)
+
+
+def applied(shown: str, file: TextFile, blocks: list[Block]) -> Applied:
+    """Each block by itself, from the top of the file; one that can't be placed leaves the others alone."""
+    whole = file if file.raw.endswith("\n") or not file.raw else replace(file, raw=file.raw + file.newline)
+    work = Applied(whole, file)
+    for number, block in sorted(enumerate(blocks, 1), key=lambda one: one[1].line):
+        if problem := _apply(work, shown, number, block):
+            work.failed[number] = problem
+    return work
+
+
+def _apply(work: Applied, shown: str, number: int, block: Block) -> Problem | None:
+    old, new = "\n".join(block.search), "\n".join(block.replace)
+    if not old.strip():
+        return Problem("no_occurrence", "its search text is empty; to add lines, search for one beside them.")
+    if block.search == block.replace:
+        return Problem("no_change", "search and replacement are the same.")
+    if wrong := unusable(old, new if block.replace else "\n"):
+        return wrong
+    hint = block.line + sum(count for line, count in work.moved if line < block.line) if block.line else 0
+    text = work.file.text.removesuffix("\n")
+    at = placed_lines(shown, text, old, new, hint)
+    if isinstance(at, Problem):
+        return at
+    if not hint and work.done:
+        before = placed_lines(shown, work.original.text, old, new, 0)
+        if isinstance(before, Problem) and before.code == "occurrence_mismatch":
+            return before  # it is the only one by now because another block changed the others
+    _put(work, number, block, at, text)
+    return None
+
+
+def _put(work: Applied, number: int, block: Block, at: Placed, text: str) -> None:
+    span = at.spans[0]
+    line = line_at(text, span.start)
+    if not block.replace and not span.new.strip():
+        span = replace(span, end=span.end + 1)  # with the break that ends them
+    lines = span.new.count("\n") - text.count("\n", span.start, span.end)
+    work.file = replace(work.file, raw=raw_after(work.file, (span,)))
+    original = line - sum(count for other, count in work.moved if other < line)
+    work.moved.append((original, lines))
+    work.done[number] = f"at line {line}" + (f", found {at.how}" if at.how else "")
+
+
+TOOL = Tool(
+    name="apply_diff",
+    description="Changes parts of a file by search/replace blocks, several in one call. The search text must be the"
+    " file's own lines; its line number tells which of several equal places is meant. A block that can't be placed for"
+    " certain is named in the answer and not applied, the others are. Line endings, encoding and mode are kept.",
+    args=ApplyDiffArgs,
+    risk="write",
+    summary=lambda args: f"Edit {args.path}",
+    plan=plan,
+    paths=lambda args: [(args.path, "read"), (args.path, "write")],
+)

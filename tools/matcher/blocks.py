@@ -1,0 +1,92 @@
+"""blocks: search/replace blocks as `apply_diff` takes them, read strictly: a marker out of its place is no text."""
+
+import re
+from dataclasses import dataclass, replace
+
+_MARKER = re.compile(r"<{7}|>{7}|={7}\s*$|:(?:start|end)_line:")
+_SEARCH = re.compile(r"<{7} SEARCH>?\s*")
+_HINT = re.compile(r":(start|end)_line:\s*(\d+)\s*")
+_ESCAPED = re.compile(r"^\\(?=\\*(?:<{7}|={7}|>{7}|-{7}|:start_line:|:end_line:))")
+_NUMBERED = re.compile(r"\s*(\d+) \| ?(.*)", re.DOTALL)
+_FENCE = re.compile(r"```\w*\s*")
+_FORM = "<<<<<<< SEARCH, :start_line:N, -------, the text, =======, the new text, >>>>>>> REPLACE"
+
+
+@dataclass(frozen=True)
+class Block:
+    """One change: whole lines in place of whole lines."""
+
+    search: tuple[str, ...]
+    replace: tuple[str, ...]
+    """Empty: the lines are taken out."""
+    line: int
+    """Where the search text stands, counted from 1, as the model knows the file; 0: it doesn't say."""
+
+
+class DiffError(ValueError):
+    """The text is no sequence of blocks; says which line is wrong, and why."""
+
+
+def blocks_of(diff: str) -> list[Block]:
+    """In the order given; at least one. Raises `DiffError`."""
+    lines = diff.replace("\r\n", "\n").split("\n")
+    blocks: list[Block] = []
+    at = 0
+    while at < len(lines):
+        if _SEARCH.fullmatch(lines[at]):
+            block, at = _block(lines, at)
+            blocks.append(_without_numbers(block))
+        elif lines[at].strip() and not _FENCE.fullmatch(lines[at].strip()):
+            raise DiffError(
+                f"line {at + 1} ({_short(lines[at])}) stands outside of a block; expected {_FORM}"
+            )
+        else:
+            at += 1
+    if not blocks:
+        raise DiffError(f"there is no block in it; expected {_FORM}")
+    return blocks
+
+
+def _block(lines: list[str], begin: int) -> tuple[Block, int]:
+    """The block that begins there, and where the next one may begin."""
+    at, hint = begin + 1, 0
+    while at < len(lines) and (found := _HINT.fullmatch(lines[at])):
+        hint = int(found[2]) if found[1] == "start" else hint
+        at += 1
+    if at < len(lines) and lines[at].rstrip() == "-------":
+        at += 1
+    search, at = _body(lines, at, begin, "=======")
+    new, at = _body(lines, at, begin, ">>>>>>> REPLACE")
+    return Block(search, new, hint), at
+
+
+def _body(lines: list[str], at: int, begin: int, end: str) -> tuple[tuple[str, ...], int]:
+    """Lines up to the marker `end`, with their escapes undone, and the place after it."""
+    body: list[str] = []
+    for number in range(at, len(lines)):
+        line = lines[number]
+        if line.rstrip() == end:
+            return tuple(body), number + 1
+        if _MARKER.match(line):
+            what = f"line {number + 1} ({_short(line)}) is a marker where {end!r} was expected"
+            raise DiffError(f"{what}; if it is text of the file, write a backslash before it")
+        body.append(_ESCAPED.sub("", line) if line.startswith("\\") else line)
+    raise DiffError(f"the block of line {begin + 1} has no {end!r}")
+
+
+def _without_numbers(block: Block) -> Block:
+    """Line numbers as tools show them, if every line has one; the first says where it stands."""
+    search = [found for line in block.search if (found := _NUMBERED.fullmatch(line))]
+    new = [found for line in block.replace if (found := _NUMBERED.fullmatch(line))]
+    blank = not any(line.strip() for line in block.replace)
+    if not search or len(search) < len(block.search) or not (blank or len(new) == len(block.replace)):
+        return block
+    others = block.replace if blank else tuple(found[2] for found in new)
+    first = int(search[0][1])
+    return replace(
+        block, search=tuple(found[2] for found in search), replace=others, line=block.line or first
+    )
+
+
+def _short(line: str) -> str:
+    return repr(line if len(line) <= 60 else line[:60] + "…")

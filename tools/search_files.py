@@ -1,0 +1,48 @@
+"""search_files: `grep_search` by the task loop's name and parameters."""
+
+from pydantic import Field
+
+from interlock.state.calls import ToolResult
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.tools import grep_search
+
+_MOST_MATCHES = 300
+"""Roo Code: 300."""
+
+
+class SearchFilesArgs(Args):
+    path: str = Field(
+        min_length=1,
+        description="Directory or file to search, relative to the workspace or absolute inside it.",
+    )
+    regex: str = Field(
+        min_length=1, description="Regular expression (Rust's syntax) to search for in each line."
+    )
+    file_pattern: str | None = Field(
+        default=None, min_length=1, description="Glob of files to search, such as '*.ts'. Default: all files."
+    )
+
+
+async def run(args: SearchFilesArgs, context: ToolContext) -> ToolResult:
+    same = grep_search.GrepSearchArgs(
+        pattern=args.regex,
+        dir_path=args.path,
+        include_pattern=args.file_pattern,
+        case_sensitive=True,
+        context=1,
+        total_max_matches=_MOST_MATCHES,
+    )
+    return await grep_search.run(same, context)
+
+
+TOOL = Tool(
+    name="search_files",
+    description="Searches the files below a directory with a regular expression, line by line. Each match is shown with"
+    " the lines around it: 'NUMBER:line' for the match, 'NUMBER-line' for the others. What git or the user's ignore"
+    " files ignore is left out, and so are binary files.",
+    args=SearchFilesArgs,
+    risk="read",
+    summary=lambda args: f"Search for {args.regex!r} in {args.path}",
+    run=run,
+    paths=lambda args: [(args.path, "read")],
+)
