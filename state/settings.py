@@ -124,6 +124,16 @@ class McpSettings(_Section):
     """Servers whose tools are denied."""
 
 
+class OAuthSettings(_Section):
+    """Of a server that one signs in to; without it the server says what it needs."""
+
+    client_id: str = Field("", alias="clientId")
+    """Of a client that was registered by hand; empty: one is registered by itself."""
+    client_secret: str = Field("", alias="clientSecret")
+    redirect_uri: str = Field("", alias="redirectUri")
+    """Where the browser comes back to on this machine; empty: a free port."""
+
+
 class McpServer(_Section):
     """One server, as gemini-cli writes it; Claude Code's and Roo's files are read into the same."""
 
@@ -146,6 +156,7 @@ class McpServer(_Section):
     exclude_tools: list[str] = Field(default_factory=list[str], alias="excludeTools")
     """Wins over `includeTools`."""
     disabled: bool = False
+    oauth: OAuthSettings = Field(default_factory=lambda: OAuthSettings.model_validate({}))
 
 
 class HooksConfig(_Section):

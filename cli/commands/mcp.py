@@ -2,22 +2,26 @@
 
 import argparse
 import asyncio
+import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+import webbrowser
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from interlock.cli.catalog import nearest
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Parser, flag, number, one_of
-from interlock.cli.render.output import Paint, elapsed, one_line, place, show_json, show_table, warn
+from interlock.cli.render.output import Paint, elapsed, one_line, place, show_json, show_table, visible, warn
 from interlock.state.errors import UserError
 
-_ACTIONS = ("list", "test", "add", "remove", "serve")
+_ACTIONS = ("list", "test", "add", "remove", "auth", "serve")
 _ABOUT = """\
 MCP servers lend their tools, resources and prompts. list and test start them as a run would, with its settings and
 its trust; add and remove write settings files. What stands in .mcp.json and .roo/mcp.json counts, too, where the
-folder is trusted. serve is the other way round: it offers workflows as tools, on stdin and stdout."""
+folder is trusted. auth signs in to a server by OAuth, in a browser. serve is the other way round: it offers workflows
+as tools, on stdin and stdout."""
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
 
 _EXAMPLES = [
@@ -27,6 +31,7 @@ _EXAMPLES = [
         "for every folder",
     ),
     ("interlock mcp test time", "start it, and show what it offers"),
+    ("interlock mcp auth docs", "sign in, in a browser"),
     ("interlock mcp serve investigate main", "what another agent starts to run these workflows here"),
 ]
 
@@ -36,12 +41,13 @@ Shown = Mapping[str, Any]
 def parser() -> Parser:
     made = Parser(
         "mcp",
-        "[list] | mcp test SERVER | mcp add [FLAGS] NAME COMMAND|URL [ARGS] | mcp remove NAME | mcp serve [WORKFLOW …]",
+        "[list] | mcp test SERVER | mcp add [FLAGS] NAME COMMAND|URL [ARGS] | mcp remove NAME | mcp auth SERVER"
+        " | mcp serve [WORKFLOW …]",
         _ABOUT,
         _EXAMPLES,
     )
     made.add_argument(
-        "action", nargs="?", default="list", metavar="list|test|add|remove|serve", help="default: list"
+        "action", nargs="?", default="list", metavar="list|test|add|remove|auth|serve", help="default: list"
     )
     made.add_argument("name", nargs="?", metavar="NAME", help="a server's name; serve: a workflow's")
     made.add_argument("target", nargs="?", metavar="COMMAND|URL", help="add: how it is reached")
@@ -62,6 +68,7 @@ def parser() -> Parser:
     flag(made, "--trust", "add: its calls need no asking")
     flag(made, "--include-tools A,B", "add: only these of its tools", action="append", default=[])
     flag(made, "--exclude-tools A,B", "add: not these", action="append", default=[])
+    flag(made, "--forget", "auth: sign out: its tokens are removed here")
     flag(made, "-m --model MODEL", "serve: what the workflows ask")
     modes = one_of(("default", "auto_edit", "plan", "yolo"))
     flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=modes)
@@ -84,6 +91,8 @@ def execute(arguments: list[str]) -> int:
             return _add(args)
         case "remove":
             return _remove(args)
+        case "auth":
+            return _auth(args)
         case "serve":
             return _serve(args)
         case _:
@@ -218,6 +227,43 @@ def _remove(args: argparse.Namespace) -> int:
     remove(file := _file(args), args.name)
     print(f"{args.name} removed from {place(str(file))}.", file=sys.stderr)
     return 0
+
+
+def _auth(args: argparse.Namespace) -> int:
+    if args.name is None:
+        raise UserError("Name a server: interlock mcp auth SERVER. List them with: interlock mcp list")
+    from interlock.engine.check.mcp import McpCheck
+
+    check, name = McpCheck(options_here(args)), args.name
+    warn(check.warnings)
+    if args.forget:
+        was = "Signed out of" if check.forget(name) else "Nobody was signed in to"
+        print(f"{was} {name}.", file=sys.stderr)
+        return 0
+    asked: list[str] = []
+
+    def show(address: str, paste: Callable[[str], str]) -> None:
+        asked.append(address)
+        _show_sign_in(address, paste)
+
+    tools = asyncio.run(check.sign_in(name, show))
+    print(f"{'Signed in to' if asked else 'No sign-in is needed by'} {name}: {tools} tools.", file=sys.stderr)
+    return 0
+
+
+def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
+    """A browser is opened where there is a screen. One elsewhere can't come back, so its address is taken here."""
+    print(f"Sign in with a browser at:\n  {visible(address)}", file=sys.stderr)
+    if sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+        threading.Thread(target=webbrowser.open, args=(address,), daemon=True).start()
+    if sys.stdin.isatty():
+        print(
+            "A browser on another machine ends at a page that can't be reached: paste its address here.",
+            file=sys.stderr,
+        )
+        asyncio.get_running_loop().add_reader(
+            sys.stdin, lambda: print(paste(sys.stdin.readline()), end="", file=sys.stderr)
+        )
 
 
 def _serve(args: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,11 @@ from interlock.engine.driver.compose import open_servers
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
 from interlock.services.files.outputs import OutputFiles
-from interlock.state.errors import UserError
+from interlock.services.mcp.connection import Connection, UnavailableError
+from interlock.services.mcp.oauth import WAIT_S, Show, TokenFile, sign_in
+from interlock.services.mcp.remote import streams
+from interlock.services.mcp.spec import ServerSpec, specs_of
+from interlock.state.errors import RunError, UserError
 from interlock.state.events import Event
 
 
@@ -24,11 +29,9 @@ class McpCheck:
 
     async def views(self, server: str | None = None) -> list[dict[str, Any]]:
         """Every server, or one, and what it offers; `ms`: how long all of them took. Raises `UserError`."""
+        if server is not None:
+            self._spec(server)
         servers = open_servers(self._prepared, self._outputs, _unheard)
-        known = [view.name for view in servers.views()]
-        if server is not None and server not in known:
-            there = f"There are: {', '.join(map(repr, known))}." if known else "There are none in settings."
-            raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")
         began = time.monotonic()
         try:
             await servers.ready(server)
@@ -38,6 +41,38 @@ class McpCheck:
             await servers.close()
         redacted = self._prepared.redact.json([view.model_dump(mode="json") for view in views])
         return [{**view, "ms": took} for view in redacted]
+
+    async def sign_in(self, server: str, show: Show) -> int:
+        """How many tools it then offers. Raises `UserError`, `RunError`."""
+        spec, options = self._spec(server), self._prepared.options
+        self._remote(spec)
+        async with sign_in(spec, options.home, self._prepared.redact.learn, show) as auth:
+            one = Connection(spec, partial(streams, spec, auth), self.workspace, WAIT_S)
+            try:
+                await one.live()
+            except UnavailableError as error:
+                raise RunError(f"MCP server {server!r}: {error}") from error
+            finally:
+                await one.close()
+        return len(one.listing.tools)
+
+    def forget(self, server: str) -> bool:
+        """Remove its tokens; whether there were any. Raises `UserError`."""
+        spec = self._spec(server)
+        self._remote(spec)
+        return TokenFile(self._prepared.options.home, server, spec.url).forget()
+
+    def _spec(self, server: str) -> ServerSpec:
+        specs = specs_of(self._prepared.settings, self.workspace)
+        if server not in specs:
+            there = f"There are: {', '.join(map(repr, specs))}." if specs else "There are none in settings."
+            raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")
+        return specs[server]
+
+    def _remote(self, spec: ServerSpec) -> None:
+        if spec.problem or spec.transport == "stdio":
+            why = spec.problem or "it is a program on this machine; one signs in to servers behind an address"
+            raise UserError(f"MCP server {spec.name!r}: {why}.")
 
 
 def _unheard(event: Event, /) -> None:

@@ -140,7 +140,14 @@ def open_servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit) -> Serve
     root, settings = prepared.workspace.root, prepared.settings
     env = tool_environment(prepared.env, rules=settings.security.environment)
     return Servers(
-        specs_of(settings, root), workspace=root, env=env, most=_most(prepared), outputs=outputs, emit=emit
+        specs_of(settings, root),
+        workspace=root,
+        env=env,
+        most=_most(prepared),
+        outputs=outputs,
+        emit=emit,
+        home=prepared.options.home,
+        learn=prepared.redact.learn,
     )
 
 

@@ -14,6 +14,7 @@ from interlock.services.config.dotenv import load_dotenv
 from interlock.services.config.settings import FOLDERS, load_settings, read_object
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
+from interlock.services.mcp.oauth import TokenFile
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder
@@ -178,9 +179,9 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     settings = loaded.settings
     if needs_model and options.fake is None:
         check_model(settings, dotenv.values, options, root, trusted)
-    warnings = [*loaded.warnings, *dotenv.warnings]
     places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
-    rules = run_rules(options, read_files(rule_files(places)), settings, _redactor(settings, dotenv.values))
+    redact = _redactor(settings, dotenv.values, options.home)
+    rules = run_rules(options, read_files(rule_files(places)), settings, redact)
     protected = protected_paths(options, places, settings, dotenv.values, hooks.hooks, rules.now)
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
     policy, settings = _policy(options, rules, settings, workspace), rules.settings
@@ -188,8 +189,8 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     agents, bad = load_agents(root, options.user_home, trusted)
     modes, broken = checked_modes(options, root, trusted)
     idle = policy.idle_rules(agents, settings.mcp_servers)
-    warnings += [*rules.warnings(), *map(str, (*policy.problems, *idle)), *bad, *broken, *hooks.problems]
-    warnings += told(root, options, trusted, [*hooks.hooks])
+    warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*policy.problems, *idle))]
+    warnings += [*bad, *broken, *hooks.problems, *told(root, options, trusted, [*hooks.hooks])]
     return RunConfig(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
@@ -206,7 +207,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
         modes=modes,
         hooks=hooks,
         sandbox=sandbox,
-        redact=_redactor(settings, dotenv.values),
+        redact=_redactor(settings, dotenv.values, options.home),
     )
 
 
@@ -225,7 +226,8 @@ def check_input(given: WorkflowInput, prepared: RunConfig) -> None:
         check_agent(given, prepared.workspace.root, prepared.options, prepared.agents)
 
 
-def _redactor(settings: Settings, env: Mapping[str, str]) -> Redactor:
+def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
+    """`home`: the state directory, where tokens are."""
     secrets = secret_variables(env, settings.security.environment)
     for name, server in settings.mcp_servers.items():
         own = {
@@ -233,6 +235,9 @@ def _redactor(settings: Settings, env: Mapping[str, str]) -> Redactor:
             **secret_headers(server.headers),
         }
         secrets |= {f"{name}.{key}": value for key, value in own.items()}
+        if address := server.http_url or server.url:
+            secrets |= {f"{name}.client_secret": server.oauth.client_secret}
+            secrets |= TokenFile(home, name, address).secrets()
     return Redactor(secrets, enabled=settings.security.redact_secrets)
 
 

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from interlock.services.mcp.client import Listing, LostError, Session, session
 from interlock.services.mcp.spec import ServerSpec
-from interlock.state.errors import RunError
+from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
 from interlock.state.text import visible
 
@@ -37,13 +37,17 @@ class Connection:
     """One server. Its session lives in a task of its own, as the SDK wants it."""
 
     def __init__(
-        self, spec: ServerSpec, transport: Callable[[Callable[[str], None]], Any], workspace: Path
+        self,
+        spec: ServerSpec,
+        transport: Callable[[Callable[[str], None]], Any],
+        workspace: Path,
+        connect_s: float = CONNECT_S,
     ) -> None:
         """`transport`: makes a fresh one; is given whom to tell when the server is lost."""
         self.spec = spec
         self.problem = spec.problem
         self.listing = Listing()
-        self._transport, self._workspace = transport, workspace
+        self._transport, self._workspace, self._connect_s = transport, workspace, connect_s
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
@@ -177,7 +181,7 @@ class Connection:
             async with AsyncExitStack() as stack:
                 # Half a second of CPU, in which Ctrl-C and other servers have their turn.
                 await asyncio.to_thread(import_module, "mcp.client.client")
-                async with asyncio.timeout(CONNECT_S):
+                async with asyncio.timeout(self._connect_s):
                     made = session(self.spec, self._made, self._workspace, self._on_change)
                     live = await stack.enter_async_context(made)
                     self.listing = await live.listing()
@@ -229,7 +233,7 @@ def _reason(error: BaseException) -> str:
         error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
-    if isinstance(error, RunError | LostError):
+    if isinstance(error, InterlockError | LostError):
         return str(error)
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,29 +1,48 @@
 """remote: servers behind an address, by SSE or streamable HTTP."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+from interlock.services.mcp.oauth import needed
 from interlock.services.mcp.spec import ServerSpec
 
+if TYPE_CHECKING:
+    from httpx2 import Auth, Response
+
 _CONNECT_S = 30.0
+_UNAUTHORIZED = 401
 
 
 @asynccontextmanager
-async def streams(spec: ServerSpec) -> AsyncGenerator[tuple[Any, Any]]:
-    """The SDK's transport. Redirects to elsewhere aren't followed: headers may hold what opens doors."""
+async def streams(
+    spec: ServerSpec, auth: "Auth | None", lost: Callable[[str], None]
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """The SDK's transport. Redirects to elsewhere aren't followed: headers may hold what opens doors.
+
+    `auth` signs in where the server asks for it; without it `lost` is told what to do.
+    """
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
-    headers = dict(spec.headers or {})
+    async def look(response: "Response") -> None:
+        if response.status_code == _UNAUTHORIZED and auth is None:
+            lost(needed(spec))
+
+    client = partial(httpx2.AsyncClient, headers=dict(spec.headers or {}), event_hooks={"response": [look]})
+    timeout = httpx2.Timeout(_CONNECT_S, read=spec.timeout_s)
     if spec.transport == "sse":
-        async with sse_client(spec.url, headers, _CONNECT_S, spec.timeout_s) as both:
+
+        def made(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx2.AsyncClient:  # noqa: ARG001
+            return client(timeout=timeout, auth=auth)
+
+        async with sse_client(spec.url, None, _CONNECT_S, spec.timeout_s, made, auth) as both:
             yield both
         return
-    timeout = httpx2.Timeout(_CONNECT_S, read=spec.timeout_s)
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout) as client,
-        streamable_http_client(spec.url, http_client=client) as both,
+        client(timeout=timeout, auth=auth) as http,
+        streamable_http_client(spec.url, http_client=http) as both,
     ):
         yield both

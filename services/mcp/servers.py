@@ -12,6 +12,7 @@ from interlock.services.mcp.client import AnsweredError, LostError, Progress, Se
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.content import Content, Data
 from interlock.services.mcp.declared import ServerTool
+from interlock.services.mcp.oauth import Learn, signed_in
 from interlock.services.mcp.spec import ServerSpec
 from interlock.services.mcp.stdio import StdioServer
 from interlock.state.calls import ToolResult, failure
@@ -33,9 +34,15 @@ class Servers:
         most: tuple[int, int],
         outputs: Outputs,
         emit: Emit,
+        home: Path,
+        learn: Learn = lambda _: None,
     ) -> None:
-        """`env`: what stdio servers get besides their own; `most`: processes and bytes that each may use."""
+        """`env`: what stdio servers get besides their own; `most`: processes and bytes that each may use.
+
+        `home`: the state directory, where tokens are; `learn` is told of new ones.
+        """
         self._env, self._most, self._outputs, self._emit = env, most, outputs, emit
+        self._home, self._learn = home, learn
         self._connections = {n: Connection(s, self._transport(s), workspace) for n, s in specs.items()}
         self._told: set[str] = set()
 
@@ -192,6 +199,6 @@ class Servers:
                 return StdioServer(spec.command, cwd=cwd, env=env, most=self._most, lost=lost).streams()
             from interlock.services.mcp.remote import streams
 
-            return streams(spec)
+            return streams(spec, signed_in(spec, self._home, self._learn, lost), lost)
 
         return made

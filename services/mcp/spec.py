@@ -3,12 +3,12 @@
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
-from interlock.state.settings import McpServer, Settings
+from interlock.state.settings import McpServer, OAuthSettings, Settings
 
 Transport = Literal["stdio", "sse", "http"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
@@ -31,6 +31,7 @@ class ServerSpec:
     include: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
     disabled: bool = False
+    oauth: OAuthSettings = field(default_factory=lambda: OAuthSettings.model_validate({}))
     problem: str = ""
 
     def counts(self, tool: str) -> bool:
@@ -60,6 +61,7 @@ def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> Serv
         include=None if server.include_tools is None else tuple(map(_bare, server.include_tools)),
         exclude=tuple(map(_bare, server.exclude_tools)),
         disabled=server.disabled or excluded,
+        oauth=server.oauth,
         problem=problem,
     )
 

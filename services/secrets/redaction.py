@@ -163,6 +163,12 @@ class Redactor:
         self.literals = _literals(secrets or {}) if enabled else {}
         """What is looked for word for word → what to call it; the longest first."""
 
+    def learn(self, secrets: Mapping[str, str]) -> None:
+        """Of values that come up while a run goes on, such as renewed tokens."""
+        if self.enabled:
+            both = {**self.literals, **_literals(secrets)}
+            self.literals = {v: both[v] for v in sorted(both, key=lambda v: (-len(v), v))}
+
     def __call__(self, text: str) -> str:
         """The text with a mark for each secret; the same text, where there is none."""
         for _ in range(_PASSES):  # a mark can lay bare what stood right beside a secret

@@ -46,6 +46,7 @@ def test_a_server_that_went_away_is_told_of_and_connected_to_again_when_it_is_ba
                 most=(0, 0),
                 outputs=OutputFiles(tmp_path),
                 emit=print,
+                home=tmp_path,
             )
             there = await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None)
         gone = [await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None) for _ in "12"]

@@ -3,15 +3,18 @@
 import socket
 import threading
 import time
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import uvicorn
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.types import ToolAnnotations
 
+if TYPE_CHECKING:  # as a program it finds nothing of the tests
+    from mcp_servers.accounts import Accounts
 
-def made() -> MCPServer[Any]:
-    server: MCPServer[Any] = MCPServer("sdk", version="7", instructions="Add with add.")
+
+def made(**more: Any) -> MCPServer[Any]:
+    server: MCPServer[Any] = MCPServer("sdk", version="7", instructions="Add with add.", **more)
 
     @server.tool(annotations=ToolAnnotations(read_only_hint=True))
     async def add(a: int, b: int, ctx: Context) -> dict[str, int]:
@@ -41,11 +44,19 @@ def made() -> MCPServer[Any]:
 class Behind:
     """`with Behind("http") as server: server.url`."""
 
-    def __init__(self, kind: Literal["http", "sse"], port: int = 0) -> None:
-        app = made().streamable_http_app() if kind == "http" else made().sse_app()
+    def __init__(
+        self, kind: Literal["http", "sse"], port: int = 0, accounts: "Accounts | None" = None
+    ) -> None:
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}/{'mcp' if kind == 'http' else 'sse'}"
+        origin = f"http://127.0.0.1:{self.port}"
+        self.url = f"{origin}/{'mcp' if kind == 'http' else 'sse'}"
+        doors = (
+            {"auth": accounts.settings(origin, self.url), "auth_server_provider": accounts}
+            if accounts
+            else {}
+        )
+        app = made(**doors).streamable_http_app() if kind == "http" else made(**doors).sse_app()
         # An open stream of events would be waited for at the end.
         config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
