@@ -33,7 +33,7 @@ def build() -> Graph:
 
 
 def enter(given: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG001 - every `enter` has this shape
-    return {"before": given.previous}
+    return {"before": given.previous, "flavour": given.flavour, "has": {**given.has}}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:

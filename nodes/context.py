@@ -8,7 +8,7 @@ from datetime import datetime
 from langgraph.runtime import Runtime
 
 from interlock.prompts import render
-from interlock.state.context import ContextState, MemoryText, Reference
+from interlock.state.context import AGENT_FILES, ContextState, MemoryText, Reference
 from interlock.state.deps import Deps
 from interlock.state.events import ErrorEvent, SystemPromptChanged
 from interlock.state.messages import Message, TextPart, estimate_message
@@ -83,12 +83,14 @@ async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState
     return {"label": on, **_part("directory", text, state, deps)}
 
 
-@node(reads=("off", "begun", "tokens", "files"), writes=("memory", "tokens", "files"), pure=True)
+@node(reads=("off", "begun", "flavour", "tokens", "files"), writes=("memory", "tokens", "files"), pure=True)
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    """The task loop's system prompt has the workspace's AGENTS.md."""
     if _is_left_out("memory", state):
         return {}
     deps = runtime.context
-    files = await deps.context.memory()
+    elsewhere = AGENT_FILES if state.get("flavour") == "task" else ()
+    files = [file for file in await deps.context.memory() if file.shown not in elsewhere]
     if not files:
         return {}
     text = render("context/memory", files="\n\n".join(map(shown_memory, files)))

@@ -1,11 +1,10 @@
 """system_prompt: a file or flag that replaces it, else the sections that apply, and what changed of them."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterable
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.system_prompt_sections import MAIN, SECTIONS, TASK, facts_of, text_of
 from interlock.prompts import render
 from interlock.state.deps import Deps
 from interlock.state.messages import Message, TextPart
@@ -13,58 +12,15 @@ from interlock.state.node import node
 from interlock.state.system_prompt import SystemPromptState, changes, sections_of
 from interlock.state.text import clean
 
-_WRITING = frozenset({"write_file", "replace"})
-_COMMANDS = frozenset({"run_shell_command"})
 _AGENT, _CONTRACT, _APPENDED, _MODE = "agent", "contract", "appended", "mode"
-"""Sections beside the table: a sub-agent's own prompt, how it ends, what a flag adds, and what the mode is for."""
-_SERVERS = "servers"
-"""What MCP servers say of their tools."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """One file of the main loop's prompt, and when it stands."""
-
-    prompt: str
-    tools: frozenset[str] = frozenset()
-    """Included only if one of these exists; empty: always."""
-    only: Literal["git", "unattended", "open", "sandboxed", "offline"] | None = None
-    """Included only in a git repository; if nobody sits before the terminal; by where commands run: on the machine
-    itself, in a sandbox, in one without network."""
-    shared: bool = True
-    """Sub-agents get it, too, after their own prompt."""
-
-    @property
-    def name(self) -> str:
-        return self.prompt.rpartition("/")[2]
-
-
-SECTIONS = (
-    Section("main/preamble", shared=False),
-    Section("main/mandates"),
-    Section("main/changes", tools=_WRITING | _COMMANDS),
-    Section("main/workflows", shared=False),
-    Section("main/planning", tools=frozenset({"enter_plan_mode"})),
-    Section("main/delegation", tools=frozenset({"invoke_agent"})),
-    Section("main/todos", tools=frozenset({"write_todos"})),
-    Section("main/answers", shared=False),
-    Section("main/calls"),
-    Section("main/edits", tools=_WRITING),
-    Section("main/commands", tools=_COMMANDS),
-    Section("main/results"),
-    Section("main/data"),
-    Section("main/questions", tools=frozenset({"ask_user"})),
-    Section("main/unattended", only="unattended", shared=False),
-    Section("main/sandbox_none", tools=_COMMANDS, only="open"),
-    Section("main/sandbox_bubblewrap", tools=_COMMANDS, only="sandboxed"),
-    Section("main/sandbox_offline", tools=_COMMANDS, only="offline"),
-    Section("main/git", tools=_COMMANDS, only="git"),
-)
-_BY_NAME = {section.name: section for section in SECTIONS}
+"""Sections beside the tables: a sub-agent's own prompt, how it ends, what a flag adds, and what the mode is for."""
+_REPLACEMENT = "replacement"
+_KEPT_OF_TASK = ("role", _REPLACEMENT, "instructions")
+"""Of the task loop's prompt, where a file stands in its place."""
 
 
 @node(
-    reads=("agent", "mode", "previous"),
+    reads=("agent", "flavour", "mode", "protocol", "has", "previous"),
     writes=("source", "system", "changed", "label"),
     labels=("file", "none"),
     pure=True,
@@ -72,54 +28,42 @@ _BY_NAME = {section.name: section for section in SECTIONS}
 async def load_override(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     """A sub-agent is told what its tools need, whatever the user put in place of the main loop's prompt."""
     deps = runtime.context
-    mode = state.get("mode", "")
-    found = None if state.get("agent") else deps.context.replacement(mode)
+    found = None if state.get("agent") else deps.context.replacement(state.get("mode", ""))
     if found is None:
         return {"label": "none", "source": "generated"}
-    role = [(_MODE, found_mode.role)] if (found_mode := deps.modes.get(mode)) else []
-    parts = [*role, ("replacement", found.text), (_APPENDED, deps.context.facts().appended)]
+    names = _KEPT_OF_TASK if state.get("flavour") == "task" else (_MODE, _REPLACEMENT)
+    texts = await _texts((*names, _APPENDED), state, deps)
+    texts = [(name, found.text if name == _REPLACEMENT else text) for name, text in texts]
     return {
         "label": "file",
         "source": found.source,
-        "system": _record(parts, state.get("previous", ""), deps),
+        "system": _record(texts, state.get("previous", ""), deps),
         "changed": [],
     }
 
 
-@node(reads=("agent", "mode"), writes=("sections",), pure=True)
+@node(reads=("agent", "flavour", "mode", "protocol", "has"), writes=("sections",), pure=True)
 async def gather(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
     await deps.mcp.ready()
-    agent = bool(state.get("agent"))
-    facts, shell = deps.context.facts(), deps.settings.tools
-    sandboxed = bool(shell.sandbox)
-    holds = {
-        None: True,
-        "git": facts.in_git,
-        "unattended": not deps.info.interactive,
-        "open": not sandboxed,
-        "sandboxed": sandboxed,
-        "offline": sandboxed and not shell.sandbox_network,
-    }
-    mode = deps.modes.get(state.get("mode", ""))
-    tools = {t.name for t in deps.toolset.declarations() if mode is None or mode.allows(t.name)}
-    names = [
-        s.name
-        for s in SECTIONS
-        if holds[s.only] and (not s.tools or s.tools & tools) and (s.shared or not agent)
-    ]
-    if _instructions(deps):
-        names.append(_SERVERS)
+    agent, facts = bool(state.get("agent")), facts_of(state, deps)
+    table = TASK if state.get("flavour") == "task" and not agent else MAIN
+    names = [s.name for s in table if facts.stands(s) and (s.shared or not agent)]
     if agent:
         return {"sections": [_AGENT, *names, _CONTRACT]}
-    names[1:1] = [_MODE] if mode else []
-    return {"sections": [*names, *([_APPENDED] if facts.appended else [])]}
+    if table is MAIN and facts.mode:
+        names[1:1] = [_MODE]
+    return {"sections": [*names, _APPENDED]}
 
 
-@node(reads=("agent", "mode", "sections", "previous"), writes=("system",), pure=True)
+@node(
+    reads=("agent", "flavour", "mode", "protocol", "has", "sections", "previous"),
+    writes=("system",),
+    pure=True,
+)
 async def assemble(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPromptState:
     deps = runtime.context
-    texts = _texts(state, deps)
+    texts = await _texts(state["sections"], state, deps)
     return {"system": _record(texts, state.get("previous", ""), deps)}
 
 
@@ -136,40 +80,28 @@ async def compare(state: SystemPromptState, runtime: Runtime[Deps]) -> SystemPro
     return {"changed": changes(before, now)}
 
 
-def _texts(state: SystemPromptState, deps: Deps) -> Iterator[tuple[str, str]]:
-    for name in state["sections"]:
-        if section := _BY_NAME.get(name):
-            yield name, render(section.prompt)
-        elif name == _SERVERS:
-            yield name, render("main/servers", servers=_instructions(deps))
-        elif name == _APPENDED:
-            yield name, deps.context.facts().appended
-        elif name == _MODE:
-            mode = deps.modes.get(state.get("mode", ""))
-            yield name, mode.role if mode else ""
-        else:
-            definition = deps.agents.instance(state.get("agent", "")).definition
-            yield (
-                name,
-                definition.system_prompt
-                if name == _AGENT
-                else render(
-                    "subagent/contract",
-                    agent=definition.name,
-                    turns=str(definition.max_turns),
-                    minutes=f"{definition.max_time_minutes:g}",
-                ),
-            )
+async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> list[tuple[str, str]]:
+    """Each section's text; empty: there is nothing to say."""
+    names, facts = [*names], facts_of(state, deps)
+    rules = await deps.context.rules(state.get("mode", "")) if "instructions" in names else ()
+    beside = {
+        _APPENDED: lambda: deps.context.facts().appended,
+        _MODE: lambda: facts.mode.role if facts.mode else "",
+        _AGENT: lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
+        _CONTRACT: lambda: _contract(state.get("agent", ""), deps),
+        _REPLACEMENT: lambda: "",
+    }
+    return [
+        (name, beside[name]() if name in beside else text_of(SECTIONS[name], facts, rules, deps))
+        for name in names
+    ]
 
 
-def _instructions(deps: Deps) -> str:
-    """Of servers that are connected, and of which a tool is declared here."""
-    tools = [t.name for t in deps.toolset.declarations()]
-    said = [(v.name, v.instructions) for v in deps.mcp.views() if v.status == "connected" and v.instructions]
-    return "\n\n".join(
-        f"--- {name} ---\n{text}\n--- end of {name} ---"
-        for name, text in said
-        if any(tool.startswith(f"mcp_{name}_") for tool in tools)
+def _contract(agent: str, deps: Deps) -> str:
+    definition = deps.agents.instance(agent).definition
+    minutes = f"{definition.max_time_minutes:g}"
+    return render(
+        "subagent/contract", agent=definition.name, turns=str(definition.max_turns), minutes=minutes
     )
 
 

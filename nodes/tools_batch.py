@@ -18,6 +18,7 @@ from interlock.state.messages import Message, TextPart
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
 from interlock.state.refused import EFFECTS, Refusals, Refused, refusals_in
+from interlock.state.tool_names import WAIT
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState, outcomes_of
 from interlock.state.toolset import ToolInfo
 
@@ -84,7 +85,7 @@ def _info(deps: Deps, key: CallKey) -> tuple[ToolInfo, bool]:
     info = deps.toolset.info(call.name)
     if info is None:
         raise RunError(f"Tool {call.name!r} is gone since its call was decided. Resume when it is back.")
-    return info, call.args.get("wait_for_previous") is True
+    return info, call.args.get(WAIT) is True
 
 
 def _cancel(deps: Deps, message: str, attempts: Mapping[int, int]) -> dict[str, CallOutcome]:

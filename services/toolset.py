@@ -16,12 +16,11 @@ from interlock.state.events import ToolOutput
 from interlock.state.models import ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import clean
+from interlock.state.tool_names import WAIT
 from interlock.state.tooling import Outputs, PathRefused, Processes, Tool, ToolContext, Workspace
 from interlock.state.toolset import FileNow, ToolInfo, ToolRun
 from interlock.tools import TOOLS
 
-WAIT = "wait_for_previous"
-"""Accepted by every tool that may run beside others: run it after the calls before it (gemini-cli)."""
 _WAIT_SCHEMA = {
     "type": "boolean",
     "description": "True: run only after the calls before it in the same message. Default false.",

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from interlock.state.messages import Part
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.system_prompt import PromptKind
 
 PartName = Literal[
     "history", "environment", "directory", "system-prompt", "memory", "tool_declarations", "at_files"
@@ -65,7 +66,7 @@ class Opening(TypedDict, total=False):
     """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
 
 
-class ContextState(Opening, Labelled, total=False):
+class ContextState(PromptKind, Opening, Labelled, total=False):
     """What the opening knows while it is put together; the texts are detached records."""
 
     off: list[str]
@@ -138,6 +139,21 @@ class MemoryText:
     """Its name for the model and for people."""
     level: str
     text: str
+
+
+AGENT_FILES = ("AGENTS.md", "AGENT.md")
+"""Of the workspace; the first that isn't empty is a rule file, too."""
+IGNORE_FILE = ".rooignore"
+"""Shown to the task loop's model, which is told what it can't open."""
+
+
+class RuleFile(NamedTuple):
+    """A rule file (Roo Code's): its text, or why it isn't used."""
+
+    shown: str
+    """Its name for the model and for people, on one line."""
+    text: str
+    problem: str = ""
 
 
 @dataclass(frozen=True)

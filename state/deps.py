@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from interlock.state.calls import CallKey, CallView
-from interlock.state.context import CustomCommand, IdeState, MemoryText, Reference, Replacement, SystemFacts
+from interlock.state.context import (
+    CustomCommand,
+    IdeState,
+    MemoryText,
+    Reference,
+    Replacement,
+    RuleFile,
+    SystemFacts,
+)
 from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, DecisionRecord, Journal
@@ -107,6 +115,10 @@ class ContextSource(Protocol):
 
     async def tree(self) -> str:
         """Names below the workspace directories, within a fixed number of lines."""
+        ...
+
+    async def rules(self, mode: str) -> Sequence[RuleFile]:
+        """Rule files of a mode and of every mode, in the order in which they are shown."""
         ...
 
     def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:

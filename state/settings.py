@@ -93,6 +93,8 @@ class ToolSettings(_Section):
     reading_commands: bool = Field(True, alias="readingCommands")
     """Shell commands that only read, with plain arguments inside the workspace, need no asking: `ls`, `git status`."""
     shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
+    max_concurrent_file_reads: int = Field(5, alias="maxConcurrentFileReads", ge=1)
+    """Files that the task loop's model is told to read at once (Roo Code: 5)."""
     truncate_at: int = Field(40_000, alias="truncateToolOutputThreshold", gt=0)
     """Characters of a shell output that the model is sent (gemini-cli: 40,000)."""
 
@@ -100,6 +102,12 @@ class ToolSettings(_Section):
 class ContextSettings(_Section):
     file_name: str | list[str] = Field(default_factory=lambda: ["GEMINI.md", "AGENTS.md"], alias="fileName")
     include_directories: list[str] = Field(default_factory=list[str], alias="includeDirectories")
+    language: str = ""
+    """In which the task loop's model writes to the user; empty: theirs."""
+    instructions: str = ""
+    """Added to the system prompt of the task loop."""
+    use_agent_rules: bool = Field(True, alias="useAgentRules")
+    """The task loop's system prompt has AGENTS.md."""
     file_filtering: dict[str, Any] = Field(default_factory=dict[str, Any], alias="fileFiltering")
 
     @property

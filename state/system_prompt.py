@@ -1,17 +1,36 @@
 """system_prompt: state, input and output of the generation of a system prompt."""
 
 import hashlib
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+from typing_extensions import TypedDict
 
 from interlock.state.messages import Message, TextPart
 from interlock.state.run import Labelled, WorkflowInput, WorkflowOutput
 from interlock.state.text import estimate_tokens
 
+Flavour = Literal["main", "task"]
+Has = dict[Literal["search", "mcp", "browser", "diff"], bool]
+
+
+class PromptKind(TypedDict, total=False):
+    """Which system prompt a graph asks for, besides the run's mode and protocol."""
+
+    flavour: str
+    """`Flavour`; empty: main."""
+    has: dict[str, bool]
+    """What is taken to be there, or not, whatever tools there are."""
+
 
 class SystemPromptInput(WorkflowInput):
     """Input of `system-prompt`."""
 
+    flavour: Flavour = Field("main", description="whose prompt: of the main loop or of the task loop")
+    has: Has = Field(
+        default_factory=dict[Literal["search", "mcp", "browser", "diff"], bool],
+        description="what is taken to be there or not; default: what there is",
+    )
     previous: dict[str, str] = Field(
         default_factory=dict[str, str], description="section → fingerprint, of an earlier generation"
     )
@@ -38,7 +57,7 @@ class SystemPromptOutput(WorkflowOutput):
     tokens: int
 
 
-class SystemPromptState(Labelled, total=False):
+class SystemPromptState(PromptKind, Labelled, total=False):
     """What the generation knows; the text is a record of the chain."""
 
     sections: list[str]

@@ -3,6 +3,8 @@
 import hashlib
 import re
 
+WAIT = "wait_for_previous"
+"""Accepted by every tool that may run beside others: run it after the calls before it (gemini-cli)."""
 OTHER_NAMES = {
     # Claude Code's.
     "Bash": "run_shell_command",

@@ -1,14 +1,14 @@
 """Path tests of `context` and `system-prompt`, and what they promise: the same inputs give the same bytes."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from places import Place
 
-from interlock.engine import Options, Outcome, resume_sync, run_sync
+from interlock.engine import resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 from interlock.engine.read.runs import step_rows
@@ -16,25 +16,6 @@ from interlock.state.errors import InputError
 from interlock.state.text import estimate_tokens
 
 ASKED = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}]
-
-
-class Place:
-    """A workspace and a store of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.work = folder, folder / "work"
-        self.work.mkdir(parents=True)
-        (self.work / "a.txt").write_text("one\ntwo\n")
-
-    def options(self, env: dict[str, str] | None = None, **given: Any) -> Options:
-        given = {"model": "gemini-2.5-pro", **given}
-        home = {"home": self.folder / "home", "user_home": self.folder / "user"}
-        return Options(**home, workspace=self.work, env={"PATH": os.environ["PATH"], **(env or {})}, **given)
-
-    def run(self, workflow: str, given: dict[str, Any], **options: Any) -> Outcome:
-        outcome = run_sync(workflow, given, options=self.options(**options))
-        assert outcome.status == "done", outcome.error
-        return outcome
 
 
 @pytest.fixture

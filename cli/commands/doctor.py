@@ -113,9 +113,32 @@ def _settings() -> Iterator[Finding]:
 
 def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
     from interlock.services.context.found import found
+    from interlock.services.policy.modes import load_modes
 
-    for one in found(root, home, settings.context.file_names, trusted):
+    modes, problems = load_modes(root, home, trusted)
+    slugs = [mode.slug for mode in modes.all()]
+    for one in found(root, home, settings.context.file_names, slugs, trusted):
         yield Finding("ok" if one.used else "note", one.what, place(one.text))
+    yield from (Finding("note", "modes", place(problem)) for problem in problems)
+    if own := [mode.slug for mode in modes.all() if mode.source != "built-in"]:
+        yield Finding("ok", "modes", f"{', '.join(own)} (interlock modes)")
+    yield from _brought(root, home, trusted, settings)
+
+
+def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
+    from interlock.services.agents.definitions import load_agents
+    from interlock.services.mcp.spec import specs_of
+
+    agents, problems = load_agents(root, home, trusted)
+    yield from (Finding("note", "agents", place(problem)) for problem in problems)
+    if own := [name for name, agent in agents.items() if agent.source != "interlock"]:
+        yield Finding("ok", "agents", ", ".join(own))
+    servers = specs_of(settings, root).values()
+    if able := [server.name for server in servers if not server.problem and not server.disabled]:
+        yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")
+    for server in servers:
+        if why := server.problem or ("it is disabled in settings" if server.disabled else ""):
+            yield Finding("note", "mcp", f"{server.name}: not used; {why}")
 
 
 def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:

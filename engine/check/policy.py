@@ -15,10 +15,11 @@ from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
-from interlock.services.toolset import WAIT, describe, nearest_names
+from interlock.services.toolset import describe, nearest_names
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
 from interlock.state.errors import InputError
 from interlock.state.messages import Frozen
+from interlock.state.tool_names import WAIT
 from interlock.state.tooling import PathRefused, Tool
 from interlock.tools import TOOLS
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.engine.driver.budget import no_price, price_of
-from interlock.engine.driver.rights import RunRules, protected_paths, run_rules
+from interlock.engine.driver.rights import RunRules, commands_of, protected_paths, run_rules
 from interlock.engine.options import Options
 from interlock.services.agents.definitions import load_agents
 from interlock.services.config.dotenv import load_dotenv
@@ -173,8 +173,8 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     """Raises what stops a run before it begins: configuration, credentials, a workspace that isn't there."""
     root = _root(options)
     trusted = options.skip_trust or is_trusted(root, options.user_home)
-    dotenv = load_dotenv(start=root, home=options.user_home, env=options.env, trusted=trusted)
     home, overrides = options.user_home, _overrides(options)
+    dotenv = load_dotenv(start=root, home=home, env=options.env, trusted=trusted)
     loaded = load_settings(workspace=root, home=home, env=dotenv.values, overrides=overrides, trusted=trusted)
     settings = loaded.settings
     if needs_model and options.fake is None:
@@ -182,12 +182,12 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
     redact = _redactor(settings, dotenv.values, options.home)
     rules = run_rules(options, read_files(rule_files(places)), settings, redact)
-    protected = protected_paths(options, places, settings, dotenv.values, hooks.hooks, rules.now)
+    (modes, broken), (agents, bad) = checked_modes(options, root, trusted), load_agents(root, home, trusted)
+    programs = commands_of(settings, hooks.hooks, rules.now)
+    protected = protected_paths(options, places, settings, dotenv.values, programs, modes.all())
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
     policy, settings = _policy(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
-    agents, bad = load_agents(root, options.user_home, trusted)
-    modes, broken = checked_modes(options, root, trusted)
     idle = policy.idle_rules(agents, settings.mcp_servers)
     warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*policy.problems, *idle))]
     warnings += [*bad, *broken, *hooks.problems, *told(root, options, trusted, [*hooks.hooks])]

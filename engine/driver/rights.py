@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.options import Options
-from interlock.services.files.protected import SETTINGS_FOLDERS, ProtectedPaths, program_folders
+from interlock.services.files.protected import RULES, SETTINGS_FOLDERS, ProtectedPaths, program_folders
 from interlock.services.hooks.configured import Hook
 from interlock.services.policy.fields import Problem
 from interlock.services.policy.load import Places, RuleText, rules_of
@@ -17,6 +17,7 @@ from interlock.services.policy.rule import Rule
 from interlock.services.secrets.environment import is_secret
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import scripts_of
+from interlock.state.modes import Mode
 from interlock.state.settings import McpServer, Settings
 
 _SETTINGS = (
@@ -122,15 +123,15 @@ def protected_paths(
     places: Places,
     settings: Settings,
     env: Mapping[str, str],
-    hooks: Iterable[Hook],
-    rules: Iterable[Rule],
+    programs: Iterable[str],
+    modes: Iterable[Mode],
 ) -> ProtectedPaths:
-    """What the program goes by, wherever it lies."""
+    """What the program goes by, wherever it lies. `programs`: as `commands_of`."""
     custom: Sequence[str] = settings.context.file_filtering.get("customIgnoreFilePaths", ())
     lists = {
         "programs": program_folders(env),
         "what hooks, safety checkers and MCP servers run": (
-            script for line in _commands(settings, hooks, rules) for script in scripts_of(line, places.root)
+            script for line in programs for script in scripts_of(line, places.root)
         ),
         "what tools leave alone": (places.root / name for name in custom),
         "policies": (*places.named, *places.admin),
@@ -140,13 +141,14 @@ def protected_paths(
     found = {Path(os.path.realpath(path)): what for what, paths in lists.items() for path in paths}
     roots = {places.root, Path("/"), Path(os.path.realpath(places.home))}
     return ProtectedPaths(
-        memory=settings.context.file_names,
+        memory=[*settings.context.file_names, *(f"{name}-{m.slug}" for m in modes for name in RULES)],
         places={path: what for path, what in found.items() if path not in roots},
         home=Path(os.path.realpath(places.home)),
     )
 
 
-def _commands(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
+def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
+    """Command lines that hooks, safety checkers, MCP servers and discovered tools are."""
     yield from (hook.command for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)
     for server in settings.mcp_servers.values():

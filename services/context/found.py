@@ -1,11 +1,14 @@
 """found: the files of a folder and a home that are meant for an agent: which are used here, which aren't, and why."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.context.commands import command_files, load_commands
 from interlock.services.context.memory import load_memory
+from interlock.services.context.rules import load_rules, rules_of
+from interlock.services.files.protected import RULES
+from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.text import estimate_tokens
 
 _MEMORY = (
@@ -18,7 +21,8 @@ _MEMORY = (
 )
 """Names that agents know; which of them count is a setting."""
 _IGNORE = (".geminiignore", ".rooignore")
-_OF_MODES = (".roomodes", ".roo/rules", ".roo/rules-*", ".roo/system-prompt-*", ".clinerules", ".roorules")
+_UNTRUSTED = "the folder isn't trusted (interlock trust)"
+_PROMPT = "system-prompt-"
 
 
 class Found(NamedTuple):
@@ -30,17 +34,47 @@ class Found(NamedTuple):
     """What it is, or why it isn't used, for people."""
 
 
-def found(root: Path, home: Path, names: Sequence[str], trusted: bool) -> Iterator[Found]:
-    """In a fixed order; nothing is changed and nothing is run."""
+def found(
+    root: Path, home: Path, names: Sequence[str], modes: Collection[str], trusted: bool
+) -> Iterator[Found]:
+    """In a fixed order; nothing is changed and nothing is run. `modes`: slugs of those that there are."""
     yield from _memory(root, home, names)
     yield from _commands(root, home, trusted)
     for name in _IGNORE:
         if (root / name).is_file():
             yield Found(True, "ignore", f"{name}: kept from tools and references")
-    for pattern in _OF_MODES:
-        for path in sorted(root.glob(pattern)):
-            what = f"{path.relative_to(root)}: not used; rules of modes count in the task loop only"
-            yield Found(False, "modes", what)
+    yield from _rules(root, home, modes)
+    for path in sorted((root / ".roo").glob(f"{_PROMPT}*")):
+        name = path.relative_to(root).as_posix()
+        problem = _no_mode(path.name.removeprefix(_PROMPT), modes) or ("" if trusted else _UNTRUSTED)
+        what = f"not used; {problem}" if problem else "in place of the mode's system prompt"
+        yield Found(not problem, "prompt", f"{name}: {what}")
+
+
+def _rules(root: Path, home: Path, modes: Collection[str]) -> Iterator[Found]:
+    """Of every mode that has some, and of all."""
+    places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
+    places += [root / name for name in RULES]
+    slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}
+    used: set[str] = set()
+    for slug in (*sorted(slugs), ""):
+        files = rules_of(f"-{slug}", root, home) if slug else load_rules(root, home, "")
+        used |= {file.shown for file in files}
+        yield from (_rule(file, slug, modes) for file in files if file.shown != IGNORE_FILE)
+    for name in (f"{name}{suffix}" for suffix in ("", *(f"-{s}" for s in sorted(slugs))) for name in RULES):
+        if name not in used and (root / name).is_file():
+            yield Found(False, "rules", f"{name}: not used; there are rules that come before it")
+
+
+def _rule(file: RuleFile, slug: str, modes: Collection[str]) -> Found:
+    if problem := _no_mode(slug, modes) or file.problem or ("" if file.text else "it is empty"):
+        return Found(False, "rules", f"{file.shown}: not used; {problem}")
+    where = f"mode {slug} of the task loop" if slug else "every mode of the task loop"
+    return Found(True, "rules", f"{file.shown}: {where}, about {estimate_tokens(file.text):,} tokens")
+
+
+def _no_mode(slug: str, modes: Collection[str]) -> str:
+    return "" if not slug or slug in modes else f"there is no mode {slug!r}"
 
 
 def _memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found]:

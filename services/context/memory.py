@@ -34,7 +34,7 @@ class Imports:
 
     def text(self, file: Path, depth: int = 0) -> str:
         """The file with its imports in place. Raises `UnreadableError` for the file, never for an import."""
-        real, root = self._real(file)
+        real, root = checked(file, self.roots)
         if real in self.seen:
             raise UnreadableError("already included above")
         text = read_text(real, max(self.left, 0), root)
@@ -61,19 +61,20 @@ class Imports:
             return f"@{target}" if mention else f"@{target} <!-- not imported: {error} -->"
         return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
 
-    def _real(self, file: Path) -> tuple[Path, Path]:
-        """Where it leads, and the directory that this is in."""
-        try:
-            real = file.resolve()
-        except (OSError, ValueError, RuntimeError):
-            raise UnreadableError("not a usable path") from None
-        root = next((r for r in self.roots if real.is_relative_to(r)), None)
-        if root is None:
-            raise UnreadableError("outside the project")
-        # What no tool may read can't be had by an import either.
-        if private_part(real.relative_to(root)):
-            raise UnreadableError("may hold secrets")
-        return real, root
+
+def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
+    """Where a file leads, and which of the real paths `roots` this is in. Raises `UnreadableError`."""
+    try:
+        real = file.resolve()
+    except (OSError, ValueError, RuntimeError):
+        raise UnreadableError("not a usable path") from None
+    root = next((r for r in roots if real.is_relative_to(r)), None)
+    if root is None:
+        raise UnreadableError("outside the project")
+    # What no tool may read can't be had by an import either.
+    if private_part(real.relative_to(root)):
+        raise UnreadableError("may hold secrets")
+    return real, root
 
 
 def references(text: str) -> Iterator[tuple[int, int, str]]:

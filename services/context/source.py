@@ -12,8 +12,17 @@ from interlock.services.context.environment import ENTRIES, git_summary, tree
 from interlock.services.context.ide import read_ide
 from interlock.services.context.memory import git_root, load_memory, memory_below, read_memory
 from interlock.services.context.references import resolve, shown_file
+from interlock.services.context.rules import load_rules
 from interlock.services.secrets.environment import tool_environment
-from interlock.state.context import CustomCommand, IdeState, MemoryText, Reference, Replacement, SystemFacts
+from interlock.state.context import (
+    CustomCommand,
+    IdeState,
+    MemoryText,
+    Reference,
+    Replacement,
+    RuleFile,
+    SystemFacts,
+)
 from interlock.state.deps import RunInfo
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
@@ -114,6 +123,10 @@ class WorkspaceContext:
 
     async def tree(self) -> str:
         return await asyncio.to_thread(self._trees)
+
+    async def rules(self, mode: str) -> Sequence[RuleFile]:
+        agents = self._settings.context.use_agent_rules
+        return await asyncio.to_thread(load_rules, self._info.workspace, self._home, mode, agents=agents)
 
     def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:
         return load_commands(self._info.workspace, self._home, self._trusted)

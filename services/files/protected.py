@@ -37,6 +37,8 @@ _SETTINGS = Kind(
 _IGNORE = Kind("what tools leave alone", new=False)
 _CI = Kind("what runs elsewhere once it is committed")
 _MEMORY = Kind("instructions for the model")
+RULES = (".roorules", ".clinerules")
+"""Roo Code's; a mode's own end in `-MODE`."""
 PROTECTED: Mapping[str, Kind] = {
     **dict.fromkeys(SETTINGS_FOLDERS, _SETTINGS),
     ".roo": Kind("settings and MCP servers", ("mcp.json", "system-prompt-*")),
@@ -54,7 +56,7 @@ PROTECTED: Mapping[str, Kind] = {
         ),
         _CI,
     ),
-    **dict.fromkeys(("GEMINI.md", "AGENTS.md"), _MEMORY),
+    **dict.fromkeys(("GEMINI.md", "AGENTS.md", "AGENT.md", *RULES), _MEMORY),
 }
 """Names of files and folders, at any depth of the workspace."""
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})

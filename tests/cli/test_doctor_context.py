@@ -5,6 +5,8 @@ from pathlib import Path
 
 from commands import Run
 
+_MODES = "customModes: [{slug: docs, name: Docs, roleDefinition: You write, groups: [read]}]"
+
 
 def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Path) -> None:
     work, home = tmp_path / "work", Path.home()
@@ -13,7 +15,15 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     (work / "CLAUDE.md").write_text("rules")
     (work / ".geminiignore").write_text("x\n")
     (work / ".roo/rules").mkdir(parents=True)
-    (work / ".roomodes").write_text("customModes: []")
+    (work / ".roo/rules/a.md").write_text("rules")
+    (work / ".roorules").write_text("older rules")
+    (work / ".roo/rules-nothing").mkdir()
+    (work / ".roo/rules-nothing/a.md").write_text("rules")
+    (work / ".roo/system-prompt-ask").write_text("own words")
+    (work / ".roomodes").write_text(_MODES)
+    (work / ".mcp.json").write_text('{"mcpServers": {"one": {"command": "x"}, "bad name": {"command": "x"}}}')
+    (work / ".gemini/agents").mkdir(parents=True)
+    (work / ".gemini/agents/helper.md").write_text("---\nname: helper\ndescription: helps\n---\nHelp.")
     (work / ".gemini/commands").mkdir(parents=True)
     (work / ".gemini/commands/a.toml").write_text("prompt = 'a'")
     (home / ".gemini/commands").mkdir(parents=True)
@@ -30,10 +40,19 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert said("note", "memory", "not imported: ")
     assert said("note", "memory", "CLAUDE.md: not used; context.fileName names GEMINI.md, AGENTS.md")
     assert said("ok", "ignore", ".geminiignore")
-    assert said("note", "modes", ".roomodes: not used") and said("note", "modes", ".roo/rules: not used")
+    assert said("ok", "rules", ".roo/rules/a.md: every mode of the task loop")
+    assert said("note", "rules", ".roorules: not used; there are rules that come before it")
+    assert said("note", "rules", ".roo/rules-nothing/a.md: not used; there is no mode 'nothing'")
+    assert said("note", "prompt", ".roo/system-prompt-ask: not used; the folder isn't trusted")
+    ignored = next(f[2] for f in lines if f[1] == "trust")
+    assert ".mcp.json (2 MCP servers)" in ignored and ".roomodes" in ignored and "agents/helper.md" in ignored
     assert said("ok", "commands", "/mine")
     assert said("note", "commands", "odd.toml was ignored")
     assert said("note", "commands", "1 of this folder not used: it isn't trusted")
     run("trust", "--yes")
     told = json.loads(run("doctor", "--json").out)
     assert any("/a, /mine" in f["text"] for f in told)
+    lines = [(f["level"], f["what"], f["text"]) for f in told]
+    assert said("ok", "modes", "docs") and said("ok", "agents", "helper") and said("ok", "mcp", "one")
+    assert said("note", "mcp", "bad name: not used; ")
+    assert said("ok", "prompt", ".roo/system-prompt-ask: in place of the mode's system prompt")

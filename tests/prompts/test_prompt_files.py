@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from interlock.prompts import Prompt, load, names, parse, render
 from interlock.state.errors import SetupError
+from interlock.state.modes import ALWAYS, GROUPS
 from interlock.tools import TOOLS
 
 ROOT = Path(__file__).parents[2]
@@ -94,7 +95,10 @@ def test_every_shipped_prompt_loads(name: str) -> None:
 
 
 def test_prompts_name_no_tool_or_argument_that_is_not_there() -> None:
-    known = set(TOOLS) | {field for tool in TOOLS.values() for field in tool.args.model_fields}
+    grouped = {tool for tools in GROUPS.values() for tool in tools}
+    known = (
+        grouped | ALWAYS | set(TOOLS) | {field for tool in TOOLS.values() for field in tool.args.model_fields}
+    )
     for name in names():
         words = re.findall(r"`([a-z]+(?:_[a-z]+)+)`", load(name).user)
         assert set(words) <= known, name

@@ -1,0 +1,188 @@
+"""The system prompt of the task loop: its sections come and go with their conditions, and say what there is."""
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from places import Place
+
+from interlock.engine import run_sync
+from interlock.prompts import names
+from interlock.state.text import estimate_tokens
+from interlock.tools import TOOLS
+
+MODES = ("architect", "code", "ask", "debug", "orchestrator")
+WHATS = ("mcp", "search", "browser", "diff")
+ORDER = (
+    *("role", "markdown", "tool_use", "native", "xml", "tools", "guidelines", "guidelines_search", "mcp"),
+    *(
+        "capabilities",
+        "capabilities_mcp",
+        "modes",
+        "rules",
+        "mandates",
+        "system",
+        "objective",
+        "instructions",
+    ),
+)
+"""Of those that have a place of their own."""
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "place")
+
+
+def task(place: Place, given: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    return place.run("system-prompt", {"flavour": "task", "mode": "code", **(given or {})}, **options).output
+
+
+def sections(told: dict[str, Any]) -> dict[str, str]:
+    return {s["name"]: s["text"] for s in told["sections"]}
+
+
+def table() -> list[tuple[str, str, dict[str, bool]]]:
+    """Protocol × what there is in one mode, and every mode with all of it and with nothing."""
+    every: list[dict[str, bool]] = [
+        dict(zip(WHATS, on, strict=True)) for on in itertools.product((False, True), repeat=len(WHATS))
+    ]
+    ends = [every[0], every[-1]]
+    return [
+        *((protocol, "code", has) for protocol in ("native", "xml") for has in every),
+        *(("native", mode, has) for mode in MODES for has in ends),
+        *(("xml", mode, has) for mode in MODES for has in ends),
+    ]
+
+
+def test_sections_come_and_go_with_protocol_mode_and_what_there_is(place: Place) -> None:
+    for protocol, mode, has in table():
+        told = sections(task(place, {"protocol": protocol, "mode": mode, "has": has}))
+        xml, can_edit, can_run = (
+            protocol == "xml",
+            mode in ("architect", "code", "debug"),
+            mode in ("code", "debug"),
+        )
+        expected = {
+            **dict.fromkeys(("role", "markdown", "tool_use", "guidelines", "capabilities", "modes"), True),
+            **dict.fromkeys(("rules", "mandates", "results", "data", "system", "objective"), True),
+            **dict.fromkeys(("xml", "tools"), xml),
+            "native": not xml,
+            **dict.fromkeys(("mcp", "capabilities_mcp"), has["mcp"]),
+            "guidelines_search": has["search"],
+            "capabilities_browser": has["browser"],
+            "rules_diff": has["diff"],
+            **dict.fromkeys(("rules_edits", "changes"), can_edit),
+            "commands": can_run,
+            "rules_files": mode == "architect",
+            "instructions": False,
+        }
+        assert {name: name in told for name in expected} == expected, (protocol, mode, has)
+        assert [name for name in told if name in ORDER] == [name for name in ORDER if name in told]
+        if xml:
+            shown = {line[3:] for line in told["tools"].splitlines() if line.startswith("## ")}
+            assert ("run_shell_command" in shown, "write_file" in shown) == (can_run, can_edit)
+
+
+def test_the_catalogue_says_of_every_tool_what_its_argument_model_says(place: Place) -> None:
+    told = sections(task(place, {"protocol": "xml"}))["tools"]
+    for name, tool in TOOLS.items():
+        if f"## {name}\n" not in told:
+            continue
+        text = told.partition(f"## {name}\n")[2].partition("\n## ")[0]
+        assert tool.description.partition("\n")[0] in text
+        declared = tool.args.model_json_schema()["properties"]
+        for field, info in tool.args.model_fields.items():
+            if (info.alias or field) not in declared:
+                continue
+            listed = [line for line in text.splitlines() if line.startswith(f"- {info.alias or field} (")]
+            assert listed, (name, field)
+            line = listed[0]
+            assert ", required)" in line if info.is_required() else ", required)" not in line
+            assert (info.description or "") in line
+            assert (f"<{info.alias or field}>…" in text) == info.is_required()
+    assert "## read_file\n" in told
+
+
+def test_what_doesnt_depend_on_the_workspace_has_at_most_4000_tokens(place: Place) -> None:
+    (place.work / ".git").mkdir()
+    whole = dict.fromkeys(WHATS, True)
+    told = sections(task(place, {"mode": "code", "has": whole}))
+    assert sum(map(estimate_tokens, told.values())) <= 4_000
+    # All files together, although some exclude each other.
+    files = [name for name in names() if name.startswith("task/")]
+    assert len(files) >= 12
+
+
+def test_the_same_inputs_give_the_same_bytes(place: Place) -> None:
+    (place.work / ".roo/rules").mkdir(parents=True)
+    for name in ("b.md", "A.md", "c"):
+        (place.work / f".roo/rules/{name}").write_text(name)
+    first, second = (task(place, {"protocol": "xml"}) for _ in range(2))
+    assert json.dumps(first) == json.dumps(second)
+
+
+def test_a_model_that_is_called_by_text_is_told_how_in_the_main_loop_too(place: Place) -> None:
+    xml = sections(place.run("system-prompt", {"protocol": "xml"}).output)
+    native = sections(place.run("system-prompt", {}).output)
+    assert xml.keys() - native.keys() == {"xml", "tools"} and native.keys() <= xml.keys()
+
+
+def test_instructions_stand_in_order_language_user_mode_rules(place: Place) -> None:
+    work, home = place.work, place.folder / "user"
+    (work / ".roomodes").write_text(
+        json.dumps({"customModes": [{"slug": "docs", "name": "Docs", "roleDefinition": "You write docs. All of them.",
+                                     "groups": ["read"], "customInstructions": "In plain words."}]})
+    )  # fmt: skip
+    files = {
+        home / ".roo/rules-docs/1.md": "mine for docs",
+        work / ".roo/rules-docs/2.md": "theirs for docs",
+        work / ".rooignore": "secret/",
+        work / "AGENTS.md": "agents",
+        home / ".roo/rules/z.md": "mine for all",
+        work / ".roo/rules/a.md": "theirs for all",
+        work / ".roorules": "never: there are folders",
+    }
+    for file, text in files.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    settings = {"context": {"language": "Deutsch", "instructions": "Be exact."}}
+    told = sections(task(place, {"mode": "docs"}, skip_trust=True, overrides=settings))
+    assert "You write docs." in told["role"] and "- Docs (`docs`): You write docs" in told["modes"]
+    text = told["instructions"]
+    expected = ["Deutsch", "Be exact.", "In plain words.", "mine for docs", "theirs for docs", "secret/"]
+    expected += ["AGENTS.md\n\nagents", "mine for all", "theirs for all"]
+    at = [text.index(part) for part in expected]
+    assert at == sorted(at) and "never" not in text
+    assert "~/.roo/rules-docs/1.md" in text and " .roo/rules/a.md" in text
+    assert "instructions" in sections(task(place, {"mode": "code"}))
+
+
+def test_a_file_in_place_of_the_prompt_leaves_role_and_instructions(place: Place) -> None:
+    (place.work / ".roo").mkdir()
+    (place.work / ".roo/system-prompt-code").write_text("{{mode}} in {{workspace}}")
+    (place.work / "AGENTS.md").write_text("agents")
+    told = sections(task(place, skip_trust=True))
+    assert [*told] == ["role", "replacement", "instructions"]
+    assert told["replacement"] == f"code in {place.work}"
+    assert "rules" in sections(task(place))
+
+
+def test_agents_md_stands_once_in_a_task_and_among_memory_files_otherwise(place: Place) -> None:
+    (place.work / "AGENTS.md").write_text("agents say so")
+    (place.work / "GEMINI.md").write_text("gemini says so")
+    main = place.run("context", {"prompt": "go"}).output
+    assert json.dumps(main).count("agents say so") == 1 and "agents say so" not in main["system"]
+    off = {"context": {"useAgentRules": False}}
+    assert "agents say so" in sections(task(place))["instructions"]
+    assert "instructions" not in sections(task(place, overrides=off))
+
+
+def test_rule_files_are_nothing_that_a_model_may_change(place: Place) -> None:
+    for name in (".roorules", ".clinerules-code", "AGENT.md", ".roo/rules/a.md"):
+        call = {"id": "1", "name": "write_file", "args": {"file_path": name, "content": "obey"}}
+        options = place.options(approval_mode="yolo")
+        outcome = run_sync("tools", {"calls": [call]}, options=options)
+        assert outcome.status == "waiting", name
