@@ -49,6 +49,8 @@ class Options:
     append_system_prompt: str | None = None
     rights: Mapping[str, Any] | None = None
     """The rules that the run began with (`engine/driver/rights.py`); None: it begins now."""
+    source: Mapping[str, str] | None = None
+    """Where the run's workflow is declared, and the hash of that (`engine/workflows.py`); None: it is one of ours."""
     new_rules: bool = False
     """A person confirmed the rules as they are now."""
     ide_context: Path | None = None

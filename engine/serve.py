@@ -66,9 +66,10 @@ async def serve(workflows: Sequence[str], options: Options) -> None:
 
 
 def _tool(name: str) -> dict[str, Any]:
-    schema = pipeline(name).input.model_json_schema()
+    workflow = pipeline(name)
+    schema = workflow.input.model_json_schema()
     schema["properties"] = {k: v for k, v in schema["properties"].items() if k not in _NOT_THEIRS}
-    return {"name": name, "description": PIPELINES[name], "inputSchema": schema}
+    return {"name": name, "description": PIPELINES.get(name) or workflow.summary, "inputSchema": schema}
 
 
 class _Client:

@@ -1,5 +1,6 @@
 """Every pipeline, by the name the CLI uses. Adding a line here is what ships a pipeline."""
 
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ PIPELINES = {
 
 
 _ADDED: "dict[str, Pipeline]" = {}
+_OFFERED: "dict[str, Callable[[], Pipeline]]" = {}
 
 
 def register(pipeline: "Pipeline") -> None:
@@ -41,14 +43,27 @@ def register(pipeline: "Pipeline") -> None:
     _ADDED[pipeline.name] = pipeline
 
 
+def offer(found: "Mapping[str, Callable[[], Pipeline]]") -> None:
+    """Make workflows known that are loaded when somebody asks for them by name, instead of those offered before."""
+    _OFFERED.clear()
+    _OFFERED.update(found)
+
+
+def is_known(name: str) -> bool:
+    """One of ours, or registered in this process."""
+    return name in PIPELINES or name in _ADDED
+
+
 def pipeline(name: str) -> "Pipeline":
     """Load a pipeline. Raises `UserError` with the nearest names."""
     if name in _ADDED:
         return _ADDED[name]
+    if name in _OFFERED:
+        return _OFFERED[name]()
     if name not in PIPELINES:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, [*PIPELINES, *_ADDED], 3, 0.6)
+        near = get_close_matches(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
         hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
         raise UserError(f"No workflow {name!r}.{hint} List them with: interlock workflows")
     return import_module(f"interlock.graphs.{name.replace('-', '_')}").PIPELINE

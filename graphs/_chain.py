@@ -77,6 +77,10 @@ class Chain:
     def add_pure_graph(self, name: str, run: Run, whole: Run, reducers: _Reducers) -> None:
         self._nodes[name] = _Node(run, reducers, pure=True, recorded=False, whole=whole)
 
+    def wait_at(self, name: str) -> None:
+        """Its own superstep, after those of every branch: it doesn't share one of theirs."""
+        self._nodes[name] = self._nodes[name]._replace(pure=False, recorded=False, whole=None)
+
     def impure(self) -> list[str]:
         return [name for name, node in self._nodes.items() if not node.pure and name != START]
 
@@ -136,8 +140,9 @@ class Chain:
         """As far as the graph comes without a superstep of its own."""
         written: dict[str, Any] = {}
         seen: set[str] = set()
-        at, recorded = await self._only(START, state, runtime), False
-        while at != END and at not in seen and not _must_stop(runtime):
+        ways, recorded = await self._branches(START, state, runtime), False
+        while len(ways) == 1 and ways[0] not in seen and not _must_stop(runtime):
+            at = ways[0]
             node = self._nodes[at]
             if not node.pure and (recorded or not node.recorded):
                 break
@@ -150,8 +155,8 @@ class Chain:
             written |= {key: state[key] for key in update}
             seen.add(at)
             recorded = recorded or not node.pure
-            at = await self._only(at, state, within)
-        return _Begun(at, state, written)
+            ways = await self._branches(at, state, within)
+        return _Begun(ways, state, written)
 
     async def _done(
         self, name: str, state: dict[str, Any], runtime: Runtime[Deps], first: bool = False
@@ -166,11 +171,12 @@ class Chain:
         steps.ended(info.task_id, (time.perf_counter() - started) * 1000, [*written])
         return written
 
-    async def _only(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> str:
-        [target] = await self._targets(source, state, runtime)
-        if not isinstance(target, str):
+    async def _branches(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> list[str]:
+        targets = await self._targets(source, state, runtime)
+        branches = [target for target in targets if isinstance(target, str)]
+        if len(branches) < len(targets):
             raise TypeError(f"{source!r} sends payloads, which a graph that is a node can't begin with.")
-        return target
+        return [branch for branch in branches if branch != END]
 
 
 class Halted(Exception):  # noqa: N818 - a message between chains
@@ -182,8 +188,8 @@ async def _as_it_is(state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
 
 
 class _Begun(NamedTuple):
-    at: str
-    """The node that comes next."""
+    at: Sequence[str]
+    """The nodes that come next; none: it is over."""
     state: dict[str, Any]
     written: dict[str, Any]
 

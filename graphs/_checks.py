@@ -1,6 +1,6 @@
 """_checks: what must hold of a graph before it is compiled."""
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -26,8 +26,13 @@ def channels_of(state: type) -> Mapping[str, Any]:
 @cache
 def with_run_channels(state: type) -> type:
     """The TypedDict, with the channels that every graph has."""
-    channels = dict(channels_of(state))
-    return TypedDict(state.__name__, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+    return state_of(state.__name__, channels_of(state))
+
+
+def state_of(name: str, keys: Mapping[str, Any]) -> type:
+    """A state whose keys are only known where it is made."""
+    channels = dict(keys)
+    return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
 def check_keys(what: str, part: type, state: type) -> None:
@@ -72,6 +77,34 @@ def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> No
         raise SetupError(
             f"{name}: {sorted(stuck)} can't reach the end. Add an edge to END or to a node that can."
         )
+
+
+def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[str, Set[str]]) -> None:
+    """No join may wait while another does: both would run when nothing else is left to do."""
+
+    def before(first: str, second: str) -> bool:
+        """Every way to `second` leads through `first`."""
+        without = {node: targets - {first} for node, targets in edges.items()}
+        return _closure(START, without).isdisjoint(joins[second])
+
+    for first in joins:
+        for second in joins:
+            if first < second and not before(first, second) and not before(second, first):
+                raise SetupError(
+                    f"{name}: the joins {first!r} and {second!r} could wait at the same time. Make the branches of "
+                    "one of them a part: g.part(…)."
+                )
+
+
+def loop_in(edges: Mapping[str, Set[str]], nodes: Iterable[str]) -> list[str]:
+    """A node that can be reached from itself, with the others of that loop; nothing where there is none."""
+    reached = {node: _closure_after(node, edges) for node in nodes}
+    first = next((node for node in reached if node in reached[node]), None)
+    return [] if first is None else [n for n in reached if first in reached[n] and n in reached[first]]
+
+
+def _closure_after(start: str, edges: Mapping[str, Set[str]]) -> set[str]:
+    return {node for target in edges.get(start, ()) for node in _closure(target, edges)}
 
 
 def _closure(start: str, edges: Mapping[str, Set[str]]) -> set[str]:

@@ -5,7 +5,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from langgraph.config import get_config
-from langgraph.graph import END
 from langgraph.runtime import Runtime, get_runtime
 
 from interlock.graphs._chain import Halted
@@ -19,9 +18,11 @@ if TYPE_CHECKING:
 class Part:
     """One node that is a graph."""
 
-    def __init__(self, build: "Callable[[], Graph]", check: "Callable[[Graph], None]") -> None:
-        """`check`: raises where the graph doesn't fit into the other."""
-        self._build, self._check = build, check
+    def __init__(
+        self, build: "Callable[[], Graph]", check: "Callable[[Graph], None]", labels: tuple[str, ...] = ()
+    ) -> None:
+        """`check`: raises where the graph doesn't fit into the other. `labels`: as a node's."""
+        self._build, self._check, self.labels = build, check, labels
 
     @cached_property
     def graph(self) -> "Graph":
@@ -45,16 +46,17 @@ class Part:
         if _is_under_way(config):
             return await compiled.ainvoke(given, config) or {}
         begun = await self.graph.chain.begun({**self._empty(), **given}, get_runtime(Deps))
-        if begun.at == END:
+        if not begun.at:
             return self._returned(begun.written)
-        # The channel by which LangGraph's edges lead to a node.
-        return await compiled.ainvoke({**begun.state, f"branch:to:{begun.at}": None}, config) or {}
+        # The channels by which LangGraph's edges lead to nodes.
+        ways = {f"branch:to:{node}": None for node in begun.at}
+        return await compiled.ainvoke({**begun.state, **ways}, config) or {}
 
     async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         """From its start to its end in the superstep of another node. Raises `Halted`."""
         given = {key: state[key] for key in channels_of(self.given) if key in state}
         begun = await self.graph.chain.begun({**self._empty(), **given}, runtime)
-        if begun.at != END:
+        if begun.at:
             raise Halted
         return self._returned(begun.written)
 

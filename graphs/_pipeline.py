@@ -15,17 +15,19 @@ from pydantic import ValidationError
 from interlock.graphs._chain import Chain, Choice, Fan, Task
 from interlock.graphs._checks import (
     channels_of,
+    check_joins,
     check_keys,
     check_named,
     check_shape,
     check_shared,
     hints_of,
+    loop_in,
     with_run_channels,
 )
 from interlock.graphs._part import Part, Parts, takes_up
 from interlock.graphs._wrap import Contract, checked_node, checked_router, checked_sender, label
 from interlock.state.deps import Deps
-from interlock.state.errors import InputError, SetupError
+from interlock.state.errors import InputError, RunError, SetupError
 from interlock.state.messages import Message
 from interlock.state.node import spec_of
 from interlock.state.run import WorkflowInput, WorkflowOutput
@@ -59,6 +61,10 @@ class Graph:
     """What a parent gets back; for a graph reached by `Send` reducer channels only."""
     retired: frozenset[str] = frozenset()
     """Keys that earlier versions stored and nobody needs any more: a run that holds others is refused."""
+    labels: tuple[str, ...] = ()
+    """What it may leave in `label` for a graph that it is a part of, which maps them like a node's."""
+    asks: bool = False
+    """It stops for a person each time: a loop through it needs no other bound."""
     parts: Parts = field(default_factory=Parts, init=False)
 
     def __post_init__(self) -> None:
@@ -70,6 +76,10 @@ class Graph:
         self._branches: list[tuple[str, Branch, Mapping[str, str]]] = []
         self._plain: list[tuple[str, str]] = []
         self._sent: set[str] = {START}
+        self.joins: dict[str, tuple[str, ...]] = {}
+        """Nodes that wait for all branches → the last nodes of those."""
+        self.bounds: set[str] = set()
+        """Nodes that let a loop go round so often and no oftener, or stop for a person each time."""
 
     def node(self, name: str, function: Node) -> None:
         """Add a node; what it reads and writes is declared with it (`state/node.py`) and held at run time."""
@@ -114,9 +124,12 @@ class Graph:
         build: Any = (
             (lambda: graph) if isinstance(graph, Graph) else graph
         )  # Any: a module has its own types twice
-        part = Part(build, cast(Any, check))
+        labels: tuple[str, ...] = ()
         if isinstance(graph, Graph):
             check(graph)
+            labels = graph.labels
+            self.bounds |= {name} if graph.asks else set()
+        part = Part(build, cast(Any, check), labels)
         self.parts.declared[name] = self._contracts[name] = part
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
         if pure:
@@ -130,10 +143,21 @@ class Graph:
         self._plain.append((source, target))
         self.chain.lead(source, target)
 
+    def join(self, sources: Sequence[str], target: str) -> None:
+        """Add an edge from each of these: `target` runs once, when no branch has anything left to do."""
+        self.declared.append((Graph.join, (sources, target)))
+        for source in sources:
+            self._note(source, target)
+            self._plain.append((source, target))
+            self.chain.lead(source, target)
+        self.joins[target] = (*sources,)
+        self.chain.wait_at(target)
+
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
-        """Add a conditional edge by the label that the node writes; its labels must be exactly the map's keys."""
+        """Add a conditional edge by the label that the node, or the part, writes; its labels must be exactly the map's
+        keys."""
         contract = self._contracts.get(source)
-        labels = contract.labels if isinstance(contract, Contract) else ()
+        labels = contract.labels if contract else ()
         self.choose(source, label, ("label",), labels, targets)
 
     def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
@@ -162,7 +186,12 @@ class Graph:
         for target in targets.values():
             self._note(source, target)
         self.chain.lead(source, Choice(checked_router(router, reads, labels), targets))
-        self._branches.append((source, Branch(router.__name__), targets))
+        self._branches.append((source, self._branch(source, router.__name__), targets))
+
+    def _branch(self, source: str, name: str, *, sends: bool = False) -> Branch:
+        """LangGraph wants names of their own for the branches of a node."""
+        taken = [branch.name for start, branch, _ in self._branches if start == source]
+        return Branch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
 
     def fan_out(self, source: str, sender: Sender, target: str, otherwise: str | None = None) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`."""
@@ -173,13 +202,20 @@ class Graph:
         self._sent.add(target)
         sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
         self.chain.lead(source, Fan(sends))
-        branch = Branch(getattr(sender, "__name__", "sender"), sends=True)
+        branch = self._branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 
     def build(self) -> StateGraph[Any, Deps, Any, Any]:
         """The checked graph. Raises `SetupError` naming what is unreachable or can't end."""
         check_shape(self.name, set(self._contracts), self._edges)
+        check_joins(self.name, self.joins, self._edges)
         return self._graph
+
+    def unbounded(self) -> list[str]:
+        """Nodes that may follow each other for ever."""
+        return loop_in(
+            {node: targets - self.bounds for node, targets in self._edges.items()}, self._contracts
+        )
 
     @cached_property
     def _graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
@@ -193,7 +229,8 @@ class Graph:
         )
         channels = channels_of(self.state).keys() | channels_of(self.input or self.state).keys()
         for name in self._contracts:
-            graph.add_node(name, Task(self.chain, name, channels, sent=name in self._sent))
+            task = Task(self.chain, name, channels, sent=name in self._sent)
+            graph.add_node(name, task, defer=name in self.joins)
         for source, target in self._plain:
             graph.add_edge(source, target)
         for source, branch, targets in self._branches:
@@ -255,10 +292,15 @@ class Pipeline:
     """Takes `depth` where its calls may start sub-agents."""
     input: type[WorkflowInput]
     output: type[WorkflowOutput]
-    enter: Callable[[Any, WorkflowContext], dict[str, Any]] = field(kw_only=True)
-    """The validated input → the graph's first state."""
-    leave: Callable[[Mapping[str, Any], WorkflowContext], WorkflowOutput] = field(kw_only=True)
-    """The final state → the output."""
+    enter: Callable[[Any, WorkflowContext], dict[str, Any]] = field(kw_only=True, default=cast(Any, None))
+    """The validated input → the graph's first state; absent: each of its own fields under its name, and of the run
+    `model`, `approval_mode` and limits, as far as the state has these keys."""
+    leave: Callable[[Mapping[str, Any], WorkflowContext], WorkflowOutput] = field(
+        kw_only=True, default=cast(Any, None)
+    )
+    """The final state → the output; absent: the keys that both have."""
+    summary: str = ""
+    """What it does, in one line; of a workflow file that says nothing here the first line of its docstring."""
     outcome: str = "status"
     """The state's key that says how it ended, `done` where that is empty: what `runs` lists."""
     follow_up: Callable[[Message | None, WorkflowContext], dict[str, Any]] | None = None
@@ -269,6 +311,34 @@ class Pipeline:
     """The input field that the positional PROMPT fills (★)."""
     needs_model: bool = False
     """It can't do its work without a model: refused before it starts when there is no key. Others do what they can."""
+
+    def __post_init__(self) -> None:
+        if cast(Any, self.enter) is None:
+            object.__setattr__(self, "enter", self._entered)
+        if cast(Any, self.leave) is None:
+            object.__setattr__(self, "leave", self._left)
+
+    def _entered(self, given: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
+        known = channels_of(self.declared().state)
+        of_run = {
+            "model": context.model,
+            "approval_mode": context.approval_mode,
+            "max_turns": context.limits.max_turns,
+            "max_session_turns": context.limits.max_session_turns,
+        }
+        own: dict[str, Any] = given.model_dump(mode="json", exclude=set(WorkflowInput.model_fields))
+        return {**{key: value for key, value in of_run.items() if key in known}, **own}
+
+    def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - its shape
+        found = {key: values[key] for key in self.output.model_fields if key in values}
+        try:
+            return self.output.model_validate(found)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise RunError(
+                f"The output of {self.name!r}: {'.'.join(map(str, first['loc']))}: {first['msg']}; it ended with "
+                f"{sorted(values)} in its state."
+            ) from error
 
     def validated(self, values: Mapping[str, Any]) -> WorkflowInput:
         """The typed input. Raises `InputError` naming the field and what was expected."""

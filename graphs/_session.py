@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_type_hints
 
 from langgraph.graph import END, START
-from typing_extensions import TypedDict
 
-from interlock.graphs._checks import hints_of
+from interlock.graphs._checks import hints_of, state_of
 from interlock.graphs._pipeline import Graph
 from interlock.nodes.hooks import (
     Session,
@@ -57,8 +56,7 @@ def rooted(graph: Graph) -> Graph:
 
 
 def _with_session(state: type) -> type:
-    keys = {**get_type_hints(Session, include_extras=True), **get_type_hints(state, include_extras=True)}
-    return TypedDict(state.__name__, keys, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+    return state_of(state.__name__, {**hints_of(Session), **hints_of(state)})
 
 
 def _edge(root: Graph, source: str, target: str) -> None:

@@ -20,7 +20,7 @@ from interlock.state.deps import Deps, Stopped
 from interlock.state.errors import SetupError
 from interlock.state.events import Event, NodeEnd, NodeStart
 from interlock.state.node import spec_of
-from interlock.state.run import RunChannels
+from interlock.state.run import RunChannels, newest
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 _RUN_CHANNELS = hints_of(RunChannels)
@@ -41,7 +41,7 @@ class Contract(NamedTuple):
         """Of the channels that it writes."""
         known = channels_of(self.state)
         noted = ((key, m) for key in self.writes for m in getattr(known[key], "__metadata__", ()))
-        return {key: m for key, m in noted if callable(m)}
+        return {key: m for key, m in noted if callable(m) and m is not newest}
 
 
 def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:

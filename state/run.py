@@ -47,27 +47,28 @@ class WorkflowInput(Closed):
     limits: Limits = Field(default_factory=lambda: Limits.model_validate({}))
 
 
-def _newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
+def newest(old: str, new: str) -> str:  # noqa: ARG001 - a reducer has this shape
+    """Reducer: of branches that write at once any may stand; who goes by it reads it where it was written."""
     return new
 
 
 class RunChannels(TypedDict, total=False):
     """Channels of every graph: parts hand them on, senders send them on."""
 
-    agent: Annotated[str, _newest]
+    agent: Annotated[str, newest]
     """Record of the sub-agent that the graph works for; empty: the root."""
-    hooked: Annotated[str, _newest]
+    hooked: Annotated[str, newest]
     """The events that have hooks (`Hooks.configured`)."""
-    mode: Annotated[str, _newest]
+    mode: Annotated[str, newest]
     """Slug of the mode of work (`state/modes.py`); empty: there is none, nothing is held back for it."""
-    protocol: Annotated[str, _newest]
+    protocol: Annotated[str, newest]
     """`Protocol`; empty: native."""
 
 
 class Labelled(RunChannels, total=False):
     """The base of every pipeline's state."""
 
-    label: str
+    label: Annotated[str, newest]
     """What the last node decided, where its edge goes by that."""
 
 

@@ -1,6 +1,6 @@
 """subagent: what a sub-agent is, and the state, input and output of a run of one."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
@@ -8,7 +8,7 @@ from typing_extensions import TypedDict
 from interlock.state.calls import OneCall
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.messages import Frozen
-from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput
+from interlock.state.run import Closed, Labelled, WorkflowInput, WorkflowOutput, newest
 
 MAX_TURNS, MAX_TIME_MINUTES = 30, 10.0
 """Of an agent that doesn't say (gemini-cli's defaults)."""
@@ -123,7 +123,7 @@ class SubagentIn(OneCall, total=False):
 class SubagentOut(TypedDict, total=False):
     """What a parent gets back: nothing, for the result is the journal's row of the call."""
 
-    label: str
+    label: Annotated[str, newest]
 
 
 INVESTIGATOR = "codebase_investigator"

@@ -1,8 +1,10 @@
 """diagram: a workflow's graph, the path that a run took through it, or a statechart."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+from interlock.cli.flags import options_here
 from interlock.cli.parsing import Parser, flag, number, one_of
 from interlock.engine.read.runs import find_run, step_rows
 from interlock.engine.store.database import state_home
@@ -33,6 +35,8 @@ def parser() -> Parser:
     flag(made, "--depth N", "levels of graphs drawn open", type=number(int, 1), default=1)
     flag(made, "--run RUN", "mark the path of this run, with counts")
     flag(made, "-o --output FILE", "its ending names the format", type=Path)
+    flag(made, "-C --workspace --cd DIR", "a workflow of the folder DIR; default: the run's", type=Path)
+    flag(made, "--skip-trust", "of that folder, though nobody trusts it")
     return made
 
 
@@ -49,6 +53,12 @@ def execute(arguments: list[str]) -> int:
     if shape == "png" and args.output is None and sys.stdout.isatty():
         raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
     from interlock.engine.diagrams import render, run_path
+    from interlock.engine.workflows import find_workflow
+    from interlock.state.charts import CHARTS
+
+    if workflow not in CHARTS:
+        options = options_here(args)
+        find_workflow(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
 
     ended = run is not None and run.status in ("done", "failed", "cancelled")
     path = run_path(step_rows(state_home(), run.run), ended) if run else None

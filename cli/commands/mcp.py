@@ -268,11 +268,12 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
 
 def _serve(args: argparse.Namespace) -> int:
     from interlock.engine.serve import serve
-    from interlock.graphs import PIPELINES, pipeline
+    from interlock.engine.workflows import find_workflow
+    from interlock.graphs import PIPELINES
 
     named = [name for name in (args.name, args.target, *args.args) if name is not None]
-    workflows = [pipeline(name).name for name in named] or list(PIPELINES)
     options = options_here(args, model=args.model, approval_mode=args.approval_mode)
+    workflows = [find_workflow(name, options)[0].name for name in named] or list(PIPELINES)
     asyncio.run(serve(workflows, options))
     return 0
 

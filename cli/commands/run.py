@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from interlock.cli.driving import start, tell_trace, view_for
-from interlock.cli.flags import add_running_flags, options_from
+from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, prompt_from, read_spec
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import write_json
@@ -43,9 +43,9 @@ def parser() -> Parser:
 def execute(arguments: list[str]) -> int:
     made = parser()
     first, _ = made.parse_known_intermixed_args(arguments)
-    from interlock.graphs import pipeline
+    from interlock.engine.workflows import find_workflow
 
-    workflow = pipeline(first.workflow)
+    workflow, _ = find_workflow(first.workflow, options_here(first))
     own = _add_own_flags(made, workflow)
     args = made.parse(arguments)
     options = options_from(args)

@@ -10,7 +10,7 @@ from interlock.engine.driver.drive import pending
 from interlock.engine.read.runs import list_runs
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver, status_of
-from interlock.graphs import PIPELINES, pipeline
+from interlock.graphs import is_known, pipeline
 from interlock.services.sqlite import explained, transaction
 from interlock.state.subagent import MOST_DEPTH
 
@@ -42,7 +42,7 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
         query = "select run, workflow, status, outcome, step from runs order by created"
         found: list[str] = []
         for run, workflow, *row in conn.execute(query).fetchall():
-            known = workflow in PIPELINES and run not in driven
+            known = is_known(workflow) and run not in driven
             truth = await _truth(conn, run, workflow) if known else None
             if truth is not None:
                 found += _differing(conn, run, tuple(row), truth)

@@ -129,6 +129,7 @@ _KEPT = (
     "ide_context",
     "sandbox",
     "rights",
+    "source",
 )
 """Options that a resumed run keeps, unless it is given others. Not `skip_trust`: that was said of one drive,
 and whoever goes on with the run may meet other files."""

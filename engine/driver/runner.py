@@ -28,7 +28,8 @@ from interlock.engine.store.damage import diagnosed
 from interlock.engine.store.database import Store
 from interlock.engine.store.model_log import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
-from interlock.graphs import pipeline, register
+from interlock.engine.workflows import begun_with, find_workflow
+from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import load
 from interlock.services.context.references import attachments
@@ -65,9 +66,11 @@ async def begin(
     """Start a run."""
     if isinstance(workflow, Pipeline):
         register(workflow)
-    chosen = workflow if isinstance(workflow, Pipeline) else pipeline(workflow)
+        chosen, source = workflow, None
+    else:
+        chosen, source = find_workflow(workflow, options)
     given = chosen.validated(input)
-    prepared = prepare(with_input(options, given), chosen.needs_model)
+    prepared = prepare(with_input(replace(options, source=source), given), chosen.needs_model)
     check_input(given, prepared)
     store = Store(options.home)
     store.open()
@@ -96,10 +99,10 @@ async def go_on(
     store = Store(options.home)
     store.open()
     row = find_run(store.home, run, options.workspace)
-    chosen = pipeline(row.workflow)
-    with closing(store.connect()) as conn:
-        kept = read_options(conn, row.run)
-    prepared = prepare(restored(options, kept, row.workspace), chosen.needs_model)
+    given = restored(options, _kept(store, row.run), row.workspace)
+    chosen, changed = begun_with(row.run, row.workflow, given)
+    prepared = prepare(given, chosen.needs_model)
+    prepared.warnings.extend(changed)
     _without_secrets(prompt or "", prepared)
     record_decisions(store, row.run, decisions)
 
@@ -134,6 +137,11 @@ def _asked(prepared: RunConfig) -> dict[str, str]:
     """A run keeps its mode and protocol, unless it is given others."""
     given = {"mode": prepared.options.mode, "protocol": prepared.options.protocol}
     return {name: value for name, value in given.items() if value}
+
+
+def _kept(store: Store, run: str) -> dict[str, Any]:
+    with closing(store.connect()) as conn:
+        return read_options(conn, run)
 
 
 def _hooked(drive: Drive, session: str) -> dict[str, str]:

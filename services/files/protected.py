@@ -32,7 +32,8 @@ class Kind(NamedTuple):
 
 
 _SETTINGS = Kind(
-    "settings, policies, hooks, agents and commands", ("settings.json", "agents/*.md", "commands/**/*.toml")
+    "settings, policies, hooks, agents, commands and workflows",
+    ("settings.json", "agents/*.md", "commands/**/*.toml", "workflows/*.py"),
 )
 _IGNORE = Kind("what tools leave alone", new=False)
 _CI = Kind("what runs elsewhere once it is committed")

@@ -1,0 +1,280 @@
+"""workflows: the workflows that users declare: where they are found, how they are loaded, and what one was begun with.
+
+A file `.interlock/workflows/NAME.py` of a trusted folder, or of the user's home, holds `WORKFLOW = Workflow(NAME, …)`;
+so does whatever an entry point of the group `interlock.workflows` leads to. Nothing of them is imported before it is
+asked for by name, or listed.
+"""
+
+import ast
+import hashlib
+import os
+import sys
+import traceback
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from interlock.engine.options import Options
+from interlock.engine.workflow_names import FOLDER, GROUP
+from interlock.graphs import PIPELINES, offer, pipeline
+from interlock.graphs._pipeline import Pipeline
+from interlock.services.config.settings import project_paths
+from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
+from interlock.state.errors import ConfigError, InterlockError, RunError, UntrustedError
+
+_HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a workflow is declared."""
+
+    name: str
+    file: Path | None = None
+    entry_point: EntryPoint | None = None
+
+    @property
+    def place(self) -> str:
+        if self.file is not None:
+            return str(self.file)
+        assert self.entry_point is not None
+        return f"entry point {self.entry_point.value}"
+
+    @property
+    def kept(self) -> dict[str, str]:
+        """What a run remembers of it, JSON-like."""
+        if self.file is not None:
+            return {"file": str(self.file), "sha256": hashlib.sha256(_read(self.file)).hexdigest()}
+        return {"entry_point": self.name}
+
+    def load(self) -> Pipeline:
+        """Import and check it. Raises `ConfigError`: one line with file, line and what was expected."""
+        if self.file is not None:
+            return _from_file(self.file, self.name, _read(self.file))
+        return _from_entry_point(self)
+
+
+@dataclass(frozen=True)
+class Listed:
+    """One line of `interlock workflows`."""
+
+    name: str
+    summary: str
+    source: str
+    """A file, or an entry point."""
+    problem: str = ""
+    """Why it can't be run; empty: it can."""
+
+
+def workspace_of(options: Options) -> Path:
+    return Path(os.path.realpath(options.workspace or Path.cwd()))
+
+
+def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
+    """Name → where it is declared; the project's win over the user's, those over what is installed."""
+    found = {point.name: Source(point.name, entry_point=point) for point in entry_points(group=GROUP)}
+    folders = [home / FOLDER, *(_project(root, home) if trusted else ())]
+    for file in (file for folder in folders for file in _files(folder)):
+        found[_named(file)] = Source(_named(file), file)
+    return found
+
+
+def listed(options: Options) -> list[Listed]:
+    """Every workflow besides ours that can be named here, with what is wrong with those that can't be run."""
+    found: list[Listed] = []
+    for source in _offered(options).values():
+        try:
+            found.append(Listed(source.name, source.load().summary, source.place))
+        except ConfigError as error:
+            found.append(Listed(source.name, "", source.place, str(error)))
+    return found
+
+
+def ignored(options: Options) -> list[str]:
+    """One line that names the files of a folder that nobody trusts."""
+    root = workspace_of(options)
+    if _trusts(root, options):
+        return []
+    files = [ProjectFile(f) for folder in _project(root, options.user_home) for f in _files(folder)]
+    return ignored_line(files, root)
+
+
+def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
+    """The workflow of this name, as the folder, the user or a package declares it; and what its runs remember of that.
+
+    Raises `UserError` with the nearest names, `ConfigError` for one that can't be loaded, `UntrustedError` for one that
+    only a folder has that nobody trusts.
+    """
+    if name in PIPELINES:
+        return pipeline(name), None
+    found = _offered(options)
+    if name in found:
+        return pipeline(name), found[name].kept
+    root = workspace_of(options)
+    for file in (f for folder in _project(root, options.user_home) for f in _files(folder)):
+        if _named(file) == name:
+            raise _untrusted(name, file, root)
+    return pipeline(name), None
+
+
+def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
+    """The workflow of a run that goes on with these options, and what to tell of it.
+
+    A file is looked for where the run found it. Raises `RunError` where it is gone, `UntrustedError` where its folder
+    isn't trusted any more.
+    """
+    _offered(options)
+    if not options.source or "file" not in options.source:
+        return pipeline(workflow), []
+    file, root = Path(options.source["file"]), workspace_of(options)
+    if not file.is_file():
+        raise RunError(
+            f"Run {run!r} is one of the workflow file {str(file)!r}, which is gone. Put it back, then: "
+            f"interlock resume {run}"
+        )
+    folder = file.parent.parent.parent
+    if folder != options.user_home and not _trusts(folder, options):
+        raise _untrusted(workflow, file, folder)
+    source = Source(workflow, file)
+    chosen = source.load()
+    if source.kept == options.source:
+        return chosen, []
+    shown = shown_path(file, root)
+    return chosen, [
+        f"The workflow file {shown} has changed since this run began; it goes on by the file as it is."
+    ]
+
+
+def _offered(options: Options) -> dict[str, Source]:
+    """What can be named here, made known to whatever asks for a workflow by its name."""
+    root = workspace_of(options)
+    found = sources(root, options.user_home, _trusts(root, options))
+    own = {name: source for name, source in found.items() if name not in PIPELINES}
+    offer({name: source.load for name, source in own.items()})
+    return found
+
+
+def _trusts(root: Path, options: Options) -> bool:
+    return options.skip_trust or is_trusted(root, options.user_home)
+
+
+def _untrusted(name: str, file: Path, root: Path) -> UntrustedError:
+    return UntrustedError(
+        f"Workflow {name!r} stands only in {shown_path(file, root)}, which was ignored: the folder {str(root)!r} isn't "
+        "trusted. See what would count, and trust it: interlock trust"
+    )
+
+
+def _project(root: Path, home: Path) -> list[Path]:
+    return [path for path in project_paths(root, home, FOLDER.name) if path.parent.name == FOLDER.parent.name]
+
+
+def _files(folder: Path) -> list[Path]:
+    """Those that begin with an underscore are none."""
+    return (
+        sorted(p for p in folder.glob("*.py") if not p.name.startswith(("_", "."))) if folder.is_dir() else []
+    )
+
+
+def _named(file: Path) -> str:
+    return file.stem.replace("_", "-")
+
+
+def _read(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be read ({error.strerror}); expected a Python file.") from error
+
+
+@cache
+def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
+    """Once for the same bytes: what is checked, and hashed, is what runs."""
+    if name in PIPELINES:
+        raise ConfigError(
+            f"{file}:1: {name!r} is one of Interlock's own workflows; expected another file name."
+        )
+    made = ModuleType(f"interlock_workflow_{hashlib.sha256(code).hexdigest()[:16]}", f"Workflow file {file}.")
+    made.__file__ = str(file)
+    sys.modules[made.__name__] = made  # annotations are looked up there
+    try:
+        with redirect_stdout(sys.stderr):
+            exec(compile(code, str(file), "exec"), made.__dict__)
+            return _checked(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
+    except (Exception, SystemExit) as error:
+        del sys.modules[made.__name__]
+        raise ConfigError(_told(file, name, code, error)) from error
+
+
+@cache
+def _from_entry_point(source: Source) -> Pipeline:
+    point = source.entry_point
+    assert point is not None
+    try:
+        if source.name in PIPELINES:
+            raise ValueError(f"{source.name!r} is one of Interlock's own workflows; expected another name")
+        with redirect_stdout(sys.stderr):
+            found = point.load()
+            module = sys.modules.get(getattr(found, "__module__", ""), None)
+            return _checked(found, source.name, str(getattr(module, "__doc__", "") or ""))
+    except (Exception, SystemExit) as error:
+        file = Path(getattr(sys.modules.get(point.module), "__file__", None) or point.value)
+        raise ConfigError(_told(file, source.name, b"", error)) from error
+
+
+class _Misdeclared(Exception):  # noqa: N818 - becomes a line
+    """What stands under WORKFLOW can't be used."""
+
+
+def _checked(found: Any, name: str, doc: str) -> Pipeline:
+    if not isinstance(found, Pipeline):
+        raise _Misdeclared(f"WORKFLOW is {found!r}" if found is not None else "there is no WORKFLOW")
+    if found.name != name:
+        raise _Misdeclared(f"its name is {found.name!r}, which isn't {name!r}, the file's")
+    graph = found.build()
+    if loop := graph.unbounded():
+        raise _Misdeclared(
+            f"{', '.join(map(repr, loop))} could follow each other for ever; expected a `loop(g, …, most=N)` on the "
+            "way, or a person"
+        )
+    found.compile()
+    return found if found.summary else replace_summary(found, doc)
+
+
+def replace_summary(found: Pipeline, doc: str) -> Pipeline:
+    """The docstring's first line, without the name that may stand before it."""
+    first = doc.strip().partition("\n")[0].removeprefix(f"{found.name}: ").rstrip(".")
+    object.__setattr__(found, "summary", first or "a workflow of yours")
+    return found
+
+
+def _told(file: Path, name: str, code: bytes, error: BaseException) -> str:
+    """`FILE:LINE: what, expected …`."""
+    line, what = _line_of(file, code, error), " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, SyntaxError):
+        version = ".".join(map(str, sys.version_info[:2]))
+        return f"{file}:{error.lineno or 1}: {error.msg}; expected what Python {version} can read."
+    if isinstance(error, _Misdeclared):
+        expected = "" if "expected" in what else f"; {_HOW.format(name=name)}"
+        return f"{file}:{line}: {what}{expected}."
+    if isinstance(error, InterlockError):
+        return f"{file}:{line}: {what}."
+    kind = type(error).__name__
+    return f"{file}:{line}: {kind}: {what}; expected a file that declares a workflow."
+
+
+def _line_of(file: Path, code: bytes, error: BaseException) -> int:
+    frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
+    if frames and frames[-1]:
+        return frames[-1]
+    try:
+        statements = ast.parse(code).body
+    except (SyntaxError, ValueError):
+        return 1
+    assigned = (s for s in statements if isinstance(s, ast.Assign | ast.AnnAssign))
+    named = [s.lineno for s in assigned if "WORKFLOW" in ast.unparse(s).partition("=")[0]]
+    return named[-1] if named else max(1, len(code.splitlines()))

@@ -1,0 +1,159 @@
+"""workflow: what nodes of a user's workflow ask for: models, calls of tools and their results, an agent's work."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast, overload
+
+from langgraph.runtime import Runtime
+from pydantic import BaseModel, JsonValue
+
+from interlock.nodes.helper_model import parsed, reply_to, task_of, unusable
+from interlock.nodes.tools_results import recorded_of
+from interlock.prompts import load
+from interlock.state.calls import ToolResult
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError, UserError
+from interlock.state.messages import Message, ToolCall
+from interlock.state.models import ModelCall
+from interlock.state.node import node
+from interlock.state.text import clean, clean_json
+from interlock.state.tools import ToolsState, outcomes_of
+
+T = TypeVar("T", bound=BaseModel)
+CALLS = ("message", "count", "decided", "finished")
+"""Keys of `ToolState` that a node must read to use `results`."""
+
+
+@overload
+async def ask_model(
+    runtime: Runtime[Deps], prompt: str, *, system: str = "", role: str = "main", attempts: int = 2
+) -> str: ...
+@overload
+async def ask_model(
+    runtime: Runtime[Deps],
+    prompt: str,
+    *,
+    system: str = "",
+    role: str = "main",
+    attempts: int = 2,
+    schema: type[T],
+) -> T: ...
+async def ask_model(
+    runtime: Runtime[Deps],
+    prompt: str,
+    *,
+    system: str = "",
+    role: str = "main",
+    attempts: int = 2,
+    schema: type[T] | None = None,
+) -> str | T:
+    """One answer of a model: its text, or with `schema` (a pydantic model) JSON of that shape.
+
+    The answer is recorded with the run: a node that runs again after a kill gets it without another request, and so
+    does one that asks the same a second time.
+    `role`: which model answers, by `model.roles` in the settings; any other name means the run's own model (`-m`), and
+    is what a script's replies are told apart by.
+    `attempts`: requests while the answer is empty, cut off or not of the shape.
+    Raises `RunError` when none is usable, `ModelError` after the last retry of a connection.
+    """
+    messages = [Message(role="system", content=system)] if system else []
+    messages.append(Message(role="user", content=clean(prompt)))
+    shape = schema.model_json_schema() if schema else None
+    digest = _digest([role, system, prompt, shape])
+    problem = ""
+    for attempt in range(max(1, attempts)):
+        task = f"{task_of(runtime, 'A model')}#{digest}.{attempt}"
+        call = ModelCall(task=task, role=role, head="", messages=messages, schema=shape)
+        reply = await reply_to(call, runtime)
+        if problem := unusable(reply):
+            continue
+        if schema is None:
+            return reply.message.text
+        if (answer := parsed(reply.message.text, schema)) is not None:
+            return answer
+        problem = f"it is no {schema.__name__}"
+    raise RunError(
+        f"The model's answer (role {role!r}) can't be used: {problem}. Try again with: interlock resume"
+    )
+
+
+def call(name: str, **args: JsonValue) -> ToolCall:
+    """A call of a tool, for `place_calls`; names and arguments as `interlock tools` shows them."""
+    return ToolCall(id="", name=name, args=args)
+
+
+def place_calls(state: Mapping[str, Any], runtime: Runtime[Deps], *calls: ToolCall) -> str:
+    """The conversation with these calls at its end: write it to `head`, and lead to `g.part(…, tools)`.
+
+    There each is decided by policy and people, run, and journaled, as a model's are: none runs twice behind anybody's
+    back. Raises `UserError` without a call.
+    """
+    if not calls:
+        raise UserError("place_calls needs a call at least.")
+    transcript, head = runtime.context.transcript, str(state.get("head") or "")
+    ordinal = len(transcript.ids(head)) if head else 0
+    text = load("run/placed_calls").text()
+    if not head:  # calls of two branches that say the same are two
+        text = f"{text} [{_digest([_node_of(runtime), dict(state)])}]"
+    named = tuple(
+        c.model_copy(update={"id": f"{ordinal}.{i}", "args": clean_json(c.args)}) for i, c in enumerate(calls)
+    )
+    opening = Message(role="user", origin="context", content=text)
+    return transcript.append(head, [opening, Message(role="assistant", tool_calls=named)])
+
+
+def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult]:
+    """What the calls of the last `g.part(…, tools)` came to, in their order. The node reads `CALLS`.
+
+    `status` is success, error or cancelled; of a shell command `meta["exit_code"]` is a number, 0 left out.
+    """
+    outcomes = outcomes_of(cast(ToolsState, state))
+    journal = runtime.context.journal
+    return [
+        recorded_of(journal, state["message"], index, outcomes[index])[1] for index in range(state["count"])
+    ]
+
+
+def begin_task(task: str) -> Any:
+    """The node that makes the text under `task` an agent's prompt."""
+
+    @node(
+        reads=(task, "head"),
+        writes=("prompt", "head", "session_turns", "last_prompt_tokens"),
+        pure=True,
+    )
+    async def begin(state: Any, runtime: Runtime[Deps]) -> Any:
+        prompt = Message(role="user", origin="person", content=clean(str(state[task])))
+        return {
+            "prompt": runtime.context.transcript.append("", [prompt]),
+            "head": state.get("head") or "",
+            "session_turns": 0,
+            "last_prompt_tokens": 0,
+        }
+
+    return begin
+
+
+def end_task(answer: str) -> Any:
+    """The node that takes an agent's answer out of its conversation."""
+
+    @node(reads=("head", "status", "error"), writes=(answer,), labels=("done", "failed"), pure=True)
+    async def end(state: Any, runtime: Runtime[Deps]) -> Any:
+        if state["status"] != "done":
+            error: dict[str, str] = state.get("error") or {}
+            why = error.get("message") or f"The agent ended as {state['status']!r}."
+            return {"label": "failed", answer: why}
+        texts = (m.text for m in reversed(runtime.context.transcript.read(state["head"])))
+        return {"label": "done", answer: next(filter(None, texts), "")}
+
+    return end
+
+
+def _node_of(runtime: Runtime[Deps]) -> str:
+    info = runtime.execution_info
+    return info.checkpoint_ns.rpartition("|")[2].partition(":")[0] if info else ""
+
+
+def _digest(what: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode()).hexdigest()[:12]

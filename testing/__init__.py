@@ -1,0 +1,1 @@
+"""testing: what tests of your own workflows need."""

@@ -1,0 +1,234 @@
+"""Workflows that users declare: listed, drawn, run, parked, resumed elsewhere; broken, changed, gone, not trusted."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Done, Run
+from patience import HANG_S
+
+sys.path.insert(0, str(Path(__file__).parent))
+from workflow_files import NOTE, declare
+
+
+@pytest.fixture
+def work(tmp_path: Path, home: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir(exist_ok=True)
+    declare(folder, "note", NOTE, home)
+    (tmp_path / "script.json").write_text(json.dumps([{"text": "Starts faster."}, {"text": "Much faster."}]))
+    return folder
+
+
+@pytest.fixture
+def run(run: Run, work: Path) -> Run:
+    return run
+
+
+def begun(run: Run, tmp_path: Path, *flags: str) -> Done:
+    return run("run", "note", "the start", "-m", f"script:{tmp_path / 'script.json'}", "-o", "json", *flags)
+
+
+def test_it_is_listed_has_a_schema_and_a_diagram_like_ours(run: Run) -> None:
+    rows = {row["name"]: row for row in run("workflows", "--json").json}
+    assert rows["note"]["summary"] == "a release note, written once somebody has approved it"
+    assert rows["note"]["source"].endswith(".interlock/workflows/note.py")
+    assert rows["main"]["source"] == "interlock"
+    assert (
+        run("schema", "note").json["input"]["properties"]["topic"]["description"]
+        == "what the note is about ★"
+    )
+    drawn = run("diagram", "note").out
+    assert 'review -->|"rejected"| draft' in drawn
+    assert 'review[["review"]]' in drawn
+    assert "await_answer" in run("diagram", "note", "--depth", "2").out
+
+
+def test_it_parks_and_goes_on_in_another_process_and_folder(run: Run, tmp_path: Path, cli: Any) -> None:
+    parked = begun(run, tmp_path)
+    (request,) = parked.json["pending_approvals"]
+    assert (parked.code, request["reason"], request["preview"]) == (
+        75,
+        "Publish this note?",
+        "Starts faster.",
+    )
+    name = parked.json["session_id"] if "session_id" in parked.json else parked.json["run"]
+    elsewhere = cli("resume", name, "--reject", "1", "--reason", "say more", "-o", "json")
+    assert elsewhere.returncode == 75
+    edited = run("resume", name, "--edit", '1={"note": "Starts at once."}', "-o", "json")
+    assert edited.json["pending_approvals"][0]["tool_name"] == "write_file"
+    done = run("resume", name, "--approve", "1")
+    assert (done.code, json.loads(done.out)) == (0, {"status": "done", "note": "Starts at once."})
+    assert (tmp_path / "work" / "NOTE.md").read_text() == "Starts at once."
+    assert "draft → review → draft → review → publish → write → finish" in run("show", name).out
+    assert "stroke" in run("diagram", "--run", name).out
+
+
+def test_a_folder_that_nobody_trusts_has_none(run: Run, home: Path) -> None:
+    shutil.rmtree(home / ".interlock")
+    refused = run("run", "note", "x")
+    assert refused.code == 55
+    assert ".interlock/workflows/note.py, which was ignored" in refused.err
+    listed = run("workflows")
+    assert "note" not in [line.split()[0] for line in listed.out.splitlines()]
+    assert "ignored: .interlock/workflows/note.py" in listed.err
+    assert run("schema", "note", "--skip-trust").code == 0
+    assert "interlock trust" in run("workflows").err
+
+
+BROKEN = {
+    "syntax": ("def build(:\n", 1, "expected what Python"),
+    "raises": ("import os\n\nos.no_such_thing\n", 3, "AttributeError"),
+    "exits": ("raise SystemExit\n", 1, "SystemExit"),
+    "nothing": ('"""Nothing."""\nX = 1\n', 2, "there is no WORKFLOW; expected `WORKFLOW = Workflow('odd'"),
+    "other": ("\nWORKFLOW = 3\n", 2, "WORKFLOW is 3; expected"),
+    "name": (NOTE, 56, "its name is 'note', which isn't 'odd', the file's"),
+    "key": (
+        NOTE.replace('Graph("note"', 'Graph("odd"').replace('Workflow("note"', 'Workflow("odd"').replace(
+            'writes=("note",)', 'writes=("nota",)'
+        ),
+        44,
+        "odd.draft writes ['nota'], which NoteState lacks",
+    ),
+    "dead end": (
+        NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('    g.edge("finish", END)\n', ""),
+        55,
+        "can't reach the end",
+    ),
+    "endless": (
+        NOTE.replace('Workflow("note"', 'Workflow("odd"').replace('"rejected": "draft"', '"rejected": END')
+        .replace('g.edge("finish", END)', 'g.edge("finish", "publish")'),
+        56,
+        "'publish', 'finish', 'write' could follow each other for ever; expected a `loop(g, …, most=N)`",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_broken_file_is_one_line_with_its_place_and_the_others_work(
+    run: Run, work: Path, home: Path, kind: str
+) -> None:
+    text, line, what = BROKEN[kind]
+    file = declare(work, "odd", text)
+    refused = run("run", "odd", "x")
+    assert (refused.code, refused.out) == (52, "")
+    (told,) = refused.err.splitlines()
+    assert told.startswith(f"interlock: {file}:{line}: ")
+    assert what in told
+    rows = {row["name"]: row for row in run("workflows", "--json").json}
+    assert rows["odd"]["problem"] == told.removeprefix("interlock: ")
+    assert "problem" not in rows["note"]
+    assert run("schema", "note").code == run("schema", "main").code == 0
+
+
+def test_a_file_that_takes_a_name_of_ours_is_told_and_ours_stays(run: Run, work: Path) -> None:
+    declare(work, "main", NOTE)
+    rows = [row for row in run("workflows", "--json").json if row["name"] == "main"]
+    assert "'main' is one of Interlock's own workflows" in rows[1]["problem"]
+    assert run("schema", "main").json["input"]["title"] == "MainInput"
+
+
+def test_what_a_file_prints_when_it_is_loaded_is_no_output(run: Run, work: Path) -> None:
+    declare(work, "note", f"print('hello')\n{NOTE}")
+    assert "hello" not in run("schema", "note").out
+
+
+CHANGED = {
+    "told": (NOTE.replace('"Publish', '"Really publish'), ""),
+    "node gone": (
+        NOTE.replace('g.part("review"', 'g.part("check"').replace('"review"', '"check"'),
+        "it stands before node 'review' of 'note', which this version doesn't have",
+    ),
+    "key gone": (
+        NOTE.replace("    topic: str\n    note", "    subject: str\n    note").replace('"topic"', '"subject"')
+        .replace("['topic']", "['subject']").replace('topic: str = Field', 'subject: str = Field'),
+        "its state holds 'topic' of 'note', which this version doesn't have",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_a_run_whose_file_changed_goes_on_or_is_refused_by_name(
+    run: Run, work: Path, tmp_path: Path, kind: str
+) -> None:
+    text, refusal = CHANGED[kind]
+    parked = begun(run, tmp_path)
+    declare(work, "note", text)
+    gone_on = run("resume", "latest", "--approve", "1")
+    if refusal:
+        assert gone_on.code == 1
+        assert refusal in gone_on.err
+        declare(work, "note", NOTE)
+        gone_on = run("resume", "latest")
+    else:
+        assert ".interlock/workflows/note.py has changed since this run began" in gone_on.err
+    assert "write_file NOTE.md" in gone_on.err, parked
+    assert run("resume", "latest", "--approve", "1").code == 0
+
+
+def test_a_run_whose_file_is_gone_names_it(run: Run, work: Path, tmp_path: Path) -> None:
+    begun(run, tmp_path)
+    file = work / ".interlock" / "workflows" / "note.py"
+    file.rename(work / "kept.py")
+    refused = run("resume", "latest", "--approve", "1")
+    assert (refused.code, str(file) in refused.err, "which is gone" in refused.err) == (1, True, True)
+    (work / "kept.py").rename(file)
+    assert run("resume", "latest", "--approve", "1").code == 75
+
+
+def test_a_run_of_a_folder_that_lost_its_trust_waits_for_it(
+    run: Run, work: Path, tmp_path: Path, home: Path
+) -> None:
+    begun(run, tmp_path)
+    shutil.rmtree(home / ".interlock")
+    assert run("resume", "latest", "--approve", "1").code == 55
+    assert run("resume", "latest", "--approve", "1", "--skip-trust").code == 75
+
+
+def test_the_users_own_count_everywhere_and_a_projects_win(run: Run, work: Path, home: Path) -> None:
+    declare(home, "note", NOTE.replace("a release note", "the user's"))
+    declare(home, "mine", NOTE.replace('"note"', '"mine"', 1).replace('Workflow("note"', 'Workflow("mine"'))
+    rows = {row["name"]: row for row in run("workflows", "--json").json}
+    assert rows["note"]["summary"].startswith("a release note")
+    assert rows["mine"]["source"].startswith(str(home))
+
+
+def test_a_package_brings_its_own_by_an_entry_point(work: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    info = site / "their_flows-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-flows\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[interlock.workflows]\nnews = their_flows:NEWS\nodd = their_flows:MISSING\n"
+    )
+    (site / "their_flows.py").write_text(
+        NOTE.replace('Workflow("note"', 'Workflow("news"').replace("WORKFLOW =", "NEWS =")
+    )
+    script = f"script:{tmp_path / 'script.json'}"
+
+    def call(*arguments: str) -> "subprocess.CompletedProcess[str]":
+        entry = Path(sys.executable).with_name("interlock")
+        env = {**os.environ, "PYTHONPATH": str(site)}
+        return subprocess.run(
+            [entry, *arguments], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=HANG_S
+        )
+
+    rows = {row["name"]: row for row in json.loads(call("workflows", "--json").stdout)}
+    assert rows["news"]["source"] == "entry point their_flows:NEWS"
+    assert "MISSING" in rows["odd"]["problem"]
+    assert call("run", "news", "x", "-m", script).returncode == 75
+    assert call("resume", "latest", "--approve", "1").returncode == 75
+    assert call("resume", "latest", "--approve", "1").returncode == 0
+
+
+def test_no_model_writes_one_unasked(run: Run, work: Path, tmp_path: Path) -> None:
+    args = {"file_path": ".interlock/workflows/note.py", "content": "WORKFLOW = 1"}
+    (tmp_path / "s.json").write_text(json.dumps([{"tool_calls": [{"name": "write_file", "args": args}]}]))
+    asked = run("-y", "-m", f"script:{tmp_path / 's.json'}", "-p", "improve it")
+    assert asked.code == 75
+    assert "settings, policies, hooks, agents, commands and workflows" in asked.err

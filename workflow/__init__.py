@@ -1,0 +1,60 @@
+"""workflow: everything that a workflow of your own is made of.
+
+A file `.interlock/workflows/NAME.py` declares `WORKFLOW = Workflow(NAME, build, Input, Output)`. `build` returns a
+`Graph`: nodes, parts and edges. A node is an async function of the state and, where it asks the world for something, of
+the `runtime`; it returns the keys that it changes. `docs/tutorial.md` makes one.
+"""
+
+from langgraph.graph import END, START
+from langgraph.runtime import Runtime
+from pydantic import Field
+
+from interlock.graphs import main, pipeline, tools
+from interlock.graphs._agent import agent
+from interlock.graphs._loop import loop
+from interlock.graphs._people import approve, ask_person
+from interlock.graphs._pipeline import Graph
+from interlock.graphs._pipeline import Pipeline as Workflow
+from interlock.nodes.workflow import CALLS, ask_model, call, place_calls, results
+from interlock.state.calls import ToolResult, merge_by_key
+from interlock.state.deps import Deps
+from interlock.state.errors import RunError, UserError
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.placed import AgentState, State
+from interlock.state.run import WorkflowInput as Input
+from interlock.state.run import WorkflowOutput as Output
+from interlock.state.tools import ToolsState as ToolState
+
+__all__ = [
+    "CALLS",
+    "END",
+    "START",
+    "AgentState",
+    "Deps",
+    "Field",
+    "Graph",
+    "Input",
+    "Message",
+    "Output",
+    "RunError",
+    "Runtime",
+    "State",
+    "ToolResult",
+    "ToolState",
+    "UserError",
+    "Workflow",
+    "agent",
+    "approve",
+    "ask_model",
+    "ask_person",
+    "call",
+    "loop",
+    "main",
+    "merge_by_key",
+    "node",
+    "pipeline",
+    "place_calls",
+    "results",
+    "tools",
+]
