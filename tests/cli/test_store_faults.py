@@ -120,7 +120,7 @@ def test_a_full_disk_is_one_line_and_the_run_goes_on_later(
 ) -> None:
     connect = Store._connect  # pyright: ignore[reportPrivateUsage] - every connection is made there
     stages: set[str] = set()
-    for pages in range(36, 66, 2):
+    for pages in range(30, 72, 3):
 
         def limited(store: Store, kind: Any, mode: str, most: int = pages) -> sqlite3.Connection:
             conn = connect(store, kind, mode)
