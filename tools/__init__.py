@@ -4,6 +4,7 @@ from interlock.state.tooling import Tool
 from interlock.tools import (
     apply_diff,
     ask_user,
+    browser_action,
     codebase_investigator,
     complete_task,
     enter_plan_mode,
@@ -13,6 +14,7 @@ from interlock.tools import (
     grep_search,
     insert_content,
     invoke_agent,
+    list_code_definition_names,
     list_directory,
     list_files,
     read_file,
@@ -50,8 +52,15 @@ TOOLS: dict[str, Tool] = {
     "insert_content": insert_content.TOOL,
     "search_files": search_files.TOOL,
     "list_files": list_files.TOOL,
+    "list_code_definition_names": list_code_definition_names.TOOL,
     "fetch_instructions": fetch_instructions.TOOL,
+    "browser_action": browser_action.TOOL,
 }
 """In the order in which models are told of them."""
-TASK_LOOP = frozenset({"apply_diff", "insert_content", "search_files", "list_files", "fetch_instructions"})
+TASK_LOOP = frozenset(
+    {
+        *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),
+        *("fetch_instructions", "browser_action"),
+    }
+)
 """Only the task loop is told of these; elsewhere others do the same."""

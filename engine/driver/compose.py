@@ -34,7 +34,7 @@ from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
-from interlock.tools import TASK_LOOP, TOOLS
+from interlock.tools import TASK_LOOP, TOOLS, browser_action
 
 
 class SystemClock:
@@ -190,6 +190,7 @@ def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) 
     """Not those that end a sub-agent, nor another loop's; nor those that start one, where settings allow none."""
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
     hidden |= set() if info.workflow == "task" else TASK_LOOP
+    hidden |= set() if browser_action.installed() else {"browser_action"}
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 
