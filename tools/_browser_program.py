@@ -150,7 +150,7 @@ class Session:
         )
         self._mouse = (0, 0)
         self._context.on("page", self._take)
-        self._context.on("request", lambda request: self._want(request.url))
+        self._context.on("request", self._want)
         await self._context.new_page()
         with suppress(_timeout()):
             await self._page.goto(asked["url"], timeout=_LOAD_MS)
@@ -159,12 +159,13 @@ class Session:
         """A page that another opened is the one that is looked at from then on."""
         self._page = page
         page.on("console", self._heard)
-        page.on("pageerror", lambda error: self._log(f"[error] {error}"))
-        page.on("websocket", lambda socket: self._want(socket.url))
-        page.on("close", lambda _: self._back(page))
+        page.on("pageerror", self._failed)
+        page.on("websocket", self._want)
+        page.on("close", self._back)
 
-    def _want(self, url: str) -> None:
-        self._proxy.wanted.add((urlsplit(url).hostname or "").lower())
+    def _want(self, asking: Any) -> None:
+        """A request, or a web socket."""
+        self._proxy.wanted.add((urlsplit(str(asking.url)).hostname or "").lower())
 
     def _back(self, page: Any) -> None:
         if self._page is page:
@@ -173,6 +174,9 @@ class Session:
     def _heard(self, message: Any) -> None:
         if not message.location["url"].endswith("/favicon.ico"):  # the browser's idea, not the page's
             self._log(f"[{message.type}] {message.text}")
+
+    def _failed(self, error: Any) -> None:
+        self._log(f"[error] {error}")
 
     def _log(self, text: str) -> None:
         if len(self._logged) < _MOST_LOGGED:
@@ -246,14 +250,17 @@ async def serve(folder: Path, executable: str) -> None:
             proxy={"server": f"http://127.0.0.1:{port}"},
             args=[*_ARGS],
         )
-        browser.on("disconnected", lambda _: over.set())
         session = Session(browser, proxy)
+
+        def ended(_: Any) -> None:
+            over.set()
 
         async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             async with turn:
                 if await _answered(session, reader, writer):
                     over.set()
 
+        browser.on("disconnected", ended)
         door = await asyncio.start_unix_server(connected, folder / "socket")
         print(json.dumps({"socket": str(folder / "socket")}), flush=True)
         await over.wait()
