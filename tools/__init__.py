@@ -2,6 +2,7 @@
 
 from interlock.state.tooling import Tool
 from interlock.tools import (
+    activate_skill,
     apply_diff,
     ask_user,
     browser_action,
@@ -46,6 +47,7 @@ TOOLS: dict[str, Tool] = {
     "exit_plan_mode": exit_plan_mode.TOOL,
     "codebase_investigator": codebase_investigator.TOOL,
     "invoke_agent": invoke_agent.TOOL,
+    "activate_skill": activate_skill.TOOL,
     "complete_task": complete_task.TOOL,
     "update_scratchpad": update_scratchpad.TOOL,
     "apply_diff": apply_diff.TOOL,
