@@ -16,10 +16,13 @@ COMMANDS = {
     "resume": Command("Work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
     "approvals": Command("Decide", "approvals [RUN]", "everything that waits for a person, over all runs"),
     "trust": Command("Decide", "trust [DIR]", "let a folder's own settings, hooks and policies count"),
+    "fork": Command("Travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"),
+    "rewind": Command("Travel", "rewind RUN --at STEP", "fork in place, after showing what will change"),
+    "undo": Command("Travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"),
     "runs": Command("Look", "runs", "list runs; `runs rm RUN` deletes one"),
     "show": Command("Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
     "history": Command("Look", "history RUN", "every step: node, time, what it changed"),
-    "diff": Command("Look", "diff RUN STEP STEP", "what changed in the state between two steps"),
+    "diff": Command("Look", "diff RUN STEP STEP", "what changed in the state, or with --files in the files"),
     "diagram": Command(
         "Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took in it"
     ),
@@ -35,8 +38,6 @@ COMMANDS = {
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
 LATER = {
-    "fork": "Forking a run comes later; `resume` and `show --at STEP` exist",
-    "rewind": "Rewinding a run comes later; `resume` and `show --at STEP` exist",
     "replay": "Replaying a run comes later; `--record-responses` and `--fake-responses` exist",
     "export": "Exporting a run comes later; `show RUN --json` exists",
 }

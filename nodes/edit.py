@@ -320,6 +320,7 @@ async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     if result is None:
         result = await _done(runtime, key, call, row, state["seen"])
         deps.journal.finish(key, call, result)
+    await deps.snapshots.after(key)
     if result.status == "success":
         return {"edit_status": "applied" if state["seen"] else "created", "error": {}}
     error = result.error or {"type": "io_error", "message": result.content}
@@ -337,6 +338,7 @@ async def _done(
             return computed
         if (computed.before or "") != seen:
             return _changed(call)
+        await deps.snapshots.before(key)
         deps.journal.intend(key, call, computed)
         planned = computed
     run = ToolRun(key=key, call=call, emit=runtime.stream_writer, planned=planned)

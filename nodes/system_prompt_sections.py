@@ -13,7 +13,6 @@ from interlock.state.mcp import ServerView
 from interlock.state.models import ToolDeclaration
 from interlock.state.modes import Mode
 from interlock.state.system_prompt import SystemPromptState
-from interlock.tools import TASK_LOOP
 
 _COMMANDS = frozenset({"run_shell_command", "execute_command"})
 _WRITING = frozenset({"write_file", "replace", "write_to_file", "apply_diff", "insert_content"})
@@ -59,7 +58,6 @@ def _of_tool(*names: str) -> frozenset[str]:
 
 
 _XML = (Section("task/xml", only="xml"), Section("task/tools", only="xml"))
-_SKILLS = Section("main/skills", tools=_of_tool("activate_skill"))
 _SURROUNDINGS = (
     Section("main/unattended", only="unattended", shared=False),
     Section("main/sandbox_none", tools=_COMMANDS, only="open"),
@@ -74,7 +72,6 @@ MAIN = (
     Section("main/workflows", shared=False),
     Section("main/planning", tools=_of_tool("enter_plan_mode")),
     Section("main/delegation", tools=_of_tool("invoke_agent")),
-    _SKILLS,
     Section("main/todos", tools=_of_tool("write_todos")),
     Section("main/answers", shared=False),
     *_XML,
@@ -112,7 +109,6 @@ TASK = (
     Section("main/mandates"),
     Section("main/changes", tools=_WRITING | _COMMANDS),
     Section("main/commands", tools=_COMMANDS),
-    _SKILLS,
     Section("main/results"),
     Section("main/data"),
     *_SURROUNDINGS,
@@ -141,9 +137,9 @@ class Facts:
 
 def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
     mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
-    hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
-    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_there(t, has)]
-    tools = [t for t in tools if mode is None or mode.allows(t.name)]
+    tools = [
+        t for t in deps.toolset.declarations() if (mode is None or mode.allows(t.name)) and _is_there(t, has)
+    ]
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.views() if v.status == "connected")
     servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]

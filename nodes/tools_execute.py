@@ -52,6 +52,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         raise RunError(f"Tool {call.name!r} is gone. Resume when it is back.")
     row = deps.journal.find(key, call)
     if row is not None and row.state == "done" and row.result is not None:
+        await deps.snapshots.after(key)  # a kill may have come before it
         return _ended(state, row.result, is_too_long(deps, call, row.result))
     if row is not None and row.state == "intent" and not _repeatable(deps, info, row):
         return {"label": "unknown outcome"}
@@ -70,6 +71,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
+    await deps.snapshots.after(key)
     return _ended(state, result, is_too_long(deps, call, result))
 
 
@@ -101,6 +103,7 @@ async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | N
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed
+        await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
     work = deps.toolset.run(replace(run, planned=planned))
     return await (to_its_end(work) if info.effect == "file" else work)

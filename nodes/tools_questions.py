@@ -191,6 +191,7 @@ async def apply_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteS
     note_person(runtime, key, state["approval"], answer, key.next.attempt if redo else 0)
     text = load("run/call_unknown_outcome").text()
     deps.journal.finish(key, call, failure("unknown_outcome", text))
+    await deps.snapshots.after(key)
     if redo:
         deps.journal.amend(key.next, call)
         return {"label": "redo", "attempt": key.next.attempt, "approval": "", "status": "scheduled"}

@@ -173,6 +173,22 @@ class Steps(Protocol):
         ...
 
 
+class Snapshots(Protocol):
+    """The workspace's files as they stood around each call that changes something."""
+
+    async def before(self, key: CallKey) -> None:
+        """Right before the call's effect; a second time, after a kill, changes nothing."""
+        ...
+
+    async def after(self, key: CallKey) -> None:
+        """Once it has ended; nothing where there was no `before`, or an `after` already."""
+        ...
+
+    def close(self) -> None:
+        """Keep what is known of the files, for the next drive."""
+        ...
+
+
 class Agents(Protocol):
     """The kinds of sub-agents, and what nodes of one of them reach."""
 
@@ -233,6 +249,7 @@ class Deps:
     context: ContextSource
     outputs: Outputs
     steps: Steps
+    snapshots: Snapshots
     agents: Agents
     plans: Plans
     hooks: Hooks

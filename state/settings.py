@@ -92,8 +92,6 @@ class ToolSettings(_Section):
     """Absolute or from `~/`; what commands may change beside the workspace, or, ending in `:ro`, may read."""
     reading_commands: bool = Field(True, alias="readingCommands")
     """Shell commands that only read, with plain arguments inside the workspace, need no asking: `ls`, `git status`."""
-    browser: str = ""
-    """Program of the browser that `browser_action` uses; empty: the first Chromium or Chrome on the PATH."""
     shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
     max_concurrent_file_reads: int = Field(5, alias="maxConcurrentFileReads", ge=1)
     """Files that the task loop's model is told to read at once (Roo Code: 5)."""
@@ -125,6 +123,16 @@ class IdeSettings(_Section):
 class AgentSettings(_Section):
     max_depth: int = Field(2, alias="maxDepth", ge=0, le=4)
     """Levels of sub-agents below the main agent."""
+
+
+class SnapshotSettings(_Section):
+    """The workspace's files around each change, for fork, rewind and undo."""
+
+    enabled: bool = True
+    max_file_mb: float = Field(20, alias="maxFileMb", ge=0)
+    """Larger files are left out."""
+    max_files: int = Field(100_000, alias="maxFiles", ge=0)
+    """Of a workspace with more of them, as a home directory is, nothing is kept."""
 
 
 class McpSettings(_Section):
@@ -221,6 +229,7 @@ class Settings(_Section):
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
+    snapshots: SnapshotSettings = Field(default_factory=lambda: SnapshotSettings.model_validate({}))
     ide: IdeSettings = Field(default_factory=lambda: IdeSettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
     mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))

@@ -56,13 +56,7 @@ class Processes(Protocol):
         ...
 
     async def start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        label: str,
-        env: Mapping[str, str] | None = None,
-        ours: bool = False,
+        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
     ) -> int:
         """Start in the background; the pid of the command. Output goes to a file in `outputs/`."""
         ...

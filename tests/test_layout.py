@@ -39,6 +39,7 @@ SERVICES_MAY_IMPORT = {
     "context": {"config", "files", "secrets"},
     "hooks": {"config", "policy", "process", "secrets"},
     "mcp": {"files", "process", "toolset"},
+    "snapshots": {"files"},
     "trust": {"config", "files", "hooks", "policy"},
 }
 """The sub-rooms of `services/`, each with those that it may look into; they go one way."""

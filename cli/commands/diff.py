@@ -1,5 +1,6 @@
 """diff: what changed in a run's state between two steps."""
 
+import argparse
 import json
 import re
 import sys
@@ -7,10 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.parsing import Parser, number
+from interlock.cli.parsing import Parser, flag, number
 from interlock.cli.render.output import Paint, one_line, show_json, visible
-from interlock.engine.read.runs import find_run
+from interlock.engine.read.runs import RunRow, find_run
 from interlock.engine.store.database import state_home
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.state.messages import Message
@@ -22,13 +24,22 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 def parser() -> Parser:
     made = Parser(
         "diff",
-        "RUN STEP STEP [--json]",
-        "What changed in a run's state, and what was said, between two steps of: interlock history RUN",
-        [("interlock diff latest 2 5", "")],
+        "RUN STEP STEP [--json] | RUN --files [--call ID]",
+        "What changed in a run's state, and what was said, between two steps of: interlock history RUN.\n"
+        "With --files: what it did to the workspace's files.",
+        [
+            ("interlock diff latest 2 5", ""),
+            ("interlock diff latest --files", "as git shows it"),
+            (
+                "interlock diff latest --files --call 3",
+                "one call, by its number in: interlock show latest --calls",
+            ),
+        ],
     )
     made.run_flag()
-    made.add_argument("old", type=number(int, -1), metavar="STEP")
-    made.add_argument("new", type=number(int, -1), metavar="STEP")
+    made.add_argument("steps", type=number(int, -1), metavar="STEP", nargs="*")
+    flag(made, "--files", "what the run did to files")
+    flag(made, "--call ID", "number or id of one call of: interlock show RUN --calls")
     made.json_flag()
     return made
 
@@ -36,10 +47,14 @@ def parser() -> Parser:
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
     home = state_home()
+    if args.files or args.call:
+        return _files(find_run(home, args.run), args)
+    if len(args.steps) != 2:
+        raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
     run = find_run(home, args.run).run
     from interlock.engine.read.snapshot import messages_at, state_at
 
-    old, new = state_at(home, run, args.old), state_at(home, run, args.new)
+    old, new = (state_at(home, run, step) for step in args.steps)
     before, after = (messages_at(home, run, str(state.get("head") or "")) for state in (old, new))
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     changes = changed(old, new)
@@ -53,6 +68,21 @@ def execute(arguments: list[str]) -> int:
     paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
     if not lines:
         print("Nothing changed.", file=sys.stderr)
+    return 0
+
+
+def _files(run: RunRow, args: argparse.Namespace) -> int:
+    """Of all its calls as one, without what others did in between to other files."""
+    from interlock.engine.travel.files import chosen_of, diff_of
+
+    paint = Paint(sys.stdout)
+    text = diff_of(state_home(), run, chosen_of(state_home(), run, args.call), colour=paint.on)
+    if args.json:
+        show_json({"run": run.run, "diff": text})
+    elif text:
+        paint.print(text.rstrip("\n"), reading=True) if not paint.on else sys.stdout.write(text)
+    else:
+        print("No file changed.", file=sys.stderr)
     return 0
 
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from interlock.engine.driver.agents import RunAgents
 from interlock.engine.driver.budget import RunBudget
@@ -15,9 +16,9 @@ from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.database import Store
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_log import SqlModelLog
+from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.services.agents.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools
-from interlock.services.context.skills import skill_tools
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import HookEnvironment
@@ -35,7 +36,10 @@ from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
-from interlock.tools import TASK_LOOP, TOOLS, activate_skill, browser_action
+from interlock.tools import TASK_LOOP, TOOLS
+
+if TYPE_CHECKING:
+    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 
 class SystemClock:
@@ -60,6 +64,7 @@ class DriveServices:
     mcp: Servers
 
     async def close(self) -> None:
+        self.deps.snapshots.close()
         self.processes.close()
         await self.mcp.close()
         await self.models.aclose()
@@ -91,12 +96,12 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     servers = open_servers(prepared, outputs, connections.emit)
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
-    tools = _tools(prepared)
+    tools = {**TOOLS, **agent_tools(prepared.agents)}
     toolset = partial(_toolset, prepared, commands, outputs, servers)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
-    deps = Deps(
+    agents.root = deps = Deps(
         info=info,
         settings=prepared.settings,
         clock=SystemClock(),
@@ -110,6 +115,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         context=_context(prepared, info),
         outputs=outputs,
         steps=connections.steps,
+        snapshots=_snapshots(prepared, info, store, connections),
         agents=agents,
         plans=RunPlans(store, info, prepared),
         hooks=hooks,
@@ -117,8 +123,21 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         modes=prepared.modes,
         emit=connections.emit,
     )
-    agents.root = deps
     return DriveServices(deps, transcript, journal, models, commands, servers)
+
+
+def _snapshots(
+    prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections
+) -> SqlSnapshots:
+    def make() -> "WorkspaceSnapshots":
+        from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+
+        return WorkspaceSnapshots(store.home, prepared.workspace, prepared.settings.snapshots)
+
+    wanted = prepared.settings.snapshots.enabled
+    return SqlSnapshots(
+        connections.conn, info.run, connections.steps, connections.emit, make if wanted else None
+    )
 
 
 def _processes(prepared: RunConfig, outputs: OutputFiles) -> tuple[SupervisedProcesses, SupervisedProcesses]:
@@ -187,18 +206,10 @@ def _toolset(
     return JoinedToolset(own, servers, counts) if servers.names() else own
 
 
-def _tools(prepared: RunConfig) -> dict[str, Tool]:
-    """All that there are here."""
-    tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
-    return {n: tool for n, tool in tools.items() if prepared.skills or n != activate_skill.TOOL.name}
-
-
 def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Not those that end a sub-agent, nor another loop's; nor those that start one, where settings allow none."""
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
-    # Whose prompt `system-prompt` shows is its input.
-    hidden |= set() if info.workflow in ("task", "system-prompt") else TASK_LOOP
-    hidden |= set() if browser_action.installed() else {"browser_action"}
+    hidden |= set() if info.workflow == "task" else TASK_LOOP
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 

@@ -316,6 +316,7 @@ _TABLES = {
     "hook_calls": "run",
     "approvals": "run",
     "steps": "run",
+    "snapshots": "run",
     "runs": "run",
 }
 """Every table that a driver writes, and the column that names the run."""

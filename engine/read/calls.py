@@ -72,6 +72,8 @@ class Call(NamedTuple):
     started: float | None
     """Unix time, seconds; null: it never ran."""
     ended: float | None
+    id: str
+    """As the conversation names it; empty: its record is gone."""
     key: str
     """Names the attempt, as `CallKey` does."""
     decided: list[dict[str, Any]]
@@ -123,6 +125,7 @@ def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
         ms=ms,
         started=started,
         ended=ended,
+        id=_asked(home, row).get("id", ""),
         key=f"{row['message']}.{row['idx']}.{row['attempt']}",
         decided=decided,
     )
@@ -134,9 +137,14 @@ def _args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
 
 def _given(home: Path, row: sqlite3.Row) -> dict[str, Any]:
     """The arguments as the model gave them; a record of the chain leaves out what is empty."""
-    asked: list[dict[str, Any]] = _as_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
+    return _asked(home, row).get("args", {})
+
+
+def _asked(home: Path, row: sqlite3.Row) -> dict[str, Any]:
+    """The call as the model made it."""
+    calls: list[dict[str, Any]] = _as_json(home, row["asked"], row["asked_file"]).get("tool_calls", [])
     index: int = row["idx"]
-    return asked[index].get("args", {}) if index < len(asked) else {}
+    return calls[index] if index < len(calls) else {}
 
 
 def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:

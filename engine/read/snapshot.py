@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.store.database import reading, select
-from interlock.engine.store.serde import Serde
+from interlock.engine.store.packed import checkpoint_of
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import UserError
 from interlock.state.messages import Message
@@ -46,8 +46,7 @@ def state_within(home: Path, run: str) -> dict[str, Any]:
 
 
 def _values(row: sqlite3.Row) -> dict[str, Any]:
-    saved = (row["type"], row["checkpoint"])
-    return Serde().loads_typed(saved)["channel_values"]
+    return checkpoint_of(row["type"], row["checkpoint"])["channel_values"]
 
 
 def messages_at(home: Path, run: str, head: str) -> list[Message]:

@@ -88,6 +88,7 @@ _TABLES = (
     "journal",
     "decisions",
     "hook_calls",
+    "snapshots",
     "model_calls",
     "reservations",
     "approvals",

@@ -131,6 +131,20 @@ create table if not exists steps (
     superstep text not null,          -- end of the checkpoint id that the node ran in: the same for what ran side by side
     primary key (run, seq)
 ) without rowid;
+create table if not exists snapshots (
+    run text not null,
+    message text not null,
+    idx integer not null,
+    attempt integer not null,
+    seq integer not null,             -- in the order in which calls began
+    root_step integer not null,       -- number of the root step that was the newest
+    repository text not null,         -- folder in snapshots/
+    before text not null,             -- commit
+    after text,                       -- commit; null: killed before it was made
+    inherited integer not null default 0, -- 1: of the run that this one was forked from
+    at real not null,
+    primary key (run, message, idx, attempt)
+) without rowid;
 create table if not exists lease (
     run text primary key,
     host text not null,

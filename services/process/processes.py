@@ -86,20 +86,14 @@ class SupervisedProcesses:
         return replace(ended, hint=self._sandbox.hint(ended)) if self._sandbox and prefix else ended
 
     async def start(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path,
-        label: str,
-        env: Mapping[str, str] | None = None,
-        ours: bool = False,
+        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
     ) -> int:
         """Start in the background; the pid of the command. Output goes to a file in `outputs/`.
 
         Raises `RunError` when it can't be started.
         """
         try:
-            prefix = [] if ours else await self._entered(self._held, cwd, alone=False)
+            prefix = await self._entered(self._held, cwd, alone=False)
             path = self._outputs.new_spool()
             with path.open("wb") as file:
                 child = Supervised(

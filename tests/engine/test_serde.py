@@ -6,7 +6,8 @@ from hashlib import sha256
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from interlock.engine.store.serde import _NAMES, Serde
+from interlock.engine.store.packed import _NAMES
+from interlock.engine.store.serde import Serde
 
 LONG = {f"key {n}": [n, None, "text", {"nested": True}] for n in range(80)}
 

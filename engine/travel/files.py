@@ -1,0 +1,249 @@
+"""files: what a run's calls did to the workspace's files: shown, and taken back."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from interlock.engine.read.runs import RunRow, list_runs
+from interlock.engine.store.database import select
+from interlock.services.config.settings import load_settings
+from interlock.services.files.workspace import open_workspace
+from interlock.services.snapshots.repository import Contents, Kept, Repository
+from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name
+from interlock.services.trust import is_trusted
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.engine.read.calls import Call
+
+_NAMED = 5
+"""Paths that an error names."""
+
+
+class Snapshot(NamedTuple):
+    """What stood around one call."""
+
+    message: str
+    idx: int
+    attempt: int
+    root_step: int
+    repository: str
+    before: str
+    after: str
+    """Empty: a kill came before it."""
+    inherited: bool
+
+    @property
+    def key(self) -> str:
+        """As `Call.key`."""
+        return f"{self.message}.{self.idx}.{self.attempt}"
+
+
+def snapshots(home: Path, run: str) -> list[Snapshot]:
+    """In the order of the calls. What a kill hid after a call is what stood before the next one."""
+    if not select(home, "select 1 from sqlite_master where name = 'snapshots'"):
+        return []  # a store that no newer Interlock has opened for writing yet
+    rows = select(
+        home,
+        "select message, idx, attempt, root_step, repository, before, coalesce(after, '') as after, inherited "
+        "from snapshots where run = ? order by inherited desc, seq",
+        run,
+    )
+    found = [Snapshot(*row) for row in rows]
+    nexts = [*(later.before for later in found), ""][1:]
+    return [s if s.after else s._replace(after=then) for s, then in zip(found, nexts, strict=True)]
+
+
+def commit_at(home: Path, run: str, step: int) -> tuple[str, str] | None:
+    """Repository and commit of the files as they were at a root step; None: nothing was changed before or after."""
+    found = snapshots(home, run)
+    done = [s for s in found if s.root_step + 1 <= step and s.after]
+    if done:
+        return done[-1].repository, done[-1].after
+    return (found[0].repository, found[0].before) if found else None
+
+
+@dataclass
+class RunFiles:
+    """The files of a run's workspace, for commands."""
+
+    home: Path
+    run: RunRow
+
+    @cached_property
+    def folder(self) -> Path:
+        return self.home / "snapshots" / repository_name(Path(self.run.workspace))
+
+    @cached_property
+    def repository(self) -> Repository:
+        return Repository(self.folder)
+
+    def now(self) -> str:
+        """A snapshot of the workspace as it is. What an earlier command left half done is finished first."""
+        root = Path(self.run.workspace)
+        if not root.is_dir():
+            raise UserError(f"Run {self.run.run!r} worked in {str(root)!r}, which isn't there any more.")
+        finish_pending(self.folder)
+        return taken(self.home, root, self.run.run)
+
+    def refuse_driven(self) -> None:
+        """Raises `UserError` while a run works in the folder: its files would be changed under its hands."""
+        for other in list_runs(self.home, "running"):
+            if other.workspace == self.run.workspace:
+                raise UserError(
+                    f"Run {other.run!r} is working in {other.workspace!r}. Stop it first (Ctrl-C there)."
+                )
+
+    def to_step(self, step: int) -> tuple[Work, Contents]:
+        """What makes the workspace what it was at a root step, and what it is now."""
+        found = commit_at(self.home, self.run.run, step)
+        now = self.repository.contents(self.now())
+        if found is None:
+            return Work(self.run.workspace, str(self.folder)), now
+        name, commit = found
+        folder = self.home / "snapshots" / name
+        work = between(now, Repository(folder).contents(commit), Path(self.run.workspace), folder)
+        if inside := blocked(work, now):
+            raise UserError(
+                f"{_named(inside)} would be overwritten, and isn't in any snapshot (ignored, too large or private). "
+                "Move it away, or fork into a new folder: interlock fork RUN --at STEP"
+            )
+        return work, now
+
+    def put(self, work: Work) -> None:
+        if work:
+            carry_out(work)
+
+    def touched(self, chosen: Iterable[Snapshot]) -> "Touched":
+        """What these calls did, path by path."""
+        found = Touched()
+        for snapshot in chosen:
+            if snapshot.before != snapshot.after:
+                found.add(*(self.contents(s or self.now()) for s in (snapshot.before, snapshot.after)))
+        return found
+
+    def contents(self, commit: str) -> Contents:
+        if commit not in self._read:
+            self._read[commit] = self.repository.contents(commit)
+        return self._read[commit]
+
+    _read: dict[str, Contents] = field(default_factory=dict[str, Contents])
+
+    def undo(self, chosen: list[Snapshot]) -> Work:
+        """What takes these calls back. Raises `UserError` naming what somebody changed since."""
+        done = self.touched(chosen)
+        now = self.contents(self.now())
+        changed = sorted(path for path in done.last if not done.can_go_back(path, now.files.get(path)))
+        if changed:
+            raise UserError(
+                f"{_named(changed)} changed since, by somebody else or by a later call, so nothing was taken back. "
+                f"See what this run did: interlock diff {self.run.run} --files"
+            )
+        then = {
+            path: kept for path in now.files.keys() | done.first.keys() if (kept := done.at_first(path, now))
+        }
+        folders = {path: mode for path, mode in now.folders.items() if path not in done.folders_made}
+        folders = dict(sorted({**folders, **_folders_of(then, now), **done.folders_gone}.items()))
+        work = between(now, Contents(then, folders), Path(self.run.workspace), self.folder)
+        if inside := blocked(work, now):
+            raise UserError(f"{_named(inside)} is there again, and no snapshot has it. Move it away first.")
+        return work
+
+
+@dataclass
+class Touched:
+    """Paths that calls changed: how they were before the first of them and after the last."""
+
+    first: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
+    last: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
+    mixed: set[str] = field(default_factory=set[str])
+    """Somebody else changed them between two calls."""
+    folders_made: set[str] = field(default_factory=set[str])
+    folders_gone: dict[str, int] = field(default_factory=dict[str, int])
+
+    def add(self, before: Contents, after: Contents) -> None:
+        for path in before.files.keys() | after.files.keys():
+            was, now = before.files.get(path), after.files.get(path)
+            if was == now:
+                continue
+            if path in self.last and self.last[path] != was:
+                self.mixed.add(path)
+            self.first.setdefault(path, was)
+            self.last[path] = now
+        self.folders_made |= after.folders.keys() - before.folders.keys()
+        self.folders_gone |= {p: m for p, m in before.folders.items() if p not in after.folders}
+
+    def can_go_back(self, path: str, now: Kept | None) -> bool:
+        return now == self.first[path] or (now == self.last[path] and path not in self.mixed)
+
+    def at_first(self, path: str, now: Contents) -> Kept | None:
+        return self.first[path] if path in self.first else now.files.get(path)
+
+
+def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
+    """The folders on the way to these."""
+    found: dict[str, int] = {}
+    for path in files:
+        while (path := path.rpartition("/")[0]) and path not in found:
+            found[path] = now.folders.get(path, 0o755)
+    return found
+
+
+def taken(home: Path, root: Path, run: str) -> str:
+    """A snapshot of a folder as it is now."""
+    trusted = is_trusted(root, Path.home())
+    settings = load_settings(
+        workspace=root, home=Path.home(), env=os.environ, overrides={}, trusted=trusted
+    ).settings
+    made = WorkspaceSnapshots(home, open_workspace(root, settings), settings.snapshots)
+    try:
+        return made.take(f"refs/runs/{run}")
+    finally:
+        made.close()
+
+
+def of_call(made: list["Call"], name: str, run: str) -> "Call":
+    """A call by its number in `show --calls`, or by its id. Raises `UserError`."""
+    if name.isdecimal() and 0 < int(name) <= len(made):
+        return made[int(name) - 1]
+    if found := [call for call in made if call.id == name]:
+        return found[-1]
+    raise UserError(f"Run {run!r} has no call {name!r}. List its calls with: interlock show {run} --calls")
+
+
+def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
+    """The snapshots of a run's own calls, or of one of them. Raises `UserError` where there are none."""
+    found = [s for s in snapshots(home, run.run) if not s.inherited]
+    if call is not None:
+        from interlock.engine.read.calls import calls
+
+        key = of_call(calls(home, run.run), call, run.run).key
+        found = [s for s in found if s.key == key]
+    if not found:
+        what = f"Call {call!r} of run {run.run!r}" if call else f"Run {run.run!r}"
+        raise UserError(
+            f"{what} has no snapshots: it changed nothing, or they were off (see: interlock doctor)."
+        )
+    return found
+
+
+def diff_of(home: Path, run: RunRow, chosen: list[Snapshot], *, colour: bool = False) -> str:
+    """What these calls did, as git shows it: from before the first to after the last, of what they changed."""
+    files = RunFiles(home, run)
+    paths = sorted(files.touched(chosen).first)
+    return files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths, colour=colour)
+
+
+def _named(paths: list[str]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return ", ".join(map(repr, paths[:_NAMED])) + more
+
+
+def marks(work: Work, now: Contents) -> Iterator[tuple[str, str]]:
+    """`A`, `M` or `D`, and the path: what carrying it out does."""
+    yield from (("D", path) for path in work.gone)
+    yield from (("M" if path in now.files else "A", path) for path, _, _ in work.files)

@@ -1,0 +1,224 @@
+"""fork: a new run that shares a run's past up to a root step, its files as they were then; the parent never changes."""
+
+import json
+import shutil
+import sqlite3
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.read.runs import RunRow, find_run
+from interlock.engine.store.database import Store
+from interlock.engine.store.packed import checkpoint_of
+from interlock.engine.store.runs import new_run_id
+from interlock.engine.travel.files import RunFiles, commit_at
+from interlock.services.snapshots.repository import Contents, Repository
+from interlock.services.snapshots.restore import apply, between
+from interlock.services.sqlite import explained, transaction
+from interlock.state.errors import UserError
+
+
+@dataclass(frozen=True)
+class Forked:
+    """The new run."""
+
+    run: str
+    parent: str
+    step: int
+    workspace: str
+
+
+@dataclass(frozen=True)
+class _Point:
+    """A root checkpoint of the parent."""
+
+    id: str
+    made: float
+    """Unix time, seconds."""
+    values: Mapping[str, Any]
+    step: int
+    newest: bool
+    """The run's newest."""
+    parked: bool
+    """And it waits for a person there."""
+
+
+def fork_run(
+    home: Path, name: str, step: int, *, workspace: Path | None = None, in_place: bool = False
+) -> Forked:
+    """Fork a run at a root step: into a new folder beside its own, into `workspace`, or in place.
+
+    Raises `UserError`. Killed, the folder is as before or as after; the same command again makes the fork.
+    """
+    run = find_run(home, name)
+    point = point_of(home, run, step)
+    files = RunFiles(home, run)
+    if in_place:
+        files.refuse_driven()
+        if not point.parked:
+            files.put(files.to_step(step)[0])
+        return _recorded(home, run, point, Path(run.workspace))
+    fork = new_run_id()
+    root = Path(run.workspace)
+    folder = (workspace or root.with_name(f"{root.name}-{fork}")).expanduser().absolute()
+    _fill(home, run, point, folder)
+    return _recorded(home, run, point, folder.resolve(), fork)
+
+
+def point_of(home: Path, run: RunRow, step: int) -> _Point:
+    """Raises `UserError` naming the steps that there are."""
+    with closing(Store(home).connect()) as conn:
+        rows = conn.execute(
+            "select checkpoint_id, json_extract(cast(metadata as text), '$.step'), type, checkpoint from checkpoints "
+            "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+            (run.run,),
+        ).fetchall()
+    there = [row for row in rows if row[1] == step]
+    if not there:
+        which = f"it has {rows[0][1]} to {rows[-1][1]}" if rows else "it has none yet"
+        raise UserError(f"Run {run.run!r} has no step {step}: {which}. See: interlock history {run.run}")
+    # A root step that was done again after a crash has two checkpoints: the newer one counts.
+    name, _, kind, saved = there[-1]
+    read = checkpoint_of(kind, saved)
+    newest = name == rows[-1][0]
+    return _Point(
+        name,
+        datetime.fromisoformat(read["ts"]).timestamp(),
+        read["channel_values"],
+        step,
+        newest,
+        newest and run.status == "waiting",
+    )
+
+
+def _fill(home: Path, run: RunRow, point: _Point, folder: Path) -> None:
+    """The files as they were, made beside the folder and then named so. A leftover of a kill is made anew."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(
+            f"{str(folder)!r} is there and isn't empty. Give a folder that isn't there: --workspace DIR"
+        )
+    if not folder.parent.is_dir():
+        raise UserError(f"No folder {str(folder.parent)!r} to make {folder.name!r} in.")
+    found = None if point.parked else commit_at(home, run.run, point.step)
+    if found is None:  # it never changed a file, or waits: they are as they are now
+        files = RunFiles(home, run)
+        found = (files.folder.name, files.now())
+    repository = home / "snapshots" / found[0]
+    staged = folder.with_name(f".{folder.name}.interlock-{run.run}")
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
+        staged.mkdir()
+        nothing = Contents({}, {})
+        apply(between(nothing, Repository(repository).contents(found[1]), staged, repository), durable=False)
+        staged.rename(folder)
+    except OSError as error:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise UserError(
+            f"Can't make {str(folder)!r}: {error.strerror}. Give another folder: --workspace DIR"
+        ) from error
+
+
+_UNTIL = {
+    "model_calls": "at <= :made",
+    "decisions": "at <= :made",
+    "hook_calls": "done_at <= :made",
+    "steps": "root_step < :step",
+    "snapshots": "root_step < :step",
+}
+"""Table → which of the parent's rows belong to the past that is shared."""
+_CALLS = "(state = 'done' and done_at <= :made)"
+
+
+def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = "") -> Forked:
+    """Copy the rows, in one transaction."""
+    store, fork = Store(home), fork or new_run_id()
+    parked = point.parked
+    names = {"fork": fork, "run": run.run, "step": point.step, "made": point.made, "id": point.id}
+    with explained(store.path), closing(store.connect("FULL")) as conn, transaction(conn):
+        _copy(
+            conn,
+            "runs",
+            names,
+            "run = :run",
+            {"parent": run.run, "workspace": str(folder), **_ended(point, run)},
+        )
+        above = "checkpoint_id <= :id" if parked else "checkpoint_ns = '' and checkpoint_id <= :id"
+        for table in ("checkpoints", "writes"):
+            whole = "1" if parked else above.replace("<=", "<" if table == "writes" else "<=")
+            _copy(conn, table, names, f"thread_id = :run and {whole}", column="thread_id")
+        for table, until in _UNTIL.items():
+            more = {"inherited": 1} if table == "snapshots" else {}
+            _copy(conn, table, names, f"run = :run and ({'1' if parked else until})", more)
+        calls = f"run = :run and ({_CALLS} or (state = 'scheduled' and (message, idx) in (select message, idx from "
+        calls += f"journal where run = :run and {_CALLS})))"
+        _copy(conn, "journal", names, "run = :run" if parked else calls)
+        _copy_approvals(conn, names, "1" if parked else "answered_at <= :made")
+        if str(folder) != run.workspace:
+            _move(conn, fork, run.workspace, str(folder))
+    plans = home / "plans" / run.run
+    if plans.is_dir():
+        shutil.copytree(plans, home / "plans" / fork, dirs_exist_ok=True)
+    return Forked(fork, run.run, point.step, str(folder))
+
+
+def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
+    """How the run stands at this step: `open` while something is due."""
+    now = {"created": time.time(), "updated": time.time(), "step": point.step}
+    due = point.values.get("__pregel_tasks") or any(
+        k.startswith(("branch:to:", "__start__")) for k in point.values
+    )
+    if due:
+        return {**now, "status": "open", "outcome": "", "error": None}
+    if point.newest:
+        return now
+    from interlock.engine.store.saver import status_of
+    from interlock.graphs import pipeline
+
+    status, outcome = status_of(dict(point.values), pipeline(run.workflow).outcome)
+    return {**now, "status": status, "outcome": outcome, "error": None}
+
+
+def _copy(
+    conn: sqlite3.Connection,
+    table: str,
+    names: Mapping[str, Any],
+    which: str,
+    changes: Mapping[str, Any] | None = None,
+    column: str = "run",
+) -> None:
+    """The parent's rows as the fork's own, with some columns changed."""
+    columns = [row[1] for row in conn.execute(f"pragma table_info({table})")]
+    given = {column: names["fork"], **(changes or {})}
+    chosen = ", ".join(f":new_{name}" if name in given else name for name in columns)
+    values = {**names, **{f"new_{name}": value for name, value in given.items()}}
+    conn.execute(
+        f"insert into {table} ({', '.join(columns)}) select {chosen} from {table} where {which}", values
+    )
+
+
+def _copy_approvals(conn: sqlite3.Connection, names: Mapping[str, Any], which: str) -> None:
+    """Their ids hold the run's."""
+    columns = [row[1] for row in conn.execute("pragma table_info(approvals)") if row[1] not in ("id", "run")]
+    listed = ", ".join(columns)
+    conn.execute(
+        f"insert into approvals (id, run, {listed}) select :fork || substr(id, length(run) + 1), :fork, {listed} "
+        f"from approvals where run = :run and ({which}) order by rowid",
+        names,
+    )
+
+
+def _move(conn: sqlite3.Connection, fork: str, old: str, new: str) -> None:
+    """What waits for a person names files in the fork's own folder."""
+    rows = conn.execute(
+        "select id, request from approvals where run = ? and answer is null", (fork,)
+    ).fetchall()
+    for name, text in rows:
+        told = json.loads(text)
+        for file in told.get("files", ()):
+            if Path(file["path"]).is_relative_to(old):
+                file["path"] = str(Path(new, Path(file["path"]).relative_to(old)))
+        conn.execute("update approvals set request = ? where id = ?", (json.dumps(told), name))

@@ -1,0 +1,160 @@
+"""restore: a workspace's files made what a snapshot has. Run as a program it finishes what is pending in a repository.
+
+That program is a process and a session of its own: a kill of whoever asked leaves the files as they were or as they
+are to be, and what a power cut breaks off is finished by the next one.
+"""
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from interlock.services.files.filesystem import Anchor, locked, replace_file, replace_link, replace_with
+from interlock.services.snapshots.repository import Contents, Repository, SnapshotError
+from interlock.state.workspace import Place
+
+_PENDING = "interlock-pending.json"
+
+
+@dataclass
+class Work:
+    """What is to be done, in this order; paths are relative to the root."""
+
+    root: str
+    repository: str
+    """Folder that has the blobs."""
+    gone: list[str] = field(default_factory=list[str])
+    folders_gone: list[str] = field(default_factory=list[str])
+    """Deepest first; one that isn't empty stays."""
+    folders: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    """Outermost first, with their permissions."""
+    files: list[tuple[str, int, str]] = field(default_factory=list[tuple[str, int, str]])
+    """Path, mode, blob."""
+
+    @property
+    def paths(self) -> list[str]:
+        return [*self.gone, *(path for path, _, _ in self.files)]
+
+    def __bool__(self) -> bool:
+        return bool(self.paths or self.folders or self.folders_gone)
+
+
+def between(now: Contents, then: Contents, root: Path, repository: Path) -> Work:
+    """What makes `then` of `now`."""
+    differ = {path for path, kept in then.files.items() if now.files.get(path) != kept}
+    return Work(
+        str(root),
+        str(repository),
+        gone=sorted(now.files.keys() - then.files.keys()),
+        folders_gone=sorted(now.folders.keys() - then.folders.keys(), reverse=True),
+        folders=[(path, mode) for path, mode in then.folders.items() if now.folders.get(path) != mode],
+        files=[(p, then.files[p].mode, then.files[p].blob) for p in sorted(differ, key=_place_in_folder)],
+    )
+
+
+def blocked(work: Work, now: Contents) -> list[str]:
+    """Paths where something lies that no snapshot has: ignored, too large or private."""
+    root = Path(work.root)
+    known = now.files.keys() | now.folders.keys()
+    return [path for path, _, _ in work.files if path not in known and os.path.lexists(root / path)]
+
+
+def carry_out(work: Work) -> None:
+    """Do it, through a process that outlives a kill of this one. Raises `SnapshotError`."""
+    folder = Path(work.repository)
+    replace_file(folder / _PENDING, json.dumps(asdict(work)).encode())
+    finish_pending(folder)
+
+
+def finish_pending(folder: Path) -> bool:
+    """Finish what was broken off in this repository; whether there was anything."""
+    if not (folder / _PENDING).exists():
+        return False
+    command = [sys.executable, "-P", "-m", "interlock.services.snapshots.restore", str(folder)]
+    done = subprocess.run(
+        command, cwd="/", capture_output=True, text=True, check=False, start_new_session=True
+    )
+    if done.returncode:
+        why = (done.stderr.strip().splitlines() or ["it was killed"])[-1]
+        raise SnapshotError(
+            f"The files could not all be brought back: {why}. Run the same command again to go on."
+        )
+    return True
+
+
+def _finish(folder: Path) -> None:
+    with locked(folder), suppress(FileNotFoundError):
+        work = Work(**json.loads((folder / _PENDING).read_bytes()))
+        apply(work, durable=True)
+        (folder / _PENDING).unlink()
+
+
+def apply(work: Work, *, durable: bool) -> None:
+    """Raises OSError. Done again after a kill it ends the same. `durable`: each file survives a power cut."""
+    root = Path(work.root)
+    anchor = Anchor(root)
+    _open_up(work)
+    for path in work.gone:
+        with suppress(FileNotFoundError, NotADirectoryError), anchor.place(root / path) as place:
+            os.unlink(place.name, dir_fd=place.directory)
+    for path in work.folders_gone:
+        with suppress(OSError), anchor.place(root / path) as place:
+            os.rmdir(place.name, dir_fd=place.directory)
+    for path, mode in work.folders:
+        with anchor.place(root / path) as place, suppress(FileExistsError):
+            os.mkdir(place.name, mode | stat.S_IRWXU, dir_fd=place.directory)
+    blobs = Repository(Path(work.repository)).blobs([blob for _, _, blob in work.files])
+    for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: _folder_of(one[0][0])):
+        with anchor.place(root / folder / "_") as place:
+            for (path, mode, _), data in files:
+                _put(Place(place.directory, path.rpartition("/")[2]), mode, data, durable)
+    for path, mode in reversed(work.folders):
+        _set_mode(root / path, mode)
+
+
+def _put(place: Place, mode: int, data: bytes, durable: bool) -> None:
+    if stat.S_ISLNK(mode):
+        replace_link(place, os.fsdecode(data))
+    else:
+        replace_with(place, data, stat.S_IMODE(mode), durable=durable)
+
+
+def _place_in_folder(path: str) -> list[str]:
+    """One folder's files stand together."""
+    return [_folder_of(path), path]
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _open_up(work: Work) -> None:
+    """Folders that their owner may not change are opened, and in the end made what they were, or are to be."""
+    known = {path for path, _ in work.folders}
+    for path in sorted({str(Path(p).parent) for p in (*work.paths, *work.folders_gone, *known)} - {"."}):
+        folder = Path(work.root, path)
+        with suppress(OSError):  # not there yet
+            mode = stat.S_IMODE(folder.lstat().st_mode)
+            if mode & stat.S_IRWXU != stat.S_IRWXU:
+                _set_mode(folder, mode | stat.S_IRWXU)
+                work.folders += [(path, mode)] if path not in known else []
+
+
+def _set_mode(folder: Path, mode: int) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        os.chmod(opened, mode)  # noqa: PTH101 - by descriptor, not by name
+    finally:
+        os.close(opened)
+
+
+if __name__ == "__main__":
+    try:
+        _finish(Path(sys.argv[1]))
+    except Exception as error:
+        sys.exit(f"{type(error).__name__}: {error}")

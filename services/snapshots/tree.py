@@ -1,0 +1,241 @@
+"""tree: what lies in a workspace: bytes, permissions and links of its files, and what of it changed since last time.
+
+Looked at by the files' own marks (change time, size, inode), as git does: what a turn left alone isn't read again.
+"""
+
+import hashlib
+import json
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.services.files.ignore import AGENT_FILES
+from interlock.services.files.protected import is_private
+from interlock.state.errors import RunError
+from interlock.state.settings import SnapshotSettings
+from interlock.state.workspace import Place, Workspace
+from interlock.tools._opening import open_directory, open_file
+
+_RULES = {".gitignore", *AGENT_FILES}
+_TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_100_000_000
+"""What was changed so shortly before it was looked at may be changed once more without a sign of it: the kernel's clock
+for files ticks every 1 to 10 ms, some file systems count whole seconds only."""
+_SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+class TooManyFilesError(RunError):
+    """A folder like `/` or a home directory."""
+
+    kind = "snapshot"
+
+
+class File(NamedTuple):
+    mode: int
+    """As `lstat` has it: the kind, and the permissions."""
+    blob: str
+    """git's id of its bytes, or of a link's target; empty: it is left out, being too large or closed to us."""
+    mark: tuple[int, int, int] | None
+    """Change time, size, inode; None: it must be read again."""
+
+
+@dataclass
+class Folder:
+    mode: int = 0
+    mark: int | None = None
+    """Change time; None: it must be listed again."""
+    files: dict[str, File] = field(default_factory=dict[str, File])
+    """By name."""
+
+
+class Change(NamedTuple):
+    """One path, relative to the workspace; `mode` None: it is gone."""
+
+    path: str
+    mode: int | None
+    data: bytes = b""
+
+
+class Tree:
+    """One workspace folder, as it was when it was last looked at."""
+
+    def __init__(
+        self, workspace: Workspace, limits: SnapshotSettings, known: Mapping[str, Any] | None = None
+    ) -> None:
+        """`known`: what `known` gave, of this process or another."""
+        self._workspace, self._most = workspace, limits.max_files
+        self._longest = round(limits.max_file_mb * (1 << 20))
+        self._base = f"{workspace.root}/"
+        self.folders = {"": Folder()}
+        for path, (mode, mark, files) in (known or {}).items():
+            mine = {
+                name: File(kind, blob, tuple(seen) if seen else None)
+                for name, (kind, blob, seen) in files.items()
+            }
+            self.folders[path] = Folder(mode, mark, mine)
+
+    def known(self) -> dict[str, Any]:
+        """JSON-like."""
+        return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
+
+    def changes(self) -> Iterator[Change]:
+        """Since last time; what is gone comes first. All of it must be taken, else the tree isn't known any more."""
+        due, gone = self._looked()
+        if any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
+            for folder in self.folders.values():
+                folder.mark = None
+            due, more = self._looked()
+            gone |= more
+        if sum(len(folder.files) for folder in self.folders.values()) + len(due) > self._most:
+            raise TooManyFilesError(f"more than {self._most:,} files lie in {self._base!r}")
+        yield from (Change(path, None) for path, file in gone.items() if file.blob)
+        for folder, paths in groupby(sorted(due, key=_folder_of), _folder_of):
+            yield from self._read(folder, paths)
+
+    def _looked(self) -> tuple[list[str], dict[str, File]]:
+        """Paths that are new or changed, and the files that are gone or ignored now."""
+        due: list[str] = []
+        gone: dict[str, File] = {}
+        pending = [*self.folders]
+        while pending:
+            path = pending.pop()
+            try:
+                opened = os.open(self._base + path, _SEARCH)
+            except OSError:
+                lost = self.folders.pop(path, Folder()).files
+                gone |= {_below(path, name): file for name, file in lost.items()}
+                continue
+            try:
+                pending += self._look(path, opened, due, gone)
+            finally:
+                os.close(opened)
+        return due, gone
+
+    def _look(self, path: str, opened: int, due: list[str], gone: dict[str, File]) -> list[str]:
+        """Folders in it that weren't known."""
+        folder, folders = self.folders.setdefault(path, Folder()), list[str]()
+        found, now_ns = os.fstat(opened), time.time_ns()
+        if folder.mark != found.st_ctime_ns:
+            names, inner = self._entries(path)
+            folder.mode, folder.mark = found.st_mode, _settled(found.st_ctime_ns, now_ns)
+            due += [_below(path, name) for name in names - folder.files.keys()]
+            gone |= {_below(path, name): folder.files.pop(name) for name in folder.files.keys() - names}
+            folders = [inside for name in inner if (inside := _below(path, name)) not in self.folders]
+        lost: list[str] = []
+        look = os.stat
+        for name, file in folder.files.items():
+            try:
+                now = look(name, dir_fd=opened, follow_symlinks=False)
+            except OSError:
+                lost.append(name)
+                continue
+            mark = file.mark
+            if mark is None or now.st_ctime_ns != mark[0] or (now.st_size, now.st_ino) != mark[1:]:
+                due.append(_below(path, name))
+        gone |= {_below(path, name): folder.files.pop(name) for name in lost}
+        return folders
+
+    def _entries(self, path: str) -> tuple[set[str], list[str]]:
+        """Names of files and links, and of folders, that aren't ignored."""
+        folder = Path(self._base + path)
+        ignored = self._workspace.ignored_in(folder)
+        files: set[str] = set()
+        folders: list[str] = []
+        # Gone meanwhile, or closed to us: as if it were empty.
+        with suppress(OSError), self._workspace.place(folder) as place, open_directory(place) as opened:
+            for entry in os.scandir(opened):
+                is_folder = entry.is_dir(follow_symlinks=False)
+                if is_private(entry.name) or ignored(entry.name, is_folder):
+                    continue
+                if is_folder:
+                    folders.append(entry.name)
+                elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
+                    files.add(entry.name)
+        return files, folders
+
+    def _read(self, path: str, paths: Iterable[str]) -> Iterator[Change]:
+        """Through no link on the way."""
+        folder = self.folders[path]
+        try:
+            with self._workspace.place(Path(self._base + path, "_")) as place:
+                for one in paths:
+                    yield from self._one(one, folder, Place(place.directory, one.rpartition("/")[2]))
+        except OSError:  # the folder went meanwhile; the next look finds it so
+            folder.mark = None
+
+    def _one(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
+        before = folder.files.pop(place.name, None)
+        now_ns = time.time_ns()
+        try:
+            found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
+            data = _content(place, found, self._longest)
+        except OSError:  # closed to us, or no file any more
+            found, data = None, None
+        if found is None or data is None:
+            mark = None if found is None else _mark(found, now_ns)
+            folder.files[place.name] = File(0, "", mark)
+            if before is not None and before.blob:
+                yield Change(path, None)
+            return
+        blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
+        folder.files[place.name] = File(found.st_mode, blob, _mark(found, now_ns))
+        if before is None or (before.blob, before.mode) != (blob, found.st_mode):
+            yield Change(path, found.st_mode, data)
+
+    def layout(self) -> bytes:
+        """What git doesn't keep: permissions, and empty folders; JSON."""
+        modes = {path: folder.mode for path, folder in self.folders.items() if path}
+        full = {*map(_folder_of, modes)}
+        empty = sorted(path for path in modes if path not in full and not self.folders[path].files)
+        for path, folder in self.folders.items():
+            kept = {name: file.mode for name, file in folder.files.items() if file.blob}
+            modes |= {_below(path, name): mode for name, mode in kept.items() if not stat.S_ISLNK(mode)}
+        counted: dict[str, Counter[int]] = {}
+        for mode in modes.values():
+            counted.setdefault(kind_of(mode), Counter())[stat.S_IMODE(mode)] += 1
+        usual = {kind: counts.most_common(1)[0][0] for kind, counts in counted.items()}
+        odd = {
+            path: stat.S_IMODE(mode)
+            for path, mode in modes.items()
+            if stat.S_IMODE(mode) != usual[kind_of(mode)]
+        }
+        return json.dumps({"usual": usual, "odd": odd, "empty": empty}, sort_keys=True).encode()
+
+
+def _content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
+    """A file's bytes, a link's target; None: too large. Raises OSError."""
+    if stat.S_ISLNK(found.st_mode):
+        return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
+    if found.st_size > limit:
+        return None
+    with open_file(place) as file:
+        data = file.read(limit + 1)
+    return None if len(data) > limit else data
+
+
+def _mark(found: os.stat_result, now_ns: int) -> tuple[int, int, int] | None:
+    return (found.st_ctime_ns, found.st_size, found.st_ino) if _settled(found.st_ctime_ns, now_ns) else None
+
+
+def _settled(changed_ns: int, now_ns: int) -> int | None:
+    """The change time, if another change would show by another."""
+    return changed_ns if changed_ns < now_ns - (_TICK_NS if changed_ns % 10**9 else _COARSE_TICK_NS) else None
+
+
+def kind_of(mode: int) -> str:
+    """Under which its usual permissions are."""
+    return "folder" if stat.S_ISDIR(mode) else "program" if mode & 0o100 else "file"
+
+
+def _folder_of(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _below(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name

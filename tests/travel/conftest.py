@@ -1,0 +1,69 @@
+"""conftest: a run that changed files by tools and by shell, and the command line over it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Done, Run
+
+from interlock.engine import Options, Outcome, run_sync
+
+REPLIES: list[dict[str, Any]] = [
+    {
+        "tool_calls": [
+            {"name": "write_file", "args": {"file_path": "a.txt", "content": "one\n"}},
+            {
+                "name": "run_shell_command",
+                "args": {"command": "mkdir d; echo 2 > d/b; chmod 600 d/b; ln -s ../a.txt d/l"},
+            },
+        ]
+    },
+    {"tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
+    {
+        "tool_calls": [
+            {"name": "run_shell_command", "args": {"command": "rm a.txt; mv d/b c; echo more >> own"}}
+        ]
+    },
+    {"text": "done"},
+]
+
+
+class Desk:
+    """One home, one workspace."""
+
+    def __init__(self, folder: Path, home: Path, cli: Run) -> None:
+        self.folder, self.home, self.cli = folder, home / "interlock", cli
+        self.work = folder / "work"
+        self.work.mkdir(exist_ok=True)
+
+    def options(self, replies: list[dict[str, Any]], **more: Any) -> Options:
+        script = self.folder / "script.json"
+        script.write_text(json.dumps(replies))
+        given = {"approval_mode": "yolo", "model": f"script:{script}", "workspace": self.work, **more}
+        return Options(home=self.home, env={"PATH": "/usr/bin:/bin"}, **given)
+
+    def run(self, replies: list[dict[str, Any]] = REPLIES, **more: Any) -> Outcome:
+        return run_sync("main", {"prompt": "Do it."}, options=self.options(replies, **more))
+
+    def __call__(self, *arguments: str) -> Done:
+        return self.cli(*arguments)
+
+
+@pytest.fixture
+def desk(
+    tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Desk:
+    from interlock.cli.main import main
+
+    def cli(*arguments: str, stdin: str = "") -> Done:
+        (tmp_path / "stdin").write_text(stdin)
+        with (tmp_path / "stdin").open() as file:
+            monkeypatch.setattr("sys.stdin", file)
+            code = main(arguments)
+        shown = capsys.readouterr()
+        return Done(code, shown.out, shown.err)
+
+    found = Desk(tmp_path, home, cli)
+    monkeypatch.chdir(found.work)
+    return found

@@ -1,0 +1,183 @@
+"""A fork shares the past and has the files of then; rewind does so in place; undo takes back a run's own changes."""
+
+import json
+import sqlite3
+from pathlib import Path
+
+from travel.conftest import REPLIES, Desk
+from travel.trees import tree_of
+
+from interlock.engine import Decision, resume_sync
+
+
+def rows(desk: Desk, run: str) -> list[tuple[object, ...]]:
+    """Everything that the store has of a run but its heartbeats."""
+    conn = sqlite3.connect(desk.home / "interlock.db")
+    tables = [
+        t for (t,) in conn.execute("select name from sqlite_master where type = 'table'") if t != "lease"
+    ]
+    found: list[tuple[object, ...]] = []
+    for table in tables:
+        columns = [c[1] for c in conn.execute(f"pragma table_info({table})")]
+        owner = "thread_id" if "thread_id" in columns else "run"
+        found += conn.execute(
+            f"select '{table}', * from {table} where {owner} = ? order by 2, 3, 4", (run,)
+        ).fetchall()
+    conn.close()
+    return found
+
+
+def test_a_fork_has_the_files_of_then_and_goes_on_from_there(desk: Desk) -> None:
+    (desk.work / "own").write_text("mine\n")
+    run = desk.run().run
+    before, parent = tree_of(desk.work), rows(desk, run)
+    fork = desk("fork", run, "--at", "3", "--json").json
+    folder = Path(fork["workspace"])
+    assert folder.parent == desk.folder
+    then = tree_of(folder)
+    assert set(then) == {"a.txt", "own", "d", "d/b", "d/l"}
+    assert then["d/b"] == (0o100600, b"2\n")
+    outcome = resume_sync(fork["run"], options=desk.options(REPLIES, workspace=None))
+    assert (outcome.status, outcome.output["response"]) == ("done", "done")
+    assert tree_of(folder) == before
+    assert (tree_of(desk.work), rows(desk, run)) == (before, parent)
+    assert desk("show", fork["run"], "--verify").code == 0
+    assert desk("doctor", "--store").code == 0
+    path = [s["node"] for s in desk("history", fork["run"], "--json").json["steps"] if s["depth"] == 0]
+    assert path == [s["node"] for s in desk("history", run, "--json").json["steps"] if s["depth"] == 0]
+
+
+def test_a_fork_of_a_waiting_run_waits_for_the_same_and_each_is_decided_by_itself(desk: Desk) -> None:
+    replies = [
+        {"tool_calls": [{"name": "write_file", "args": {"file_path": "a", "content": "x"}}]},
+        {"text": "ok"},
+    ]
+    run = desk.run(replies, approval_mode="default").run
+    step = desk("history", run, "--json").json["checkpoints"][-1]["step"]
+    fork = desk("fork", run, "--at", str(step), "--json").json
+    waiting = {a["run"]: a["id"] for a in desk("approvals", "--json").json}
+    assert waiting.keys() == {run, fork["run"]}
+    options = desk.options(replies, workspace=None, approval_mode=None)
+    outcome = resume_sync(fork["run"], decisions=[Decision("all", "proceed_once")], options=options)
+    assert outcome.status == "done"
+    assert (Path(fork["workspace"]) / "a").read_text() == "x"
+    assert not (desk.work / "a").exists()
+    assert [a["run"] for a in desk("approvals", "--json").json] == [run]
+
+
+def test_rewind_shows_what_changes_and_asks_where_nobody_can_be_asked(desk: Desk) -> None:
+    (desk.work / "own").write_text("mine\n")
+    run = desk.run().run
+    tree = tree_of(desk.work)
+    refused = desk("rewind", run, "--at", "3")
+    assert refused.code == 2 and "--yes" in refused.err
+    assert {"D c", "A a.txt", "A d/b", "M own"} <= set(refused.err.splitlines())
+    assert tree_of(desk.work) == tree
+    rewound = desk("rewind", run, "--at", "3", "--yes", "--json").json
+    assert Path(rewound["workspace"]) == desk.work
+    assert (desk.work / "own").read_text() == "mine\n"
+    assert set(tree_of(desk.work)) == {"a.txt", "own", "d", "d/b", "d/l"}
+    again = desk("rewind", rewound["run"], "--at", "2", "--yes", "--json").json
+    assert set(tree_of(desk.work)) == {"own"}, "a fork's inherited past has its files, too"
+    assert desk("rewind", again["run"], "--at", "2", "--yes").code == 0
+
+
+def test_rewind_overwrites_nothing_that_no_snapshot_has(desk: Desk) -> None:
+    run = desk.run().run
+    (desk.work / ".gitignore").write_text("a.txt\n")
+    (desk.work / ".git").mkdir()
+    (desk.work / "a.txt").write_text("mine, and ignored")
+    refused = desk("rewind", run, "--at", "3", "--yes")
+    assert refused.code == 2 and "'a.txt'" in refused.err
+    assert (desk.work / "a.txt").read_text() == "mine, and ignored"
+
+
+def test_undo_takes_back_all_that_a_run_did_and_nothing_else(desk: Desk) -> None:
+    (desk.work / "own").write_text("mine\n")
+    before = tree_of(desk.work)
+    run = desk.run().run
+    (desk.work / "later").write_text("by a person")
+    done = desk("undo", run)
+    assert done.code == 0, done.err
+    assert tree_of(desk.work) == {**before, "later": tree_of(desk.work)["later"]}
+    assert "Nothing to take back" in desk("undo", run).err
+
+
+def test_undo_refuses_what_somebody_changed_since(desk: Desk) -> None:
+    run = desk.run().run
+    (desk.work / "c").write_text("changed by a person")
+    tree = tree_of(desk.work)
+    refused = desk("undo", run)
+    assert refused.code == 2 and "'c'" in refused.err
+    assert tree_of(desk.work) == tree
+
+
+def test_one_call_is_shown_and_taken_back_by_its_number_or_id(desk: Desk) -> None:
+    replies = [
+        {"tool_calls": [{"name": "write_file", "args": {"file_path": n, "content": n}} for n in ("a", "b")]},
+        {"text": "done"},
+    ]
+    run = desk.run(replies).run
+    shown = desk("diff", run, "--files", "--call", "2").out
+    assert "+b" in shown and "a/a" not in shown
+    assert desk("undo", run, "--call", "0.0").code == 0
+    assert set(tree_of(desk.work)) == {"b"}
+    assert "no call '9'" in desk("undo", run, "--call", "9").err
+
+
+def test_diff_files_shows_what_a_run_did_without_what_others_did(desk: Desk) -> None:
+    replies = [
+        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo new > a"}}]},
+        {"tool_calls": [{"name": "ask_user", "args": {"questions": [{"question": "Go on?"}]}}]},
+        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo more >> a"}}]},
+        {"text": "done"},
+    ]
+    run = desk.run(replies)
+    assert run.status == "waiting"
+    (desk.work / "theirs").write_text("x")
+    options = desk.options(replies, workspace=None)
+    answer = Decision(run.pending[0]["id"], "proceed_once", text="yes")
+    assert resume_sync(run.run, decisions=[answer], options=options).status == "done"
+    shown = desk("diff", run.run, "--files").out
+    assert "+new\n+more" in shown and "theirs" not in shown
+    assert json.loads(desk("diff", run.run, "--files", "--json").out)["diff"] == shown
+
+
+def test_a_turn_that_only_reads_makes_no_snapshot_and_starts_no_git(desk: Desk) -> None:
+    (desk.work / "a").write_text("x")
+    desk.run([{"tool_calls": [{"name": "read_file", "args": {"file_path": "a"}}]}, {"text": "done"}])
+    assert not (desk.home / "snapshots").exists()
+
+
+def test_a_run_goes_on_without_git_and_says_so_once(desk: Desk) -> None:
+    told: list[str] = []
+
+    def note(event: object) -> None:
+        if getattr(event, "type", "") == "error":
+            told.append(event.message)  # type: ignore[attr-defined]
+
+    from interlock.engine import run_sync
+
+    empty = desk.folder / "bin"
+    empty.mkdir()
+    (empty / "sh").symlink_to("/bin/sh")
+    (empty / "bash").symlink_to("/bin/bash")
+    options = desk.options(REPLIES)
+    import os
+
+    path, os.environ["PATH"] = os.environ["PATH"], str(empty)
+    try:
+        outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[note])
+    finally:
+        os.environ["PATH"] = path
+    assert outcome.status == "done"
+    assert len([line for line in told if "git isn't installed" in line]) == 1
+    assert "has no snapshots" in desk("undo", outcome.run).err
+
+
+def test_a_step_that_there_isnt_is_named_with_those_that_there_are(desk: Desk) -> None:
+    run = desk.run([{"text": "hello"}]).run
+    assert "no step 99: it has -1 to" in desk("fork", run, "--at", "99").err
+    (desk.folder / "full").mkdir()
+    (desk.folder / "full" / "x").write_text("")
+    assert "isn't empty" in desk("fork", run, "--at", "1", "--workspace", str(desk.folder / "full")).err

@@ -1,0 +1,156 @@
+"""Snapshots hold a workspace exactly: bytes, permissions, links; and what the user's own git does has no part in it."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from travel.trees import change, changes, tree_of
+
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.snapshots.repository import SnapshotError
+from interlock.services.snapshots.restore import apply, between, carry_out
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+from interlock.services.snapshots.tree import TooManyFilesError
+from interlock.state.settings import SnapshotSettings
+
+REF = "refs/runs/test"
+MANY = settings().max_examples // 4
+"""Each starts git a dozen times."""
+
+
+def made(folder: Path, **settings: float) -> WorkspaceSnapshots:
+    (folder / "work").mkdir(exist_ok=True, parents=True)
+    limits = SnapshotSettings.model_validate(settings)
+    return WorkspaceSnapshots(folder / "home", FolderWorkspace(folder / "work"), limits)
+
+
+def back_to(shots: WorkspaceSnapshots, folder: Path, commit: str) -> None:
+    """In place."""
+    now, then = (shots.repository.contents(c) for c in (shots.take(REF), commit))
+    carry_out(between(now, then, folder / "work", folder / "home" / "snapshots" / shots.name))
+
+
+@settings(max_examples=MANY)
+@given(st.lists(changes, min_size=2, max_size=4), st.data())
+def test_a_restored_tree_is_the_tree_that_was(
+    tmp_path_factory: pytest.TempPathFactory, rounds: list[list[tuple[str, str, object]]], data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("tree")
+    shots, work, kept = made(folder), folder / "work", []
+    for number, some in enumerate(rounds):
+        for what, name, how in some:
+            change(work, what, name, how)
+        if number == 1:  # another process goes on
+            shots.close()
+            shots = made(folder)
+        kept.append((shots.take(REF), tree_of(work)))
+    commit, tree = data.draw(st.sampled_from(kept))
+    new = folder / "new"
+    new.mkdir()
+    repository = folder / "home" / "snapshots" / shots.name
+    nothing = shots.repository.contents(kept[0][0])._replace(files={}, folders={})
+    apply(between(nothing, shots.repository.contents(commit), new, repository), durable=False)
+    assert tree_of(new) == tree
+    now = shots.repository.contents(shots.take(REF))
+    apply(between(now, shots.repository.contents(commit), work, repository), durable=True)
+    assert tree_of(work) == tree
+
+
+def test_an_edit_in_the_same_instant_and_of_the_same_size_is_seen(tmp_path: Path) -> None:
+    shots, file = made(tmp_path), tmp_path / "work" / "a"
+    seen = []
+    for text in ("one", "two", "six"):
+        file.write_text(text)
+        seen.append(shots.take(REF))
+    assert len(set(seen)) == 3
+
+
+def test_what_is_ignored_private_or_too_large_is_left_out_and_stays(tmp_path: Path) -> None:
+    shots, work = made(tmp_path, maxFileMb=0.001), tmp_path / "work"
+    work.joinpath(".git").mkdir()
+    for name in ("kept", ".env", "out.log", "node_modules/x/y", "sub/.git/HEAD", "sub/file"):
+        work.joinpath(name).parent.mkdir(parents=True, exist_ok=True)
+        work.joinpath(name).write_text(name)
+    work.joinpath("large").write_bytes(bytes(2000))
+    work.joinpath(".gitignore").write_text("*.log\n")
+    commit = shots.take(REF)
+    assert set(shots.repository.contents(commit).files) == {"kept", "sub/file", ".gitignore"}
+    work.joinpath(".gitignore").write_text("kept\n")
+    assert set(shots.repository.contents(shots.take(REF)).files) == {"out.log", "sub/file", ".gitignore"}
+    assert shots.take(REF) == shots.take(REF)
+
+
+def test_attributes_filters_and_hooks_of_the_users_repository_change_nothing(tmp_path: Path) -> None:
+    shots, work = made(tmp_path), tmp_path / "work"
+    trap = f"sh -c 'touch {tmp_path}/ran; cat'"
+    for command in (
+        ["init", "-q"],
+        ["config", "core.autocrlf", "true"],
+        ["config", "core.fsmonitor", trap],
+        ["config", "filter.f.clean", trap],
+    ):
+        subprocess.run(["git", *command], cwd=work, check=True)
+    work.joinpath(".gitattributes").write_text(
+        "* text=auto eol=crlf ident filter=f working-tree-encoding=UTF-16\n"
+    )
+    work.joinpath("a").write_bytes(b"$Id$\r\nx\n\xff\0")
+    before = {p: p.stat().st_mtime_ns for p in work.joinpath(".git").rglob("*")}
+    commit, tree = shots.take(REF), tree_of(work)
+    work.joinpath("a").write_text("other")
+    back_to(shots, tmp_path, commit)
+    assert tree_of(work) == tree
+    assert before == {p: p.stat().st_mtime_ns for p in work.joinpath(".git").rglob("*")}
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_repository_with_a_submodule_is_kept_with_the_submodules_files(tmp_path: Path) -> None:
+    shots, work = made(tmp_path), tmp_path / "work"
+    inner = tmp_path / "inner"
+    for folder in (inner, work):
+        folder.mkdir(exist_ok=True)
+        subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+        folder.joinpath("file").write_text("one")
+        subprocess.run(["git", "add", "-A"], cwd=folder, check=True)
+        subprocess.run(["git", "commit", "-qm", "first"], cwd=folder, check=True)
+    add = ["git", "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(inner), "sub"]
+    subprocess.run(add, cwd=work, check=True)
+    commit, tree = shots.take(REF), tree_of(work)
+    work.joinpath("sub", "file").write_text("two")
+    back_to(shots, tmp_path, commit)
+    assert tree_of(work) == tree
+    assert work.joinpath("sub", "file").read_text() == "one"
+
+
+def test_without_git_one_line_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    shots = made(tmp_path)
+    tmp_path.joinpath("work", "a").write_text("a")
+    with pytest.raises(SnapshotError, match="git isn't installed"):
+        shots.take(REF)
+
+
+def test_a_folder_with_too_many_files_is_refused_by_name(tmp_path: Path) -> None:
+    shots = made(tmp_path, maxFiles=3)
+    for number in range(4):
+        tmp_path.joinpath("work", f"{number}").write_text("")
+    with pytest.raises(TooManyFilesError, match="more than 3 files"):
+        shots.take(REF)
+
+
+def test_a_link_put_on_the_way_leads_nowhere(tmp_path: Path) -> None:
+    """A folder that becomes a link to one outside is a link, and what lies there isn't read."""
+    shots, work = made(tmp_path), tmp_path / "work"
+    outside = tmp_path / "outside"
+    for folder in (work / "d", outside):
+        folder.mkdir()
+        folder.joinpath("f").write_text(str(folder))
+    first = shots.take(REF)
+    os.rename(work / "d", tmp_path / "away")  # noqa: PTH104
+    work.joinpath("d").symlink_to(outside)
+    assert set(shots.repository.contents(shots.take(REF)).files) == {"d"}
+    back_to(shots, tmp_path, first)
+    assert work.joinpath("d", "f").read_text() == str(work / "d")
+    assert outside.joinpath("f").read_text() == str(outside)
