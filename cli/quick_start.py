@@ -6,6 +6,7 @@ Never where a program imports Interlock: when its modules are read and its memor
 import gc
 import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
@@ -64,8 +65,7 @@ def _import_httpx() -> None:
     sys.modules.update(
         dict.fromkeys(absent, cast("ModuleType", None))
     )  # what Python takes for "not installed"
-    import httpx  # noqa: F401 - now, as long as they are
-
+    import_module("httpx")  # now, as long as they are
     for name in absent:
         del sys.modules[name]
 

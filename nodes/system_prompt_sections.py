@@ -13,6 +13,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.models import ToolDeclaration
 from interlock.state.modes import Mode
 from interlock.state.system_prompt import SystemPromptState
+from interlock.tools import TASK_LOOP
 
 _COMMANDS = frozenset({"run_shell_command", "execute_command"})
 _WRITING = frozenset({"write_file", "replace", "write_to_file", "apply_diff", "insert_content"})
@@ -58,6 +59,7 @@ def _of_tool(*names: str) -> frozenset[str]:
 
 
 _XML = (Section("task/xml", only="xml"), Section("task/tools", only="xml"))
+_SKILLS = Section("main/skills", tools=_of_tool("activate_skill"))
 _SURROUNDINGS = (
     Section("main/unattended", only="unattended", shared=False),
     Section("main/sandbox_none", tools=_COMMANDS, only="open"),
@@ -72,6 +74,7 @@ MAIN = (
     Section("main/workflows", shared=False),
     Section("main/planning", tools=_of_tool("enter_plan_mode")),
     Section("main/delegation", tools=_of_tool("invoke_agent")),
+    _SKILLS,
     Section("main/todos", tools=_of_tool("write_todos")),
     Section("main/answers", shared=False),
     *_XML,
@@ -109,6 +112,7 @@ TASK = (
     Section("main/mandates"),
     Section("main/changes", tools=_WRITING | _COMMANDS),
     Section("main/commands", tools=_COMMANDS),
+    _SKILLS,
     Section("main/results"),
     Section("main/data"),
     *_SURROUNDINGS,
@@ -137,9 +141,9 @@ class Facts:
 
 def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
     mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
-    tools = [
-        t for t in deps.toolset.declarations() if (mode is None or mode.allows(t.name)) and _is_there(t, has)
-    ]
+    hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
+    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_there(t, has)]
+    tools = [t for t in tools if mode is None or mode.allows(t.name)]
     names = {tool.name for tool in tools}
     connected = (v for v in deps.mcp.views() if v.status == "connected")
     servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]

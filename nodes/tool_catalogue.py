@@ -26,7 +26,8 @@ def _tool(tool: ToolDeclaration) -> str:
 def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> str:
     kind = schema.get("type")
     form = shape(schema) if kind in _PLAIN else f"JSON: {shape(schema)}"
-    description = " ".join(str(schema.get("description", "")).split())
+    # Lines stay lines: some show a form.
+    description = "\n  ".join(str(schema.get("description", "")).splitlines())
     return f"- {name} ({form}{', required' if required else ''}): {description}"
 
 

@@ -110,6 +110,8 @@ _SUMMARY = 160
 """Characters of a one-line summary."""
 _ALONE = frozenset({"write", "execute", "question"})
 """Risks whose calls run by themselves, in order."""
+_EFFECTS = frozenset({"write", "execute", "network"})
+"""Risks of what may not be done twice unless the tool says so."""
 
 
 @dataclass
@@ -141,8 +143,8 @@ class BuiltinToolset:
         tool = self._names.get(name)
         if tool is None:
             return None
-        effect = "other" if tool.risk == "execute" and not tool.idempotent else "none"
-        alone = tool.risk in _ALONE or tool.kind == "review"
+        effect = "other" if tool.risk in _EFFECTS and not (tool.idempotent or tool.plan) else "none"
+        alone = tool.risk in _ALONE or tool.kind == "review" or effect == "other"
         return ToolInfo(
             name=tool.name,
             risk=tool.risk,

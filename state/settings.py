@@ -92,6 +92,8 @@ class ToolSettings(_Section):
     """Absolute or from `~/`; what commands may change beside the workspace, or, ending in `:ro`, may read."""
     reading_commands: bool = Field(True, alias="readingCommands")
     """Shell commands that only read, with plain arguments inside the workspace, need no asking: `ls`, `git status`."""
+    browser: str = ""
+    """Program of the browser that `browser_action` uses; empty: the first Chromium or Chrome on the PATH."""
     shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
     max_concurrent_file_reads: int = Field(5, alias="maxConcurrentFileReads", ge=1)
     """Files that the task loop's model is told to read at once (Roo Code: 5)."""

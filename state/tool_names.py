@@ -42,9 +42,9 @@ ELSEWHERE = frozenset(
     {
         *("web_search", "google_web_search", "save_memory", "codebase_search", "activate_skill"),
         *("get_internal_docs", "WebSearchTool", "MemoryTool", "WebSearch", "NotebookEdit"),
-        *("list_code_definition_names", "ask_followup_question", "attempt_completion"),
+        *("ask_followup_question", "attempt_completion"),
         *("new_task", "switch_mode", "update_todo_list", "use_mcp_tool"),
-        *("access_mcp_resource", "generate_image", "browser_action"),
+        *("access_mcp_resource", "generate_image"),
     }
 )
 """Tools that aren't here: a rule may name them for other programs that read it."""

@@ -56,7 +56,13 @@ class Processes(Protocol):
         ...
 
     async def start(
-        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        label: str,
+        env: Mapping[str, str] | None = None,
+        ours: bool = False,
     ) -> int:
         """Start in the background; the pid of the command. Output goes to a file in `outputs/`."""
         ...

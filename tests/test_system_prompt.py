@@ -101,7 +101,7 @@ def test_the_catalogue_says_of_every_tool_what_its_argument_model_says(place: Pl
             assert listed, (name, field)
             line = listed[0]
             assert ", required)" in line if info.is_required() else ", required)" not in line
-            assert (info.description or "") in line
+            assert (info.description or "") in text.replace("\n  ", "\n")
             assert (f"<{info.alias or field}>…" in text) == info.is_required()
     assert "## read_file\n" in told
 

@@ -2,8 +2,10 @@
 
 from interlock.state.tooling import Tool
 from interlock.tools import (
+    activate_skill,
     apply_diff,
     ask_user,
+    browser_action,
     codebase_investigator,
     complete_task,
     enter_plan_mode,
@@ -13,6 +15,7 @@ from interlock.tools import (
     grep_search,
     insert_content,
     invoke_agent,
+    list_code_definition_names,
     list_directory,
     list_files,
     read_file,
@@ -44,14 +47,22 @@ TOOLS: dict[str, Tool] = {
     "exit_plan_mode": exit_plan_mode.TOOL,
     "codebase_investigator": codebase_investigator.TOOL,
     "invoke_agent": invoke_agent.TOOL,
+    "activate_skill": activate_skill.TOOL,
     "complete_task": complete_task.TOOL,
     "update_scratchpad": update_scratchpad.TOOL,
     "apply_diff": apply_diff.TOOL,
     "insert_content": insert_content.TOOL,
     "search_files": search_files.TOOL,
     "list_files": list_files.TOOL,
+    "list_code_definition_names": list_code_definition_names.TOOL,
     "fetch_instructions": fetch_instructions.TOOL,
+    "browser_action": browser_action.TOOL,
 }
 """In the order in which models are told of them."""
-TASK_LOOP = frozenset({"apply_diff", "insert_content", "search_files", "list_files", "fetch_instructions"})
+TASK_LOOP = frozenset(
+    {
+        *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),
+        *("fetch_instructions", "browser_action"),
+    }
+)
 """Only the task loop is told of these; elsewhere others do the same."""

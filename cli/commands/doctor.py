@@ -127,12 +127,17 @@ def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Itera
 
 def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
     from interlock.services.agents.definitions import load_agents
+    from interlock.services.context.skills import load_skills
     from interlock.services.mcp.spec import specs_of
 
     agents, problems = load_agents(root, home, trusted)
     yield from (Finding("note", "agents", place(problem)) for problem in problems)
     if own := [name for name, agent in agents.items() if agent.source != "interlock"]:
         yield Finding("ok", "agents", ", ".join(own))
+    skills, problems = load_skills(root, home, trusted)
+    yield from (Finding("note", "skills", place(problem)) for problem in problems)
+    if skills:
+        yield Finding("ok", "skills", ", ".join(skills))
     servers = specs_of(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")

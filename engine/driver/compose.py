@@ -19,6 +19,7 @@ from interlock.engine.store.model_log import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.services.agents.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools
+from interlock.services.context.skills import skill_tools
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import HookEnvironment
@@ -36,7 +37,7 @@ from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
-from interlock.tools import TASK_LOOP, TOOLS
+from interlock.tools import TASK_LOOP, TOOLS, activate_skill, browser_action
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
@@ -96,7 +97,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     servers = open_servers(prepared, outputs, connections.emit)
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
-    tools = {**TOOLS, **agent_tools(prepared.agents)}
+    tools = _tools(prepared)
     toolset = partial(_toolset, prepared, commands, outputs, servers)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
@@ -206,10 +207,18 @@ def _toolset(
     return JoinedToolset(own, servers, counts) if servers.names() else own
 
 
+def _tools(prepared: RunConfig) -> dict[str, Tool]:
+    """All that there are here."""
+    tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
+    return {n: tool for n, tool in tools.items() if prepared.skills or n != activate_skill.TOOL.name}
+
+
 def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Not those that end a sub-agent, nor another loop's; nor those that start one, where settings allow none."""
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
-    hidden |= set() if info.workflow == "task" else TASK_LOOP
+    # Whose prompt `system-prompt` shows is its input.
+    hidden |= set() if info.workflow in ("task", "system-prompt") else TASK_LOOP
+    hidden |= set() if browser_action.installed() else {"browser_action"}
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from interlock.engine.driver.budget import no_price, price_of
 from interlock.engine.driver.rights import RunRules, commands_of, protected_paths, run_rules
@@ -12,6 +12,7 @@ from interlock.engine.options import Options
 from interlock.services.agents.definitions import load_agents
 from interlock.services.config.dotenv import load_dotenv
 from interlock.services.config.settings import FOLDERS, load_settings, read_object
+from interlock.services.context.skills import Skill, load_skills
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
 from interlock.services.mcp.oauth import TokenFile
@@ -143,17 +144,21 @@ class RunConfig:
     settings: Settings
     env: Mapping[str, str]
     workspace: FolderWorkspace
-    model: str
     approval_mode: str
     policy: RulePolicy
     limits: Limits
     trusted: bool
     warnings: list[str]
     agents: Mapping[str, AgentDefinition]
+    skills: Mapping[str, Skill]
     modes: ModeBook
     hooks: HookBook
     sandbox: Sandbox | None
     redact: Redactor
+
+    @property
+    def model(self) -> str:
+        return self.settings.model.name
 
 
 def with_input(options: Options, given: WorkflowInput) -> Options:
@@ -183,33 +188,49 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
     redact = _redactor(settings, dotenv.values, options.home)
     rules = run_rules(options, read_files(rule_files(places)), settings, redact)
-    (modes, broken), (agents, bad) = checked_modes(options, root, trusted), load_agents(root, home, trusted)
+    own = _own(options, root, trusted)
     programs = commands_of(settings, hooks.hooks, rules.now)
-    protected = protected_paths(options, places, settings, dotenv.values, programs, modes.all())
+    protected = protected_paths(options, places, settings, dotenv.values, programs, own.modes.all())
     workspace = open_workspace(root, rules.settings, options.home / "outputs", protected)
     policy, settings = _policy(options, rules, settings, workspace), rules.settings
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
-    idle = policy.idle_rules(agents, settings.mcp_servers)
+    idle = policy.idle_rules(own.agents, settings.mcp_servers)
     warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*policy.problems, *idle))]
-    warnings += [*bad, *broken, *hooks.problems, *told(root, options, trusted, [*hooks.hooks])]
+    warnings += [*own.problems, *hooks.problems, *told(root, options, trusted, [*hooks.hooks])]
     return RunConfig(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
         settings=settings,
         env=dotenv.values,
         workspace=workspace,
-        model=settings.model.name,
         approval_mode=options.approval_mode or settings.general.default_approval_mode,
         policy=policy,
         limits=_limits(options.limits, settings),
         trusted=trusted,
         warnings=warnings,
-        agents=agents,
-        modes=modes,
+        agents=own.agents,
+        skills=own.skills,
+        modes=own.modes,
         hooks=hooks,
         sandbox=sandbox,
         redact=_redactor(settings, dotenv.values, options.home),
     )
+
+
+class _Own(NamedTuple):
+    """What the user and a trusted project define, besides settings; and a line for each file of no use."""
+
+    agents: Mapping[str, AgentDefinition]
+    skills: Mapping[str, Skill]
+    modes: ModeBook
+    problems: list[str]
+
+
+def _own(options: Options, root: Path, trusted: bool) -> _Own:
+    agents, bad = load_agents(root, options.user_home, trusted)
+    skills, useless = load_skills(root, options.user_home, trusted)
+    modes, broken = checked_modes(options, root, trusted)
+    return _Own(agents, skills, modes, [*bad, *useless, *broken])
 
 
 def _root(options: Options) -> Path:

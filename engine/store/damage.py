@@ -21,7 +21,7 @@ _Check = Callable[[Any], object]
 
 @contextmanager
 def diagnosed(path: Path) -> Generator[None]:
-    """As `explained`; and what fails for another reason while rows can't be read fails because of them."""
+    """As `explained`; and what fails for another reason while rows can't be read most likely fails because of them."""
     with explained(path):
         try:
             yield
@@ -40,7 +40,8 @@ def raise_if_damaged(path: Path, error: Exception) -> None:
         more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
         raise StoreError(
             f"The store {str(path)!r} is damaged: {'; '.join(found[:_MOST])}{more}. See all with: interlock doctor "
-            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew."
+            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
+            f"if that isn't why: {type(error).__name__}: {error}"
         ) from error
 
 

@@ -1,11 +1,10 @@
 """definitions: sub-agents as Markdown files describe them, and what each may call."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
 
@@ -106,7 +105,6 @@ def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
     return CompleteTaskArgs
 
 
-_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$\r?\n?(.*)\Z", re.DOTALL | re.MULTILINE)
 _NAMES = {
     "timeout_mins": "max_time_minutes",
     "timeoutMins": "max_time_minutes",
@@ -151,38 +149,25 @@ def _shipped() -> Mapping[str, AgentDefinition]:
     return found
 
 
-def _shipped_front(text: str) -> Mapping[str, Any]:
+def _shipped_front(text: str) -> object:
     """With the fast parser, which strange files could crash."""
     import yaml
 
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _read(path: Path, front_of: Callable[[str], Mapping[str, Any]] | None = None) -> AgentDefinition:
+def _read(path: Path, parsed: Callable[[str], object] = yaml_text.parse) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
     if path.stat().st_size > _LARGEST:
         raise ValueError(f"it is larger than {_LARGEST} bytes")
-    parts = _FRONT.match(path.read_text(encoding="utf-8"))
-    if parts is None:
-        raise ValueError("expected YAML front matter between two lines '---' at the top")
-    front = (front_of or _front)(parts[1])
+    front, body = yaml_text.front_matter(path.read_text(encoding="utf-8"), parsed)
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
     fields.setdefault("name", path.stem)
     if fields.get("tools") in ("*", ["*"]):
         del fields["tools"]
     if isinstance(tools := fields.get("tools"), str):  # Claude Code's spelling
         fields["tools"] = [name.strip() for name in tools.split(",") if name.strip()]
-    return AgentDefinition.model_validate({**fields, "system_prompt": parts[2].strip(), "source": str(path)})
-
-
-def _front(text: str) -> Mapping[str, Any]:
-    try:
-        loaded = yaml_text.parse(text)
-    except ValueError as error:
-        raise ValueError(f"its front matter: {error}") from error
-    if not isinstance(loaded, dict):
-        raise ValueError("its front matter is no mapping of names to values")
-    return cast(Mapping[str, Any], loaded)
+    return AgentDefinition.model_validate({**fields, "system_prompt": body.strip(), "source": str(path)})
 
 
 def _told(error: Exception) -> str:

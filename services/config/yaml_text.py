@@ -1,8 +1,10 @@
 """yaml_text: YAML that people and projects wrote, parsed so that no file can hold the program."""
 
-from collections.abc import Iterable
-from typing import cast
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
+_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$\r?\n?(.*)\Z", re.DOTALL | re.MULTILINE)
 _DEEPEST = 64
 """Levels of nesting; a JSON Schema has a dozen."""
 
@@ -17,6 +19,20 @@ def parse(text: str) -> object:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(f"no YAML: {' '.join(str(error).split())}") from error
+
+
+def front_matter(text: str, parsed: Callable[[str], object] = parse) -> tuple[Mapping[str, Any], str]:
+    """What stands between two lines `---` at a file's top, and the rest. Raises `ValueError` saying what is wrong."""
+    parts = _FRONT.match(text)
+    if parts is None:
+        raise ValueError("expected YAML front matter between two lines '---' at the top")
+    try:
+        front = parsed(parts[1])
+    except ValueError as error:
+        raise ValueError(f"its front matter: {error}") from error
+    if not isinstance(front, dict):
+        raise ValueError("its front matter is no mapping of names to values")
+    return cast(Mapping[str, Any], front), parts[2]
 
 
 def _check_events(events: Iterable[object]) -> None:

@@ -32,8 +32,8 @@ class Kind(NamedTuple):
 
 
 _SETTINGS = Kind(
-    "settings, policies, hooks, agents, commands and workflows",
-    ("settings.json", "agents/*.md", "commands/**/*.toml", "workflows/*.py"),
+    "settings, policies, hooks, agents, skills, commands and workflows",
+    ("settings.json", "agents/*.md", "skills/*/SKILL.md", "commands/**/*.toml", "workflows/*.py"),
 )
 _IGNORE = Kind("what tools leave alone", new=False)
 _CI = Kind("what runs elsewhere once it is committed")

@@ -86,14 +86,20 @@ class SupervisedProcesses:
         return replace(ended, hint=self._sandbox.hint(ended)) if self._sandbox and prefix else ended
 
     async def start(
-        self, argv: Sequence[str], *, cwd: Path, label: str, env: Mapping[str, str] | None = None
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Path,
+        label: str,
+        env: Mapping[str, str] | None = None,
+        ours: bool = False,
     ) -> int:
         """Start in the background; the pid of the command. Output goes to a file in `outputs/`.
 
         Raises `RunError` when it can't be started.
         """
         try:
-            prefix = await self._entered(self._held, cwd, alone=False)
+            prefix = [] if ours else await self._entered(self._held, cwd, alone=False)
             path = self._outputs.new_spool()
             with path.open("wb") as file:
                 child = Supervised(

@@ -64,6 +64,41 @@ def test_a_search_takes_the_task_loops_parameters(context: ToolContext, tree: Pa
     )
 
 
+SOURCE = """import os
+
+@cached
+def long(a,
+         b):
+    return a
+
+class K:
+    def method(self):
+        x = 1
+        return x
+
+    def short(self): ...
+"""
+
+
+def test_definitions_are_listed_with_their_lines_and_short_ones_left_out(call: Call, tree: Path) -> None:
+    (tree / "src/k.py").write_text(SOURCE)
+    (tree / "src/m.go").write_text("package m\n\nfunc Go() {\n\ta()\n\tb()\n}\n")
+    (tree / "src/deep/n.py").write_text(SOURCE)
+    said = call("list_code_definition_names", path="src").content
+    assert said == ("# src/k.py\n3--6 | @cached\n8--13 | class K:\n\n# src/m.go\n3--6 | func Go() {")
+    assert call("list_code_definition_names", path="src/m.go").content == "# src/m.go\n3--6 | func Go() {"
+
+
+def test_definitions_of_what_defines_nothing(call: Call, tree: Path) -> None:
+    assert call("list_code_definition_names", path="a.py").content == "No source code definitions found."
+    for path, kind in (
+        ("src/deep/c.txt", "unknown_language"),
+        ("none", "file_not_found"),
+        ("/etc", "path_refused"),
+    ):
+        assert (call("list_code_definition_names", path=path).error or {})["type"] == kind
+
+
 @pytest.mark.parametrize("task", ["create_mcp_server", "create_mode"])
 def test_instructions_are_returned(context: ToolContext, task: str) -> None:
     tool = TOOLS["fetch_instructions"]

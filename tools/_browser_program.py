@@ -1,0 +1,309 @@
+"""_browser_program: the process that holds a run's browser: takes one action a connection on a socket, answers in JSON.
+
+Runs under a supervisor, which ends it and the browser with the run. All that the browser loads comes through a proxy
+of its own, which looks each host up once, checks what it found and connects to just that.
+"""
+
+import asyncio
+import base64
+import fcntl
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from interlock.state.calls import ToolError
+from interlock.tools._http import looked_up, private_host
+
+_PREFIX = "interlock-browser-"
+_LOAD_MS = 15_000
+"""Milliseconds that a page may take to load before it is shown as it is."""
+_TOLD_TRIES, _TOLD_S = 20, 0.05
+_SETTLE_MS = 300
+"""After an action, for what it set off."""
+_MOST_LOGGED = 50
+_MOST_CHARS = 500
+_HEAD_BYTES = 64 * 1024
+_YOUNG_S = 60
+"""Of a folder that may have been made, but not locked yet."""
+_ARGS = (
+    "--proxy-bypass-list=<-loopback>",
+    "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+)
+
+
+class Proxy:
+    """What the browser connects through. A private place is reached only if a person named its host."""
+
+    def __init__(self) -> None:
+        self.private: set[str] = set()
+        """Hosts that were launched, and may be private."""
+        self.wanted: set[str] = set()
+        """Hosts that pages ask for; a browser asks for many more by itself, which it isn't given."""
+        self.refused: list[str] = []
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One request, or one tunnel."""
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            method, target, rest = head.split(b" ", 2)
+            tunnel = method == b"CONNECT"
+            parts = urlsplit("//" + target.decode() if tunnel else target.decode())
+            try:
+                there, back = await self._connected(parts.hostname or "", parts.port or 80)
+            except (ToolError, OSError) as error:
+                self.refused += [] if isinstance(error, ConnectionAbortedError) else [str(error)]
+                body = str(error).encode("utf-8", "replace")
+                writer.write(
+                    b"HTTP/1.1 502 Refused\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(body)
+                    + body
+                )
+                writer.close()
+                return
+            if tunnel:
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            else:
+                path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+                back.write(b" ".join((method, path.encode(), _without_keeping(rest))))
+            await asyncio.gather(_piped(reader, back), _piped(there, writer))
+        writer.close()
+
+    async def _connected(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        for _ in range(_TOLD_TRIES):  # the page's request may be heard of after its connection
+            if host not in self.wanted:
+                await asyncio.sleep(_TOLD_S)
+        if host not in self.wanted:
+            raise ConnectionAbortedError(f"No page asks for {host}.")
+        addresses = await looked_up(host)
+        if (why := private_host(host, addresses)) and host not in self.private:
+            raise ToolError(
+                "redirect", f"{host}:{port} was not reached: {why}, and it wasn't launched itself."
+            )
+        *others, last = addresses
+        for address in others:
+            with suppress(OSError):
+                return await asyncio.open_connection(address, port)
+        return await asyncio.open_connection(last, port)
+
+
+def _without_keeping(head: bytes) -> bytes:
+    """Each connection carries one request, so that the next one is checked, too."""
+    upgrade = b"\r\nupgrade:" in head.lower()
+    lines = head.split(b"\r\n")
+    names = (b"proxy-connection:", b"proxy-authorization:", *(() if upgrade else (b"connection:",)))
+    kept = [line for line in lines if not line.lower().startswith(names)]
+    return b"\r\n".join([kept[0], *([] if upgrade else [b"Connection: close"]), *kept[1:]])
+
+
+async def _piped(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):
+        while chunk := await reader.read(65_536):
+            writer.write(chunk)
+            await writer.drain()
+        if writer.can_write_eof():
+            writer.write_eof()
+
+
+class Session:
+    """The browser, and the page that is looked at."""
+
+    def __init__(self, browser: Any, proxy: Proxy) -> None:
+        self._browser, self._proxy = browser, proxy
+        self._context: Any = None
+        self._page: Any = None
+        self._mouse = (0, 0)
+        self._logged: list[str] = []
+
+    async def act(self, asked: dict[str, Any]) -> dict[str, Any]:
+        """Do it, and say what is to be seen then."""
+        self._logged.clear()
+        self._proxy.refused.clear()
+        action = asked["action"]
+        if action == "launch":
+            await self._launched(asked)
+        elif self._page is None:
+            return {"error": "There is no page."}
+        else:
+            await self._done(action, asked)
+        await self._settled()
+        return await self._seen()
+
+    async def _launched(self, asked: dict[str, Any]) -> None:
+        if self._context is not None:
+            await self._context.close()
+        self._proxy.private = {*asked["private"]}
+        self._proxy.wanted.clear()
+        width, height = asked["size"]
+        self._context = await self._browser.new_context(
+            viewport={"width": width, "height": height}, accept_downloads=False, service_workers="block"
+        )
+        self._mouse = (0, 0)
+        self._context.on("page", self._take)
+        self._context.on("request", self._want)
+        await self._context.new_page()
+        with suppress(_timeout()):
+            await self._page.goto(asked["url"], timeout=_LOAD_MS)
+
+    def _take(self, page: Any) -> None:
+        """A page that another opened is the one that is looked at from then on."""
+        self._page = page
+        page.on("console", self._heard)
+        page.on("pageerror", self._failed)
+        page.on("websocket", self._want)
+        page.on("close", self._back)
+
+    def _want(self, asking: Any) -> None:
+        """A request, or a web socket."""
+        self._proxy.wanted.add((urlsplit(str(asking.url)).hostname or "").lower())
+
+    def _back(self, page: Any) -> None:
+        if self._page is page:
+            self._page = self._context.pages[-1] if self._context.pages else None
+
+    def _heard(self, message: Any) -> None:
+        if not message.location["url"].endswith("/favicon.ico"):  # the browser's idea, not the page's
+            self._log(f"[{message.type}] {message.text}")
+
+    def _failed(self, error: Any) -> None:
+        self._log(f"[error] {error}")
+
+    def _log(self, text: str) -> None:
+        if len(self._logged) < _MOST_LOGGED:
+            self._logged.append(text[:_MOST_CHARS])
+
+    async def _done(self, action: str, asked: dict[str, Any]) -> None:
+        page = self._page
+        if action in ("click", "hover"):
+            self._mouse = tuple(asked["coordinate"])
+            await page.mouse.move(*self._mouse)
+            if action == "click":
+                await page.mouse.click(*self._mouse)
+        elif action == "type":
+            await page.keyboard.type(asked["text"])
+        elif action == "resize":
+            width, height = asked["size"]
+            await page.set_viewport_size({"width": width, "height": height})
+        else:
+            size = page.viewport_size or {"height": 600}
+            await page.mouse.wheel(0, size["height"] if action == "scroll_down" else -size["height"])
+
+    async def _settled(self) -> None:
+        if self._page is not None:
+            with suppress(_timeout()):
+                await self._page.wait_for_timeout(_SETTLE_MS)
+                await self._page.wait_for_load_state("load", timeout=_LOAD_MS)
+
+    async def _seen(self) -> dict[str, Any]:
+        if self._page is None:
+            return {"error": "The page closed itself; launch another."}
+        shot = await self._page.screenshot(type="png", timeout=_LOAD_MS)
+        return {
+            "url": self._page.url,
+            "title": await self._page.title(),
+            "mouse": self._mouse,
+            "logged": self._logged,
+            "refused": [*dict.fromkeys(self._proxy.refused)][:_MOST_LOGGED],
+            "screenshot": base64.b64encode(shot).decode(),
+        }
+
+
+def _timeout() -> type[Exception]:
+    return import_module("playwright.async_api").TimeoutError
+
+
+async def _answered(session: Session, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Whether it was the last action."""
+    error = import_module("playwright.async_api").Error
+    asked = json.loads(await reader.readline())
+    last = asked["action"] == "close"
+    try:
+        answer: dict[str, Any] = {} if last else await session.act(asked)
+    except error as problem:
+        answer = {"error": str(problem).partition("\n")[0]}
+    writer.write(json.dumps(answer).encode() + b"\n")
+    with suppress(OSError):
+        await writer.drain()
+    writer.close()
+    return last
+
+
+async def serve(folder: Path, executable: str) -> None:
+    """Until an action closes the browser, or it ends."""
+    proxy, over, turn = Proxy(), asyncio.Event(), asyncio.Lock()
+    gate = await asyncio.start_server(proxy.serve, "127.0.0.1", 0, limit=_HEAD_BYTES)
+    port = gate.sockets[0].getsockname()[1]
+    async with import_module("playwright.async_api").async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=executable or None,
+            chromium_sandbox=os.geteuid() != 0,  # as root it refuses
+            proxy={"server": f"http://127.0.0.1:{port}"},
+            args=[*_ARGS],
+        )
+        session = Session(browser, proxy)
+
+        def ended(_: Any) -> None:
+            over.set()
+
+        async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            async with turn:
+                if await _answered(session, reader, writer):
+                    over.set()
+
+        browser.on("disconnected", ended)
+        door = await asyncio.start_unix_server(connected, folder / "socket")
+        print(json.dumps({"socket": str(folder / "socket")}), flush=True)
+        await over.wait()
+        door.close()
+        await browser.close()
+
+
+def _own_folder() -> tuple[Path, int]:
+    """A private folder for socket and browser, locked while this runs; what those that died left is removed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            status = old.stat()
+            settled = time.time() - status.st_mtime > _YOUNG_S
+            if settled and status.st_uid == os.geteuid() and _locked(old) is not None:
+                shutil.rmtree(old, ignore_errors=True)
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    lock = _locked(folder)
+    assert lock is not None
+    return folder, lock
+
+
+def _locked(folder: Path) -> int | None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
+
+
+def main(argv: Sequence[str]) -> None:
+    """`argv`: the browser's program; empty: Playwright's own."""
+    folder, _ = _own_folder()
+    os.environ["TMPDIR"] = str(folder)
+    try:
+        asyncio.run(serve(folder, argv[0]))
+    except Exception as error:
+        print(json.dumps({"error": str(error).strip().partition("\n")[0]}), flush=True)
+        sys.exit(1)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,232 @@
+"""browser_action: one action in a browser that lasts for the run; each is answered with a picture of the page."""
+
+import asyncio
+import json
+import shutil
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+
+from pydantic import Field, model_validator
+
+from interlock.state.calls import Preview, ToolError, ToolResult
+from interlock.state.errors import RunError
+from interlock.state.messages import DataPart
+from interlock.state.text import clean
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.tools._http import looked_up, note_for_people, private_host, url_problem
+
+_PROGRAM = str(Path(__file__).with_name("_browser_program.py"))
+_LABEL = "browser"
+_NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+_SIZE = (900, 600)
+"""Of the page, in pixels (Roo Code: 900x600)."""
+_START_S = 60
+_ACTION_S = 90
+_END_S = 10
+_ANSWER_BYTES = 64 * 1024 * 1024
+Action = Literal["launch", "click", "hover", "type", "scroll_down", "scroll_up", "resize", "close"]
+_NEEDS: Mapping[str, str] = {
+    "launch": "url",
+    "click": "coordinate",
+    "hover": "coordinate",
+    "type": "text",
+    "resize": "size",
+}
+
+
+class BrowserActionArgs(Args):
+    action: Action = Field(
+        description="launch (at url) first and close last; in between click or hover (at coordinate), type (text, where"
+        " the focus is), scroll_down, scroll_up (by one page), resize (to size)."
+    )
+    url: str | None = Field(
+        default=None, description="For launch: http:// or https:// address, such as http://localhost:3000."
+    )
+    coordinate: str | None = Field(
+        default=None,
+        pattern=r"^\d{1,4},\d{1,4}$",
+        description="For click and hover: 'x,y' in the last picture.",
+    )
+    text: str | None = Field(default=None, description="For type. A line break presses Enter.")
+    size: str | None = Field(
+        default=None,
+        pattern=r"^[1-9]\d{1,3},[1-9]\d{1,3}$",
+        description="For resize: 'width,height' in pixels.",
+    )
+
+    @model_validator(mode="after")
+    def _complete(self) -> "BrowserActionArgs":
+        needed = _NEEDS.get(self.action)
+        if needed and not getattr(self, needed):
+            raise ValueError(f"{self.action} needs {needed!r}")
+        return self
+
+
+def installed() -> bool:
+    """The extra `browser` is."""
+    return find_spec("playwright") is not None
+
+
+def chromium(named: str) -> str:
+    """The browser's program; empty: Playwright's own, if it has one. `named`: by settings."""
+    return named or next((found for name in _NAMES if (found := shutil.which(name))), "")
+
+
+async def run(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
+    if args.action == "launch":
+        return await _launch(args, context)
+    output = _running(context)
+    if output is None:
+        raise ToolError("no_browser", "No browser is open; begin with the action launch.")
+    answer = await _asked(await _socket(context, output), _asked_for(args))
+    if args.action == "close":
+        await _ended(context)
+        return ToolResult(status="success", content="The browser is closed.", meta={"summary": "closed"})
+    return _result(answer)
+
+
+def _asked_for(args: BrowserActionArgs) -> dict[str, Any]:
+    pairs = {
+        name: [int(n) for n in value.split(",")]
+        for name in ("coordinate", "size")
+        if (value := getattr(args, name))
+    }
+    return {"action": args.action, "text": args.text, **pairs}
+
+
+async def _launch(args: BrowserActionArgs, context: ToolContext) -> ToolResult:
+    url = args.url or ""
+    if problem := url_problem(url):
+        raise ToolError("invalid_url", f"{url!r} can't be opened: {problem}.")
+    host = (urlsplit(url).hostname or "").rstrip(".").lower()
+    private = private_host(host, await looked_up(host))
+    if private and context.shown and private not in context.shown:
+        raise ToolError("redirect", f"{url!r} leads to a private address ({private}), unlike when asked.")
+    asked = {"action": "launch", "url": url, "private": [host] if private else [], "size": _SIZE}
+    pid = await _started(context)
+    try:
+        answer = await _asked(await _socket(context, _running(context) or ""), asked)
+    except ToolError as error:
+        if error.kind != "no_browser":
+            raise
+        await _ended(context)  # it was about to, which is heard of a moment later
+        pid = await _started(context)
+        answer = await _asked(await _socket(context, _running(context) or ""), asked)
+    result = _result(answer)
+    return result.model_copy(update={"meta": {**result.meta, "pid": pid}})
+
+
+def _running(context: ToolContext) -> str | None:
+    """Output file of this run's browser program; None: there is none."""
+    mine = [one for one in context.processes.background() if one["label"] == _LABEL and one["running"]]
+    return str(mine[-1]["output_file"]) if mine else None
+
+
+async def _started(context: ToolContext) -> int:
+    """Its pid; one that runs goes on."""
+    for one in context.processes.background():
+        if one["label"] == _LABEL and one["running"]:
+            return int(one["pid"])
+    if not installed():
+        raise ToolError(
+            "not_installed", "browser_action needs the extra `browser`: install interlock-agent[browser]."
+        )
+    argv = [sys.executable, "-I", _PROGRAM, chromium(context.settings.tools.browser)]
+    try:
+        return await context.processes.start(argv, cwd=context.workspace.root, label=_LABEL, ours=True)
+    except RunError as error:
+        raise ToolError("not_started", str(error)) from error
+
+
+async def _ended(context: ToolContext) -> None:
+    for _ in range(_END_S * 20):
+        if _running(context) is None:
+            return
+        await asyncio.sleep(0.05)
+
+
+async def _socket(context: ToolContext, output: str) -> str:
+    """Where the program listens, once it does. Raises `ToolError`: it ended, or takes too long."""
+    for _ in range(_START_S * 20):
+        said = (await asyncio.to_thread(Path(output).read_text, "utf-8", "replace")).partition("\n")
+        if said[1]:
+            found: dict[str, str] = json.loads(said[0]) if said[0].startswith("{") else {"error": said[0]}
+            if "socket" in found:
+                return found["socket"]
+            raise ToolError("not_started", _why(found.get("error", "")))
+        if _running(context) != output:
+            break
+        await asyncio.sleep(0.05)
+    raise ToolError("not_started", "The browser did not start.")
+
+
+def _why(error: str) -> str:
+    if "xecutable doesn't exist" in error:
+        return (
+            "There is no Chromium on the PATH; install it (Debian: apt install chromium), or name it in the setting"
+            " tools.browser."
+        )
+    return f"The browser could not be started: {error}"
+
+
+async def _asked(socket: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        async with asyncio.timeout(_ACTION_S):
+            reader, writer = await asyncio.open_unix_connection(socket, limit=_ANSWER_BYTES)
+            try:
+                writer.write(json.dumps(asked).encode() + b"\n")
+                answer = await reader.readline()
+            finally:
+                writer.close()
+    except TimeoutError:
+        raise ToolError("timeout", f"The browser did not answer within {_ACTION_S} s; close it.") from None
+    except OSError as error:
+        raise ToolError("no_browser", f"The browser is gone ({error}); launch it again.") from error
+    if not answer:
+        raise ToolError("no_browser", "The browser ended before it answered; launch it again.")
+    return json.loads(answer)
+
+
+def _result(answer: Mapping[str, Any]) -> ToolResult:
+    if "error" in answer:
+        raise ToolError("browser", f"The browser refused: {answer['error']}")
+    x, y = answer["mouse"]
+    lines = [f"URL: {answer['url']}", f"Title: {answer['title']}", f"Mouse: {x},{y}"]
+    lines += ["Console:", *answer["logged"]] if answer["logged"] else ["Console: (nothing)"]
+    lines += [f"Not loaded: {why}" for why in answer["refused"]]
+    lines.append("[picture of the page (image/png), shown beside this text]")
+    part = DataPart(type="image", mime_type="image/png", data=answer["screenshot"])
+    return ToolResult(
+        status="success", content=clean("\n".join(lines)), meta={"summary": answer["url"]}, data=(part,)
+    )
+
+
+async def preview(args: BrowserActionArgs, _: ToolContext) -> Preview:
+    if args.action != "launch":
+        return Preview(text=_summary(args))
+    if problem := url_problem(args.url or ""):
+        return Preview(text=_summary(args), problem=f"{args.url!r} can't be opened: {problem}.")
+    note = await note_for_people(args.url or "")
+    return Preview(text=f"open {args.url} in a browser" + (f"\n{note}" if note else ""))
+
+
+def _summary(args: BrowserActionArgs) -> str:
+    what = args.url or args.coordinate or args.size or (repr(args.text) if args.text else "")
+    return f"Browser: {args.action.replace('_', ' ')} {what}".rstrip()
+
+
+TOOL = Tool(
+    name="browser_action",
+    description="Does one thing in a browser without a window and returns a picture of the page, its address, and what"
+    " it logged. Begin with launch, end with close; look at each picture before the next action, and click"
+    " the middle of what you mean. It reaches what you launched and public addresses.",
+    args=BrowserActionArgs,
+    risk="network",
+    summary=_summary,
+    run=run,
+    preview=preview,
+)

@@ -1,0 +1,108 @@
+"""list_code_definition_names: the functions, classes and their like of a source file, or of those in a directory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import Field
+
+from interlock.state.calls import ToolError, ToolResult
+from interlock.state.text import clean
+from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
+from interlock.tools._in_thread import Stop, in_thread
+from interlock.tools._opening import kind_of, read_bytes, trouble
+from interlock.tools._text import MOST_CHARS, decode, lines_of
+
+_LEAST_LINES = 4
+"""Lines of a definition that is listed (Roo Code: 4): one-liners are found by searching."""
+_MOST_FILES = 50
+"""Files of a directory that are parsed (Roo Code: 50)."""
+_MOST_BYTES = 1024 * 1024
+"""Of a file of a directory; larger ones are generated."""
+_MOST_COLUMNS = 200
+
+
+class ListCodeDefinitionNamesArgs(Args):
+    path: str = Field(
+        min_length=1,
+        description="Source file, or directory whose source files are looked at (not those below it), relative to the"
+        " workspace or absolute inside it.",
+    )
+
+
+async def run(args: ListCodeDefinitionNamesArgs, context: ToolContext) -> ToolResult:
+    return await in_thread(_list, args.path, context.workspace)
+
+
+def _list(stop: Stop, path: str, workspace: Workspace) -> ToolResult:
+    from interlock.tools.syntax.languages import GRAMMARS, language_of
+
+    start = workspace.readable(path)
+    kind = kind_of(workspace, start)
+    if kind not in ("file", "directory"):
+        raise trouble(workspace, start, FileNotFoundError())
+    if kind == "file":
+        language = language_of(start)
+        if language not in GRAMMARS:
+            known = ", ".join(sorted(GRAMMARS))
+            text = f"{workspace.relative(start)!r} is in no language whose definitions are known ({known}); read it."
+            raise ToolError("unknown_language", text)
+        return _result([*_section(workspace, start, language, read_bytes(workspace, start))], 0)
+    found = [p for p in workspace.walk(start, stop=stop.check) if p.parent == start]
+    sources = [(p, name) for p in found if (name := language_of(p)) in GRAMMARS and name]
+    sections: list[str] = []
+    for source, language in sources[:_MOST_FILES]:
+        stop.check()
+        sections += _section(workspace, source, language, _bytes(workspace, source))
+    return _result(sections, len(sources) - _MOST_FILES)
+
+
+def _bytes(workspace: Workspace, path: Path) -> bytes:
+    """Nothing of one that is private, too large or gone: the others of its directory are what was asked for."""
+    try:
+        data = read_bytes(workspace, workspace.readable(str(path)))
+    except (PathRefused, ToolError):
+        return b""
+    return data if len(data) <= _MOST_BYTES else b""
+
+
+def _section(workspace: Workspace, path: Path, language: str, data: bytes) -> Iterator[str]:
+    from interlock.tools.syntax.definitions import definitions
+
+    file = decode(data)
+    if file is None:
+        return
+    lines = lines_of(file.text)
+    rows = [
+        f"{one.start}--{one.end} | {_cut(lines[one.start - 1])}"
+        for one in definitions(file.text.encode("utf-8", "replace"), language)
+        if one.end - one.start + 1 >= _LEAST_LINES
+    ]
+    if rows:
+        yield "\n".join([f"# {workspace.relative(path)}", *rows])
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _MOST_COLUMNS else line[:_MOST_COLUMNS] + "…"
+
+
+def _result(sections: list[str], more: int) -> ToolResult:
+    text = "\n\n".join(sections) or "No source code definitions found."
+    count = sum(section.count("\n") for section in sections)
+    if len(text) > MOST_CHARS:
+        text = f"{text[:MOST_CHARS]}\n… cut after {MOST_CHARS} characters; name one of the files."
+    if more > 0:
+        text += f"\n\n… {more} more files weren't looked at; name those that matter."
+    return ToolResult(status="success", content=clean(text), meta={"summary": f"{count} definitions"})
+
+
+TOOL = Tool(
+    name="list_code_definition_names",
+    description="Lists what a source file defines, or all source files right in a directory: functions, classes,"
+    f" methods and their like of at least {_LEAST_LINES} lines, each as 'FIRST--LAST | its first line'. Use it to see"
+    " what there is before reading.",
+    args=ListCodeDefinitionNamesArgs,
+    risk="read",
+    summary=lambda args: f"List definitions in {args.path}",
+    run=run,
+    paths=lambda args: [(args.path, "read")],
+)
