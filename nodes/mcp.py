@@ -13,7 +13,7 @@ from interlock.state.calls import ToolResult
 from interlock.state.deps import Deps
 from interlock.state.errors import UserError
 from interlock.state.mcp import McpInput, McpState, ServerView
-from interlock.state.messages import Message
+from interlock.state.messages import Message, TextPart
 from interlock.state.node import node
 from interlock.state.text import harmless
 
@@ -101,7 +101,8 @@ async def spelled_out(prompt: str, deps: Deps) -> str:
     if found.status != "success":
         raise UserError(f"{found.content}. It takes: {' '.join(known[name]) or 'nothing'}.")
     text = render("run/mcp_prompt", server=server, prompt=name, text=harmless(found.content))
-    return deps.transcript.append("", [Message(role="user", origin="person", content=text)])
+    content = (TextPart(text=text), *found.data) if found.data else text
+    return deps.transcript.append("", [Message(role="user", origin="person", content=content)])
 
 
 def _arguments(given: str, names: tuple[str, ...]) -> dict[str, JsonValue]:

@@ -68,7 +68,8 @@ def _block(block: Any, place: int) -> str | Data:
         case "image" | "audio":
             return _data(block.data, block.type, block.mime_type, place)
         case "resource":
-            return _resource(block.resource, place)
+            found = _resource(block.resource, place)
+            return f"[resource {block.resource.uri}]\n{found}" if isinstance(found, str) else found
         case "resource_link":
             about = f": {block.description}" if block.description else ""
             return f"[resource {block.uri} ({block.mime_type or 'unknown type'}){about}]"

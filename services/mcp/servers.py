@@ -18,8 +18,10 @@ from interlock.services.mcp.stdio import StdioServer
 from interlock.state.calls import ToolResult, failure
 from interlock.state.events import Emit, ErrorEvent
 from interlock.state.mcp import ServerItem, ServerView
+from interlock.state.messages import DataPart
 from interlock.state.text import visible
 from interlock.state.tooling import Outputs
+from interlock.tools._media import LARGEST_MEDIA, media_part
 
 
 class Servers:
@@ -138,18 +140,25 @@ class Servers:
             return failure("mcp_error", f"MCP server {server!r}: {error}")
 
     async def _result(self, content: Content, summary: str) -> ToolResult:
-        text = content.text
+        text, parts, left = content.text, list[DataPart](), LARGEST_MEDIA
         for data in content.data:
-            text = text.replace(data.place, await asyncio.to_thread(self._kept, data), 1)
+            where = str(await asyncio.to_thread(self._kept, data))
+            part = media_part("", data.data) if len(data.data) <= left else None
+            if isinstance(part, DataPart):
+                parts.append(part)
+                left -= len(data.data)
+                where += ", and shown beside this text"
+            about = f"{data.kind} ({visible(data.mime_type)}, {len(data.data):,} bytes)"
+            text = text.replace(data.place, f"[{about} is in {where}]", 1)
         text = text or "(no output)"
         if content.is_error:
-            return failure("mcp_tool_error", text)
-        return ToolResult(status="success", content=text, meta={"summary": visible(summary)})
+            return failure("mcp_tool_error", text).model_copy(update={"data": tuple(parts)})
+        return ToolResult(
+            status="success", content=text, data=tuple(parts), meta={"summary": visible(summary)}
+        )
 
-    def _kept(self, data: Data) -> str:
-        suffix = mimetypes.guess_extension(data.mime_type) or ".bin"
-        path = self._outputs.save(data.data, suffix)
-        return f"[{data.kind} ({visible(data.mime_type)}, {len(data.data):,} bytes) is in {path}]"
+    def _kept(self, data: Data) -> Path:
+        return self._outputs.save(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
 
     def _tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
         """Those that can be told apart from all others by their names, and why others don't count."""

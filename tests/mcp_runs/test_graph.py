@@ -27,7 +27,7 @@ def test_each_action_is_answered_and_every_edge_taken(place: Place) -> None:
     assert "mcp_odd_note" in [tool["name"] for tool in odd["tools"]]
     assert odd["resources"] == [{"name": "odd://a", "description": "Letter\\u202e a", "args": []}]
     assert odd["templates"][0]["name"] == "odd://{letter}"
-    assert odd["prompts"] == [{"name": "greet", "description": "A greeting", "args": ["who*"]}]
+    assert odd["prompts"][0] == {"name": "greet", "description": "A greeting", "args": ["who*"]}
 
     read = ask(place, action="read", server="odd", uri="odd://b")
     assert read.output["content"] == "this is odd://b"

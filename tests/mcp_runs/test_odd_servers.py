@@ -116,7 +116,7 @@ def test_progress_images_and_errors_are_shown_as_what_they_are(place: Place) -> 
     outcome = place.main(
         calls(("mcp_odd_steps", {})),
         each[0],
-        {"expect": r"image \(image/png, 15 bytes\) is in .*\.png.*embedded", **each[1]},
+        {"expect": r"image \(image/png, 19 bytes\) is in .*\.png.*embedded", **each[1]},
         {"expect": "it went wrong", **each[2]},
         {"expect": r"refused the call: no tools/call\\x1b\[31m here", "text": "over"},
     )

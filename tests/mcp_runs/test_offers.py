@@ -4,6 +4,7 @@ import os
 
 import pytest
 from fake_gemini.fake import FakeGemini
+from mcp_servers.odd import PAGE, PIXEL
 from mcp_servers.place import Place, calls
 
 from interlock.engine import run_sync
@@ -31,7 +32,7 @@ def test_a_prompt_of_a_server_is_called_by_name(place: Place, prompt: str) -> No
 @pytest.mark.parametrize(
     ("prompt", "said"),
     [
-        ("/odd:leave", "MCP server 'odd' has no prompt 'leave'. It has: greet."),
+        ("/odd:leave", "MCP server 'odd' has no prompt 'leave'. It has: greet, show."),
         ("/odd:greet", "It takes: who*."),
     ],
 )
@@ -59,6 +60,22 @@ def test_a_server_speaks_of_itself_in_the_system_prompt_as_itself(
     sent = next(asked.body for asked in fake_gemini.requests if "tools" in asked.body)
     system = "".join(part["text"] for part in sent["systemInstruction"]["parts"])
     assert "--- odd ---\nBe\\u202e kind.\n--- end of odd ---" in system
+
+
+def test_pictures_and_papers_of_a_server_are_shown_to_models(place: Place, fake_gemini: FakeGemini) -> None:
+    place.servers(odd=place.odd(trust=True))
+    look = {"calls": [{"name": "mcp_odd_picture", "args": {}}]}
+    fake_gemini.play({"replies": [look, {"text": "black"}], "default": {"text": "USER"}})
+    options = place.options(model="gemini-2.5-pro", env={**os.environ, **fake_gemini.env})
+    outcome = run_sync("main", {"prompt": "/odd:show"}, options=options)
+    assert outcome.output["response"] == "black", outcome.error
+    asked, answered = [r.contents[-1]["parts"] for r in fake_gemini.requests if "tools" in r.body][:2]
+    png, pdf = {"mimeType": "image/png", "data": PIXEL}, {"mimeType": "application/pdf", "data": PAGE}
+    assert [p["inlineData"] for p in asked if "inlineData" in p] == [png]
+    assert [p["inlineData"] for p in answered if "inlineData" in p] == [png, pdf]
+    told = answered[0]["functionResponse"]["response"]["output"]
+    assert "image (image/png, 19 bytes) is in" in told and "[resource odd://a]\nembedded" in told
+    assert told.count("shown beside this text") == 2  # what only claims to be a picture is but a file
 
 
 def test_a_sub_agent_has_only_the_tools_of_servers_that_it_names(place: Place) -> None:

@@ -30,7 +30,8 @@ TOOLS: dict[str, dict[str, Any]] = {
     "fail": {"inputSchema": NONE, "description": "An error of the tool."},
     "refuse": {"inputSchema": NONE, "description": "An error of the protocol."},
 }
-PIXEL = base64.b64encode(b"\x89PNG not really").decode()
+PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n not really").decode()
+PAGE = base64.b64encode(b"%PDF-1.7 not really").decode()
 
 
 def log(line: str) -> None:
@@ -83,7 +84,10 @@ def call(name: str, args: dict[str, Any], token: Any) -> dict[str, Any]:
             "type": "resource",
             "resource": {"uri": "odd://a", "text": "embedded", "mimeType": "text/plain"},
         }
-        return {"content": [{"type": "image", "data": PIXEL, "mimeType": "image/png"}, link]}
+        fake = {"type": "image", "data": base64.b64encode(b"no image").decode(), "mimeType": "image/png"}
+        page = {"uri": "odd://page", "blob": PAGE, "mimeType": "application/pdf"}
+        image = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+        return {"content": [image, link, fake, {"type": "resource", "resource": page}]}
     if name == "tell":
         return text(f"the key is {os.environ.get('ODD_API_KEY')}")
     if name == "fail":
@@ -124,10 +128,12 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
                 "description": "A greeting",
                 "arguments": [{"name": "who", "required": True}],
             }
-            return {"prompts": [about]}
+            return {"prompts": [about, {"name": "show", "description": "A picture"}]}
         case "prompts/get":
-            said = f"Greet {params['arguments']['who']}."
-            return {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]}
+            said = {"type": "image", "data": PIXEL, "mimeType": "image/png"}
+            if params["name"] == "greet":
+                said = {"type": "text", "text": f"Greet {params['arguments']['who']}."}
+            return {"messages": [{"role": "user", "content": said}]}
         case _:
             return None
 
@@ -148,4 +154,5 @@ def main() -> None:
     log("end")
 
 
-main()
+if __name__ == "__main__":
+    main()
