@@ -1,6 +1,7 @@
 """_execute: one call that may run, to its result in the journal.
 
-A call whose outcome a kill or a stop hid waits for a person, who may send it back to `run_tool`; hooks that were cut
+A call whose outcome a kill or a stop hid, or whose MCP server asks for input, waits for a person, who may send it back
+to `run_tool`; hooks that were cut
 off wait for one, too, and are asked again.
 """
 
@@ -11,6 +12,7 @@ from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph
 from interlock.nodes.hooks import await_person, notify
 from interlock.nodes.tools_execute import after_tool, by_kind, respond, run_tool
+from interlock.nodes.tools_input import ask_input, by_asker, take_input
 from interlock.nodes.tools_questions import (
     after_subagent,
     apply_outcome,
@@ -33,14 +35,17 @@ def build(depth: int = 0) -> Graph:
     kinds = {"tool": "run_tool", "question": "ask_question", "agent": agent, "review": "ask_review"}
     g.route(START, by_kind, kinds)
     result = {"done": "respond", "hooks": "after_tool"}
-    g.by_label("run_tool", {**result, "long output": "summarize", "unknown outcome": "ask_outcome"})
+    asks = {"unknown outcome": "ask_outcome", "input wanted": "ask_input"}
+    g.by_label("run_tool", {**result, "long output": "summarize", **asks})
     if depth > 0:
         g.route("subagent", after_subagent, result)
     g.by_label("ask_outcome", {"asked": "await_outcome", "notify": "notify"})
     g.edge("await_outcome", "apply_outcome")
     g.by_label("apply_outcome", {"redo": "run_tool", "skip": "respond"})
     g.by_label("ask_question", {"asked": "await_answer", "notify": "notify"})
-    g.edge("await_answer", "take_answer")
+    g.by_label("ask_input", {"asked": "await_answer", "notify": "notify"})
+    g.route("await_answer", by_asker, {"model": "take_answer", "server": "take_input"})
+    g.by_label("take_input", {"given": "run_tool", "unfit": "ask_input", "rejected": "respond"})
     g.by_label("take_answer", result)
     g.by_label("ask_review", {"asked": "await_review", "notify": "notify", "no plan": "respond"})
     g.edge("await_review", "take_review")
@@ -54,6 +59,7 @@ def build(depth: int = 0) -> Graph:
 
 def _nodes(g: Graph, depth: int) -> None:
     g.nodes(run_tool, ask_outcome, apply_outcome, ask_question, take_answer, ask_review, take_review)
+    g.nodes(ask_input, take_input)
     for name in ("await_outcome", "await_answer", "await_review"):
         g.node(name, await_person)
     g.node("notify", notify)

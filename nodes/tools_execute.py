@@ -11,6 +11,7 @@ from pydantic import JsonValue
 from interlock.nodes.hooks import fired, fires, is_result_for_hooks, marked
 from interlock.nodes.subagent import left_s
 from interlock.nodes.summarize import is_long, rule_of
+from interlock.nodes.tools_input import INPUT_WANTED, given_input
 from interlock.nodes.tools_results import (
     CALL,
     answered,
@@ -39,9 +40,9 @@ _LEAST_S = 0.1
 
 
 @node(
-    reads=(*CALL, "approval", "agent", "hooked", "status"),
+    reads=(*CALL, "approval", "agent", "given", "hooked", "status"),
     writes=("status",),
-    labels=("done", "long output", "hooks", "unknown outcome"),
+    labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     recorded=True,
 )
 async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
@@ -61,9 +62,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         started = time.monotonic()
         left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
         runtime.stream_writer(_start_event(deps, key, call))
-        run = ToolRun(
-            key=key, call=call, emit=runtime.stream_writer, time_left_s=left, shown=_shown(deps, state)
-        )
+        shown, given = _shown(deps, state), given_input(deps, state)
+        run = ToolRun(key, call, runtime.stream_writer, left, given=given, shown=shown)
         result = await _execute(deps, info, run, row)
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # Silence is no result: the intent stays open, and a person is asked.
@@ -140,6 +140,8 @@ def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | No
 
 
 def _ended(state: ExecuteState, result: ToolResult, long: bool) -> ExecuteState:
+    if (result.error or {}).get("type") == INPUT_WANTED:
+        return {"label": "input wanted"}
     event = {"success": "succeed", "error": "fail", "cancelled": "cancel"}[result.status]
     ended: ExecuteState = {"status": moved(state.get("status", "scheduled"), "execute", event)}
     hooks = is_result_for_hooks({**state, **ended})

@@ -105,7 +105,11 @@ class ExecuteState(HookWait, OneCall, total=False):
     """tool, question, agent or review."""
     approval_mode: str
     asks: int
-    """How often a plan was shown; one that changed meanwhile is shown again."""
+    """How often a plan was shown, or input asked for; a plan that changed meanwhile is shown again."""
+    given: str
+    """Chain record (detached) of the forms that were filled in for the call's server, a line each; empty: none."""
+    input_problem: str
+    """What is wrong with the last answer to a form; empty: nothing."""
     status: str
     shortened: str
     """Chain record (detached) of what stands for an output that is long, or that a hook blocked; empty: the output."""

@@ -16,6 +16,7 @@ from interlock.state.calls import (
     Verdict,
 )
 from interlock.state.events import Emit
+from interlock.state.form import FilledForm
 from interlock.state.models import ToolDeclaration
 
 
@@ -44,6 +45,8 @@ class ToolRun:
     """What the sub-agent that makes the call has left of its time; None: no limit."""
     planned: Planned | None = None
     """For `effect == "file"`: what the intent row holds. With it a run after a crash gives the same result."""
+    given: tuple[FilledForm, ...] = ()
+    """What a person gave of what the call's server asked for."""
     shown: str = ""
     """The preview that a person approved; empty: nobody was asked."""
 

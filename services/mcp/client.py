@@ -1,17 +1,20 @@
 """client: one session with one server, by the official SDK; what it lists and answers, as records of ours."""
 
+import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.services.mcp.asking import CallInput, InputWantedError, answer, page_wanted
 from interlock.services.mcp.content import Content, content_of, prompt_of, resource_of
 from interlock.services.mcp.declared import ServerTool, resource_reader, server_tool
 from interlock.services.mcp.spec import ServerSpec
+from interlock.state.form import FilledForm
 from interlock.state.mcp import ServerItem
 from interlock.state.text import visible
 
@@ -24,6 +27,7 @@ _UNSUPPORTED = -32022
 """A server that only speaks protocols from 2026-07-28 on, which have no handshake."""
 _TIMED_OUT, _CLOSED = -32001, -32000
 _LIST_CHANGED = tuple(f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources"))
+_LISTEN_AGAIN_S = 1.0
 Progress = Callable[[str], None]
 
 
@@ -32,7 +36,11 @@ class LostError(Exception):
 
 
 class AnsweredError(Exception):
-    """The server answered that it can't."""
+    """The server answered that it can't. `error`: as the protocol has it."""
+
+    def __init__(self, text: str, error: Any = None) -> None:
+        super().__init__(text)
+        self.error = error
 
 
 @dataclass(frozen=True)
@@ -58,6 +66,8 @@ class Session:
 
     spec: ServerSpec
     client: "Client"
+    under_way: list[CallInput]
+    """Calls that haven't been answered."""
     instructions: str = field(init=False)
     version: str = field(init=False)
 
@@ -90,14 +100,34 @@ class Session:
             prompts=tuple(_item(p.name, p.description, p.arguments or ()) for p in prompts),
         )
 
-    async def call(self, tool: str, args: Mapping[str, Any], tell: Progress, timeout_s: float) -> Content:
+    async def call(
+        self,
+        tool: str,
+        args: Mapping[str, Any],
+        tell: Progress,
+        timeout_s: float,
+        given: Sequence[FilledForm] = (),
+    ) -> Content:
+        """Raises `InputWantedError`, too: where it failed for want of what `given` lacks."""
+
         async def told(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             tell(visible(f"{of} {message or ''}".strip()))
 
-        return content_of(
-            await _answer(self.client.call_tool(tool, dict(args), timeout_s, progress_callback=told))
-        )
+        asked = CallInput(given)
+        self.under_way.append(asked)
+        try:
+            request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=told)
+            content = content_of(await _answer(request))
+        except AnsweredError as error:
+            if wanted := asked.wanted or page_wanted(error.error):
+                raise InputWantedError(wanted) from error
+            raise
+        finally:
+            self.under_way.remove(asked)
+        if asked.wanted and content.is_error:  # one that did without is done
+            raise InputWantedError(asked.wanted)
+        return content
 
     async def read(self, uri: str) -> Content:
         return resource_of(await _answer(self.client.read_resource(uri)))
@@ -112,41 +142,77 @@ async def session(
 ) -> AsyncGenerator[Session]:
     """Connect. `transport` makes a fresh one; `changed` is called when the server offers something else."""
     from mcp.client.client import Client
-    from mcp.shared.exceptions import MCPError
-    from mcp.types import Implementation, ListRootsResult, Root
+    from mcp.types import Implementation
 
     _quiet()
+    under_way: list[CallInput] = []
+    about = Implementation(name="interlock", version=version("interlock-agent"))
+    wanted = partial(
+        Client,
+        cache=None,
+        read_timeout_seconds=spec.timeout_s,
+        client_info=about,
+        **_callbacks(workspace, under_way, changed),
+    )
+    client = await _connected(wanted, transport)
+    listening = asyncio.create_task(_listen(client, changed))
+    try:
+        # To check a result by the server's own schema would run its regular expressions here.
+        client.session.validate_tool_result = _believed
+        yield Session(spec, client, under_way)
+    finally:
+        listening.cancel()  # not waited for: where the transport broke, this is cancelled, too
+        await client.__aexit__(None, None, None)
+
+
+def _callbacks(
+    workspace: Path, under_way: Sequence[CallInput], changed: Callable[[], None]
+) -> dict[str, Any]:
+    """What the server may ask and tell. Not for a model's answer (sampling): the SDK refuses that."""
+    from mcp.types import ListRootsResult, Root
 
     async def roots(context: Any) -> ListRootsResult:  # noqa: ARG001 - the SDK names it
         root = Root.model_validate({"uri": workspace.as_uri(), "name": workspace.name})
         return ListRootsResult(roots=[root])
 
+    async def asks(context: Any, params: Any) -> Any:  # noqa: ARG001
+        return answer(under_way, params)
+
     async def heard(message: Any) -> None:
         if getattr(message, "method", "") in _LIST_CHANGED:
             changed()
 
-    wanted = partial(
-        Client,
-        cache=None,
-        read_timeout_seconds=spec.timeout_s,
-        client_info=Implementation(name="interlock", version=version("interlock-agent")),
-        list_roots_callback=roots,
-        message_handler=heard,
-    )
+    return {"list_roots_callback": roots, "elicitation_callback": asks, "message_handler": heard}
+
+
+async def _connected(wanted: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
+    """By the handshake; a server that knows none speaks today's protocol."""
+    from mcp.shared.exceptions import MCPError
+
     client = wanted(transport(), mode="legacy")
     try:
-        await client.__aenter__()
+        return await client.__aenter__()
     except MCPError as error:
         if error.code != _UNSUPPORTED:
             raise
-        client = wanted(transport(), mode="auto")
-        await client.__aenter__()
-    try:
-        # To check a result by the server's own schema would run its regular expressions here.
-        client.session.validate_tool_result = _believed
-        yield Session(spec, client)
-    finally:
-        await client.__aexit__(None, None, None)
+    return await wanted(transport(), mode="auto").__aenter__()
+
+
+async def _listen(client: "Client", changed: Callable[[], None]) -> None:
+    """Under today's protocol a server tells of changes only whoever listens; under older ones it just does."""
+    from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
+    from mcp.shared.exceptions import MCPError
+
+    lists = dict.fromkeys(("tools_list_changed", "prompts_list_changed", "resources_list_changed"), True)
+    with suppress(ListenNotSupportedError, MCPError, TimeoutError):  # then it tells of none
+        while True:
+            with suppress(SubscriptionLost):
+                async with client.listen(**lists) as told:
+                    async for _ in told:
+                        changed()
+                return
+            await asyncio.sleep(_LISTEN_AGAIN_S)
+            changed()  # what was missed meanwhile
 
 
 async def _believed(name: str, result: Any) -> None:
@@ -188,7 +254,7 @@ async def _answer(request: Awaitable[Any]) -> Any:
             raise LostError("it did not answer in time") from error
         if error.code == _CLOSED:
             raise LostError("the connection ended before it answered") from error
-        raise AnsweredError(visible(f"{error.error.message} ({error.code})")) from error
+        raise AnsweredError(visible(f"{error.error.message} ({error.code})"), error.error) from error
     except InputRequiredRoundsExceededError as error:
         raise AnsweredError("it asked for more and more input") from error
     except ValidationError as error:

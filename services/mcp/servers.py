@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from interlock.services.mcp.asking import InputWantedError
 from interlock.services.mcp.client import AnsweredError, LostError, Progress, Session
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.content import Content, Data
@@ -21,6 +22,7 @@ from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart
 from interlock.state.text import visible
 from interlock.state.tooling import Outputs
+from interlock.state.toolset import ToolRun
 from interlock.tools._media import LARGEST_MEDIA, media_part
 
 
@@ -79,10 +81,9 @@ class Servers:
     def is_connected(self, server: str) -> bool:
         return self._connections[server].status == "connected"
 
-    async def call(
-        self, server: str, name: str, args: Mapping[str, Any], progress: Progress, time_left_s: float | None
-    ) -> ToolResult:
-        """`name`: as models use it. Where nobody knows whether it happened, the error is `unknown_outcome`."""
+    async def call(self, server: str, run: ToolRun, progress: Progress) -> ToolResult:
+        """Where nobody knows whether it happened, the error is `unknown_outcome`."""
+        name, args = run.call.name, run.call.args
         one = self._connections[server]
         try:
             session = await one.live()
@@ -94,16 +95,22 @@ class Servers:
             return failure(
                 "tool_not_registered", f"MCP server {server!r} has no tool {name!r}. It has: {here}"
             )
-        limit = min(one.spec.timeout_s, time_left_s or one.spec.timeout_s)
+        limit = min(one.spec.timeout_s, run.time_left_s or one.spec.timeout_s)
         try:
             if tool.reads_resource:
                 content = await session.read(str(args["uri"]))
             else:
-                content = await session.call(tool.original, args, progress, limit)
+                content = await session.call(tool.original, args, progress, limit, run.given)
         except LostError as error:
             return self._without_answer(one, session, tool, error)
         except AnsweredError as error:
             return failure("mcp_error", f"MCP server {server!r} refused the call: {error}")
+        except InputWantedError as error:
+            return failure(
+                "input_wanted",
+                f"MCP server {server!r} asks for input: {visible(str(error))}",
+                form=error.form.model_dump(mode="json"),
+            )
         return await self._result(content, f"{server}: {tool.original}")
 
     def _without_answer(

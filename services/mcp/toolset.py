@@ -95,7 +95,7 @@ class JoinedToolset:
             run.emit(ToolOutput(tool_id=run.call.id, text=f"{line}\n"))
 
         try:
-            return await self._servers.call(server, run.call.name, run.call.args, progress, run.time_left_s)
+            return await self._servers.call(server, run, progress)
         except Exception as error:
             return unexpected(run.call.name, error)
 

@@ -15,6 +15,8 @@ from interlock.engine import run_sync
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.mcp.servers import Servers
 from interlock.services.mcp.spec import ServerSpec
+from interlock.state.calls import CallKey, CallView
+from interlock.state.toolset import ToolRun
 
 SDK = Path(__file__).parent.parent / "mcp_servers" / "sdk.py"
 BIN = Path(sys.executable).parent
@@ -36,6 +38,9 @@ def test_a_server_behind_an_address_gets_the_headers_of_settings(
 
 
 def test_a_server_that_went_away_is_told_of_and_connected_to_again_when_it_is_back(tmp_path: Path) -> None:
+    call = CallView(id="0.0", name="mcp_sdk_add", args={"a": 1, "b": 2})
+    add = ToolRun(CallKey(message="m", index=0), call, print)
+
     async def played() -> list[str]:
         with Behind("http") as server:
             spec = ServerSpec("sdk", "http", url=server.url, trust=True)
@@ -48,10 +53,10 @@ def test_a_server_that_went_away_is_told_of_and_connected_to_again_when_it_is_ba
                 emit=print,
                 home=tmp_path,
             )
-            there = await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None)
-        gone = [await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None) for _ in "12"]
+            there = await servers.call("sdk", add, print)
+        gone = [await servers.call("sdk", add, print) for _ in "12"]
         with Behind("http", server.port):
-            back = await servers.call("sdk", "mcp_sdk_add", {"a": 1, "b": 2}, print, None)
+            back = await servers.call("sdk", add, print)
         await servers.close()
         return [(result.error or {}).get("type", "") for result in (there, *gone, back)]
 

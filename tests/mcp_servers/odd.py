@@ -24,11 +24,28 @@ TOOLS: dict[str, dict[str, Any]] = {
     "chatter": {"inputSchema": NONE, "description": "Thousands of notifications before the answer."},
     "change": {"inputSchema": NONE, "description": "Replace `note` by `fresh`."},
     "ask": {"inputSchema": NONE, "description": "Ask for input."},
+    "quiz": {"inputSchema": TEXT, "description": "Ask for input, and fail without."},
+    "page": {"inputSchema": NONE, "description": "Ask for a page to be visited, by an error."},
+    "sample": {"inputSchema": NONE, "description": "Ask for a model's answer."},
     "steps": {"inputSchema": NONE, "description": "Tell progress."},
     "picture": {"inputSchema": NONE, "description": "An image and a resource."},
     "tell": {"inputSchema": NONE, "description": "Tell a secret."},
     "fail": {"inputSchema": NONE, "description": "An error of the tool."},
     "refuse": {"inputSchema": NONE, "description": "An error of the protocol."},
+}
+FIELDS = {
+    "name": {"type": "string", "title": "Your name"},
+    "age": {"type": "integer", "description": "In years"},
+    "colour": {"type": "string", "enum": ["r", "g"], "enumNames": ["red", "green"]},
+    "sure": {"type": "boolean"},
+}
+ASKED = os.environ.get("ODD_ASKS", "name").split(",")
+QUIZ = {
+    "requestedSchema": {
+        "type": "object",
+        "properties": {name: FIELDS[name] for name in ASKED if name},
+        "required": [name for name in ASKED if name in ("name", "age")],
+    }
 }
 PIXEL = base64.b64encode(b"\x89PNG\r\n\x1a\n not really").decode()
 PAGE = base64.b64encode(b"%PDF-1.7 not really").decode()
@@ -74,6 +91,17 @@ def call(name: str, args: dict[str, Any], token: Any) -> dict[str, Any]:
         send(id="q1", method="elicitation/create", params={"message": "Who?", "requestedSchema": NONE})
         answer = json.loads(sys.stdin.readline())
         return text(f"asked, and got {sorted(answer)}")
+    if name == "quiz":
+        send(id="q2", method="elicitation/create", params={"message": f"About {args['text']}\x1b[2J", **QUIZ})
+        answer = json.loads(sys.stdin.readline())
+        if "error" in answer:
+            return text(f"nobody said: {answer['error']['message']}", isError=True)
+        log(f"quiz {json.dumps(answer['result'])}")
+        return text("thanks")
+    if name == "sample":
+        message = {"role": "user", "content": {"type": "text", "text": "Say yes."}}
+        send(id="q3", method="sampling/createMessage", params={"messages": [message], "maxTokens": 9})
+        return text(f"the model said {json.loads(sys.stdin.readline())['error']['message']}")
     if name == "steps":
         for n in (1, 2):
             notify(
@@ -113,6 +141,15 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
         case "tools/call":
             if params["name"] == "refuse":
                 return None
+            if params["name"] == "page" and not any("page" in line for line in open(os.environ["ODD_LOG"])):  # noqa: PTH123, SIM115
+                log("page was named")
+                asked = {
+                    "mode": "url",
+                    "message": "Sign",
+                    "url": "https://sign.example",
+                    "elicitationId": "1",
+                }
+                return {"error": {"code": -32042, "message": "first sign", "data": {"elicitations": [asked]}}}
             return call(
                 params["name"], params.get("arguments") or {}, params.get("_meta", {}).get("progressToken")
             )
@@ -150,7 +187,7 @@ def main() -> None:
         if result is None:
             send(id=message["id"], error={"code": -32601, "message": f"no {message['method']}\x1b[31m here"})
         else:
-            send(id=message["id"], result=result)
+            send(id=message["id"], **(result if "error" in result else {"result": result}))
     log("end")
 
 
