@@ -99,7 +99,7 @@ async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | N
         planned = row.planned
     else:
         if info.effect == "file":
-            computed = await deps.toolset.plan(run.call)
+            computed = await deps.toolset.plan(run.call, run)
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed

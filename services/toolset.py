@@ -3,8 +3,9 @@
 import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -12,8 +13,10 @@ from pydantic import BaseModel, ValidationError
 from interlock.prompts import load
 from interlock.services.files.calls import FileCalls
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolError, ToolResult, failure
-from interlock.state.events import ToolOutput
-from interlock.state.models import ToolDeclaration
+from interlock.state.errors import ModelError, UserError
+from interlock.state.events import Emit, ToolOutput
+from interlock.state.messages import Message
+from interlock.state.models import Feature, ModelCall, Models, Reply, ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tool_names import WAIT
@@ -123,6 +126,9 @@ class BuiltinToolset:
     outputs: Outputs
     settings: Settings
     tools: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
+    models: Models | None = None
+    emit: Emit = lambda _: None
+    """For what is to be told of a request to a model."""
 
     def __post_init__(self) -> None:
         aliases = {alias: tool for tool in self.tools.values() for alias in tool.aliases}
@@ -187,7 +193,7 @@ class BuiltinToolset:
         tool = self._names[call.name]
         try:
             args = _parse(tool, call)
-            if tool.plan is not None:
+            if tool.plan is not None and tool.preview is None:
                 return await self._files.preview(tool, args, self._plans(earlier), self._context(call))
             if tool.preview is not None:
                 return await tool.preview(args, self._context(call))
@@ -205,10 +211,10 @@ class BuiltinToolset:
         except Exception as error:
             return unexpected(call.name, error)
 
-    async def plan(self, call: CallView) -> Planned | ToolResult:
+    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
         try:
             tool = self._names[call.name]
-            return await self._files.plan(tool, _parse(tool, call), call, self._context(call))
+            return await self._files.plan(tool, _parse(tool, call), call, self._context(call, run))
         except Exception as error:
             return unexpected(call.name, error)
 
@@ -234,7 +240,7 @@ class BuiltinToolset:
         found: list[tuple[Tool, BaseModel]] = []
         for call in calls:
             tool = self._names.get(call.name)
-            if tool is not None and tool.plan is not None and self.invalid(call) is None:
+            if tool is not None and tool.plan and not tool.preview and self.invalid(call) is None:
                 found.append((tool, _parse(tool, call)))
         return found
 
@@ -255,8 +261,25 @@ class BuiltinToolset:
             call_id=call.id,
             time_left_s=run.time_left_s if run else None,
             shown=run.shown if run else "",
+            ask=partial(self._ask, run.key) if run else None,
             instructions=lambda name: load(f"instructions/{name}").text(),
         )
+
+    async def _ask(self, key: CallKey, role: str, messages: Sequence[Message], feature: Feature) -> Message:
+        """Recorded under the call's key: a call that is made again after a crash has the same answer."""
+        if self.models is None:
+            raise ToolError("no_model", "There is no model here that could be asked.")
+        call = ModelCall(
+            task=f"tool {key}", role=role, head="", messages=messages, feature=feature, attempts=3
+        )
+        try:
+            async with aclosing(self.models.stream(call, self.emit)) as items:
+                replies = [item async for item in items if isinstance(item, Reply)]
+        except (ModelError, UserError) as error:
+            raise ToolError("model", str(error)) from error
+        if problem := replies[-1].problem:
+            raise ToolError("model", problem)
+        return replies[-1].message
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:

@@ -18,6 +18,10 @@ class ToolDeclaration(BaseModel):
     parameters: dict[str, Any]
 
 
+Feature = Literal["", "picture", "web"]
+"""What a model may do for an answer besides writing it: draw, or search the web. Only Gemini's can."""
+
+
 @dataclass(frozen=True)
 class ModelCall:
     """One request to a model."""
@@ -39,6 +43,7 @@ class ModelCall:
     timeout_s: float | None = None
     attempts: int | None = None
     """Connection attempts; default 10."""
+    feature: Feature = ""
     watch: Callable[[str], str | None] | None = None
     """Sees each piece of text before it is handed out. What it returns is why the answer is abandoned there: the
     piece isn't handed out, and the reply has the finish reason `abandoned`, this problem, and no calls."""

@@ -33,6 +33,7 @@ class ModelSettings(_Section):
             "pro": "gemini-2.5-pro",
             "flash": "gemini-3.8-flash",
             "flash-lite": "gemini-3.5-flash-lite",
+            "image": "gemini-2.5-flash-image",
         }
     )
     """`auto` is not here: it means routed, per prompt."""
@@ -94,6 +95,13 @@ class ToolSettings(_Section):
     """Shell commands that only read, with plain arguments inside the workspace, need no asking: `ls`, `git status`."""
     browser: str = ""
     """Program of the browser that `browser_action` uses; empty: the first Chromium or Chrome on the PATH."""
+    web_search: str = Field("", alias="webSearch")
+    """What `web_search` asks: empty: Gemini with Google's search; an address with `{query}`; else a command line, which
+    gets the query on stdin."""
+    discovery_command: str = Field("", alias="discoveryCommand")
+    """Prints declarations of further tools as JSON (gemini-cli)."""
+    call_command: str = Field("", alias="callCommand")
+    """Runs one of them: gets its name as last argument, and the call's arguments as JSON on stdin (gemini-cli)."""
     shell: ShellSettings = Field(default_factory=lambda: ShellSettings.model_validate({}))
     max_concurrent_file_reads: int = Field(5, alias="maxConcurrentFileReads", ge=1)
     """Files that the task loop's model is told to read at once (Roo Code: 5)."""

@@ -16,6 +16,7 @@ OTHER_NAMES = {
     "Glob": "glob",
     "LS": "list_directory",
     "WebFetch": "web_fetch",
+    "WebSearch": "web_search",
     "TodoWrite": "write_todos",
     "Task": "invoke_agent",
     # gemini-cli's classes, as its older settings name them.
@@ -29,6 +30,7 @@ OTHER_NAMES = {
     "GlobTool": "glob",
     "LSTool": "list_directory",
     "WebFetchTool": "web_fetch",
+    "WebSearchTool": "web_search",
     # The task loop's.
     "execute_command": "run_shell_command",
     "write_to_file": "write_file",
@@ -40,11 +42,11 @@ OTHER_NAMES = {
 """Another name → ours. Where the other is a tool of its own (the task loop's), rules for ours are for it, too."""
 ELSEWHERE = frozenset(
     {
-        *("web_search", "google_web_search", "save_memory", "codebase_search", "activate_skill"),
-        *("get_internal_docs", "WebSearchTool", "MemoryTool", "WebSearch", "NotebookEdit"),
+        *("save_memory", "codebase_search", "activate_skill"),
+        *("get_internal_docs", "MemoryTool", "NotebookEdit"),
         *("ask_followup_question", "attempt_completion"),
         *("new_task", "switch_mode", "update_todo_list", "use_mcp_tool"),
-        *("access_mcp_resource", "generate_image"),
+        *("access_mcp_resource",),
     }
 )
 """Tools that aren't here: a rule may name them for other programs that read it."""

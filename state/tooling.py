@@ -8,6 +8,8 @@ from typing import Any, Literal, Protocol
 from pydantic import BaseModel, ConfigDict
 
 from interlock.state.calls import CallKey, Planned, Preview, Risk, ToolResult
+from interlock.state.messages import Message
+from interlock.state.models import Feature
 from interlock.state.settings import Settings
 from interlock.state.workspace import PathRefused, Place, Workspace
 
@@ -99,6 +101,13 @@ class ToolContext:
     """The preview that a person approved; empty: nobody was asked."""
     instructions: Callable[[str], str] = str
     """The text of `prompts/instructions/NAME.md`."""
+    ask: "Ask | None" = None
+    """Puts a question to the model of a role; None: the call is only previewed."""
+
+
+Ask = Callable[[str, Sequence[Message], Feature], Awaitable[Message]]
+"""Role, messages, what the model may do besides → its answer. Asked again by the same call, it is not paid again.
+Raises `ToolError`."""
 
 
 class Args(BaseModel):
@@ -151,6 +160,7 @@ class Tool:
     plan: Plan | None = None
     """For tools that write one file: the caller journals and writes."""
     preview: PreviewText | None = None
+    """With `plan`: what it will write can't be known before somebody has allowed it."""
     paths: Callable[[Any], Sequence[tuple[str, Literal["read", "write"]]]] = lambda _: ()
     """Paths among the arguments, checked before anything else happens."""
     kind: ToolKind = "tool"

@@ -94,8 +94,8 @@ class Toolset(Protocol):
         """The text file that the call names by `file_path`, after the `earlier` calls of its batch were done."""
         ...
 
-    async def plan(self, call: CallView) -> Planned | ToolResult:
-        """For `effect == "file"`: what would be written now; a result when it can't be done."""
+    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
+        """For `effect == "file"`: what would be written now; a result when it can't be done. `run`: it is for this."""
         ...
 
     async def run(self, run: ToolRun) -> ToolResult:

@@ -11,6 +11,7 @@ from interlock.tools import (
     enter_plan_mode,
     exit_plan_mode,
     fetch_instructions,
+    generate_image,
     glob,
     grep_search,
     insert_content,
@@ -26,6 +27,7 @@ from interlock.tools import (
     search_files,
     update_scratchpad,
     web_fetch,
+    web_search,
     write_file,
     write_todos,
 )
@@ -40,6 +42,7 @@ TOOLS: dict[str, Tool] = {
     "replace": replace.TOOL,
     "run_shell_command": run_shell_command.TOOL,
     "web_fetch": web_fetch.TOOL,
+    "web_search": web_search.TOOL,
     "save_memory": save_memory.TOOL,
     "write_todos": write_todos.TOOL,
     "ask_user": ask_user.TOOL,
@@ -57,12 +60,13 @@ TOOLS: dict[str, Tool] = {
     "list_code_definition_names": list_code_definition_names.TOOL,
     "fetch_instructions": fetch_instructions.TOOL,
     "browser_action": browser_action.TOOL,
+    "generate_image": generate_image.TOOL,
 }
 """In the order in which models are told of them."""
 TASK_LOOP = frozenset(
     {
         *("apply_diff", "insert_content", "search_files", "list_files", "list_code_definition_names"),
-        *("fetch_instructions", "browser_action"),
+        *("fetch_instructions", "browser_action", "generate_image"),
     }
 )
 """Only the task loop is told of these; elsewhere others do the same."""

@@ -102,13 +102,15 @@ class Target:
             raise ToolError("not_text", text) from error
 
 
-def open_target(file_path: str, context: ToolContext, earlier: Mapping[str, bytes]) -> Target:
-    """Everything that can be known to go wrong before anybody is asked."""
+def open_target(
+    file_path: str, context: ToolContext, earlier: Mapping[str, bytes], *, text: bool = True
+) -> Target:
+    """Everything that can be known to go wrong before anybody is asked. Not `text`: it is replaced, whatever it is."""
     path = context.workspace.writable(file_path)
     shown = context.workspace.relative(path)
     before = earlier[str(path)] if str(path) in earlier else _present(path, context)
-    file = None if before is None else decode(before)
-    if before is not None and file is None:
+    file = None if before is None or not text else decode(before)
+    if text and before is not None and file is None:
         raise ToolError("not_text", f"{shown!r} is binary, not text; change it with a command.")
     return Target(path, shown, before, file)
 

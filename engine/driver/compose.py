@@ -43,6 +43,10 @@ if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 
+_ALL_TOOLS = ("task", "tools", "system-prompt")
+"""Workflows that have the task loop's tools: its own, and those whose input says what they are about."""
+
+
 class SystemClock:
     """Implements `Clock`."""
 
@@ -98,7 +102,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
     tools = _tools(prepared)
-    toolset = partial(_toolset, prepared, commands, outputs, servers)
+    toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
@@ -193,6 +197,8 @@ def _toolset(
     processes: SupervisedProcesses,
     outputs: OutputFiles,
     servers: Servers,
+    models: ChatModels,
+    emit: Emit,
     chosen: Mapping[str, Tool],
     counts: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
@@ -203,6 +209,8 @@ def _toolset(
         outputs=outputs,
         settings=prepared.settings,
         tools=chosen,
+        models=models,
+        emit=emit,
     )
     return JoinedToolset(own, servers, counts) if servers.names() else own
 
@@ -216,8 +224,7 @@ def _tools(prepared: RunConfig) -> dict[str, Tool]:
 def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Not those that end a sub-agent, nor another loop's; nor those that start one, where settings allow none."""
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
-    # Whose prompt `system-prompt` shows is its input.
-    hidden |= set() if info.workflow in ("task", "system-prompt") else TASK_LOOP
+    hidden |= set() if info.workflow in _ALL_TOOLS else TASK_LOOP
     hidden |= set() if browser_action.installed() else {"browser_action"}
     return {name: tool for name, tool in tools.items() if name not in hidden}
 

@@ -153,5 +153,5 @@ def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)
     for server in settings.mcp_servers.values():
         yield from (server.command, *server.args)
-    own: Mapping[str, Any] = settings.tools.model_extra or {}
-    yield from (str(own.get(key, "")) for key in ("discoveryCommand", "callCommand"))
+    tools = settings.tools
+    yield from (tools.discovery_command, tools.call_command, tools.browser, tools.web_search)

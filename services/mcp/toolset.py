@@ -83,8 +83,8 @@ class JoinedToolset:
     async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
         return await self._others.file(call, earlier)
 
-    async def plan(self, call: CallView) -> Planned | ToolResult:
-        return await self._others.plan(call)
+    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:
+        return await self._others.plan(call, run)
 
     async def run(self, run: ToolRun) -> ToolResult:
         server = self._servers.owner(run.call.name)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.errors import ModelError
-from interlock.state.messages import Message, ToolCall, estimate_message
+from interlock.state.messages import DataPart, Message, TextPart, ToolCall, estimate_message
 from interlock.state.models import ModelItem, TextDelta, ThoughtDelta, Usage
 from interlock.state.text import clean, clean_json, estimate_tokens
 
@@ -46,6 +46,7 @@ class Answer:
     def __init__(self) -> None:
         self._text, self._thought = _Joined(), _Joined()
         self._calls: list[CallPiece] = []
+        self._data: list[DataPart] = []
         self._signature: str | None = None
         self.finish_reason: str | None = None
         self.problem: str | None = None
@@ -56,6 +57,7 @@ class Answer:
     def add(self, chunk: Chunk) -> list[ModelItem]:
         """Take a piece in; what of it is streamed."""
         self._calls.extend(chunk.calls)
+        self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
         self.finish_reason = chunk.finish_reason or self.finish_reason
         self.problem = chunk.problem or self.problem
@@ -98,7 +100,7 @@ class Answer:
             )
         return Message(
             role="assistant",
-            content=str(self._text),
+            content=(TextPart(text=str(self._text)), *self._data) if self._data else str(self._text),
             tool_calls=tuple(calls),
             thought=str(self._thought) or None,
             signature=self._signature,

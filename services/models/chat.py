@@ -12,7 +12,7 @@ from random import Random
 from interlock.services.models.answer import Answer, call_ids
 from interlock.services.models.connect import Providers
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
-from interlock.services.models.names import limit, resolve, role_model
+from interlock.services.models.names import limit, provider_of, resolve, role_model
 from interlock.services.models.request import Budget, ModelLog, PerMessage, Request, RequestHash
 from interlock.services.models.script import ReplyRecorder
 from interlock.services.secrets.redaction import SHAPES, Redactor
@@ -46,6 +46,8 @@ async def counted(
 
 STALL_S = 120.0
 """Seconds without a piece of an answer after which the request counts as failed; a quarter of it is told each time."""
+_ABLE = ("gemini", "script")
+"""Providers with features; a script has whatever is written in it."""
 _TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
 """gemini-cli's: 1 for the conversation, 0 for answers that follow a schema."""
 
@@ -98,6 +100,10 @@ class ChatModels:
             yield known.model_copy(update={"replayed": True})
             return
         request = self._request(call)
+        if request.feature and provider_of(request.model) not in _ABLE:
+            doing = {"picture": "draw", "web": "search the web"}[request.feature]
+            text = f"Model {request.model!r} can't {doing}; name one of Gemini's in the setting"
+            raise ModelError(f"{text} model.roles.{call.role}.")
         await self._budget.reserve(call, self._agent, request.model, self._estimated(request))
         replies = counted(self._budget, call.task, self._answered(call, request, emit))
         async with aclosing(replies):
@@ -164,6 +170,7 @@ class ChatModels:
             agent=self._agent,
             role=call.role,
             ordinal=self._log.ordinal(self._agent, call.role),
+            feature=call.feature,
         )
 
     def _estimated(self, request: Request) -> int:

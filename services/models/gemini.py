@@ -15,7 +15,7 @@ from copy import copy
 from typing import Any, cast
 
 from langchain_core.messages import AIMessageChunk, HumanMessage
-from langchain_google_genai import ChatGoogleGenerativeAI
+from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 
 from interlock.services.models.answer import OWN_ID
 from interlock.services.models.connect import quiet_clients, turn_tracing_off
@@ -59,7 +59,9 @@ class GeminiBody:
         body: Json = {"contents": self._contents(rest)}
         if system:
             body["systemInstruction"] = _Shared(parts=[{"text": m.text} for m in system])
-        if request.tools:
+        if request.feature == "web":
+            body["tools"] = [{"googleSearch": {}}]
+        elif request.tools:
             body["tools"] = [self._declared(request.tools)]
         return body
 
@@ -198,6 +200,8 @@ class GeminiProvider:
         options: dict[str, Any] = {"http_options": {"extra_body": self._body(request)}}
         if not self._fixed:
             options["temperature"] = request.temperature
+        if request.feature == "picture":
+            options["response_modalities"] = [Modality.TEXT, Modality.IMAGE]
         if request.schema is not None:
             options |= {
                 "response_mime_type": "application/json",
@@ -211,7 +215,7 @@ class GeminiProvider:
 
 
 def _thinks(model: str) -> bool | None:
-    return True if _THINKS.match(model) else None
+    return True if _THINKS.match(model) and not model.endswith("-image") else None
 
 
 @contextmanager
@@ -233,8 +237,10 @@ def _chunk(message: AIMessageChunk) -> Chunk:
     if blocked := (feedback or {}).get("block_reason"):
         name = str(getattr(blocked, "name", blocked))
         reason, problem = "prompt_blocked", f"Gemini refused the request: {name}."
+    sources = cast("Mapping[str, Any] | None", message.response_metadata.get("grounding_metadata"))
     return Chunk(
-        text=text,
+        text=text + _sources(sources or {}),
+        data=_pictures(message.content),
         thought=thought,
         calls=_calls(message),
         signature=signature,
@@ -256,6 +262,26 @@ def _content(content: Any) -> tuple[str, str, str | None]:
             text += block.get("text") or ""
             signature = block.get("extras", {}).get("signature") or signature
     return text, thought, signature
+
+
+def _pictures(content: Any) -> tuple[DataPart, ...]:
+    typed = (cast(Json, block) for block in content if isinstance(block, dict))
+    pictures = (block["image_url"]["url"] for block in typed if block.get("type") == "image_url")
+    urls = [str(url).partition(";base64,") for url in pictures]
+    return tuple(
+        DataPart(type="image", mime_type=head.removeprefix("data:"), data=data) for head, _, data in urls
+    )
+
+
+def _sources(grounding: Mapping[str, Any]) -> str:
+    """Where the answer is from, as the end of its text."""
+    found = [chunk.get("web") for chunk in grounding.get("grounding_chunks") or ()]
+    named = [
+        f"[{n}] {web.get('title') or web.get('uri')} ({web.get('uri')})"
+        for n, web in enumerate(found, 1)
+        if web
+    ]
+    return "\n\nSources:\n" + "\n".join(named) if named else ""
 
 
 def _calls(message: AIMessageChunk) -> tuple[CallPiece, ...]:

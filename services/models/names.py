@@ -88,6 +88,8 @@ ROLES = {
     "edit_target": "flash",
     "edit_fixer": "flash",
     "investigator": "pro",
+    "image": "image",
+    "web_search": "flash",
 }
 """Role → alias, under `model.roles` of the settings."""
 DEFAULT_LIMIT = 1_048_576

@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import JsonValue
 
 from interlock.state.messages import DataPart, Message
-from interlock.state.models import ModelCall, Reply, ToolDeclaration, Usage
+from interlock.state.models import Feature, ModelCall, Reply, ToolDeclaration, Usage
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,7 @@ class Request:
     """Of the reply, per (agent, role)."""
     attempt: int = 0
     """0-based, within one call."""
+    feature: Feature = ""
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class Chunk:
     signature: str | None = None
     finish_reason: str | None = None
     problem: str | None = None
+    data: tuple[DataPart, ...] = ()
     usage: Usage | None = None
     """Adds to what earlier chunks said."""
 
@@ -136,6 +138,7 @@ class RequestHash:
 
     def __call__(self, request: Request) -> str:
         total = hashlib.sha256(f"{request.model}\n{request.temperature!r}\n{request.schema!r}\n".encode())
+        total.update(request.feature.encode())
         for tool in request.tools:
             total.update(tool.model_dump_json().encode())
         total.update(b"".join(self._digests(request.messages)))

@@ -1,0 +1,200 @@
+"""generate_image and web_search: tools that ask a model, through the CLI and a server that speaks Gemini's protocol."""
+
+import base64
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_gemini.fake import FakeGemini
+
+ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+)
+USAGE = {"promptTokenCount": 9, "candidatesTokenCount": 9, "totalTokenCount": 18}
+Done = "subprocess.CompletedProcess[str]"
+
+
+def answered(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
+    candidate = {"index": 0, "content": {"role": "model", "parts": [*parts]}, "finishReason": "STOP", **more}
+    return {"raw": [{"candidates": [candidate], "usageMetadata": USAGE}]}
+
+
+def picture(data: bytes = PNG, mime: str = "image/png") -> dict[str, Any]:
+    return {"inlineData": {"mimeType": mime, "data": base64.b64encode(data).decode()}}
+
+
+@pytest.fixture
+def interlock(tmp_path: Path, fake_gemini: FakeGemini) -> Callable[..., Done]:
+    (tmp_path / "work").mkdir()
+
+    def run(*arguments: str) -> Done:
+        return subprocess.run(
+            [*ENTRY, *arguments],
+            cwd=tmp_path / "work",
+            env={**os.environ, **fake_gemini.env},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def calls(tool: str, **args: Any) -> list[str]:
+    one = {"id": "1", "name": tool, "args": args}
+    return ["run", "tools", "--input", json.dumps({"calls": [one], "protocol": "native"})]
+
+
+def response(done: Done) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)["responses"][0]
+
+
+def test_a_picture_is_made_only_after_somebody_allowed_it_and_only_once(
+    interlock: Callable[..., Done], fake_gemini: FakeGemini, tmp_path: Path
+) -> None:
+    fake_gemini.play([answered({"text": "Here it is."}, picture())])
+    parked = interlock(*calls("generate_image", prompt="a red dot", path="art/dot.png"))
+    assert parked.returncode == 75, parked.stderr
+    assert fake_gemini.requests == []
+    assert "a red dot" in interlock("approvals", "latest").stdout
+    done = interlock("resume", "latest", "--approve", "all")
+    assert response(done)["status"] == "success"
+    assert (tmp_path / "work/art/dot.png").read_bytes() == PNG
+    assert len(fake_gemini.requests) == 1
+    asked = fake_gemini.requests[0]
+    assert asked.model == "gemini-2.5-flash-image"
+    assert asked.body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
+    assert "thinkingConfig" not in asked.body["generationConfig"]
+
+
+def test_a_picture_may_begin_with_one_of_the_workspace(
+    interlock: Callable[..., Done], fake_gemini: FakeGemini, tmp_path: Path
+) -> None:
+    (tmp_path / "work/old.png").write_bytes(PNG)
+    fake_gemini.play([answered(picture(PNG + b"\0"))])
+    args = {"prompt": "make it blue", "path": "old.png", "image": "old.png"}
+    done = interlock(*calls("generate_image", **args), "-y")
+    assert response(done)["status"] == "success"
+    assert (tmp_path / "work/old.png").read_bytes() == PNG + b"\0"
+    assert picture() in fake_gemini.requests[0].contents[0]["parts"]
+
+
+@pytest.mark.parametrize(
+    ("args", "reply", "kind", "says"),
+    [
+        ({"path": "a.png"}, answered({"text": "I won't draw that."}), "no_picture", "I won't draw that."),
+        ({"path": "a.jpg"}, answered(picture()), "no_picture", "made image/png, not image/jpeg"),
+        ({"path": "a.gif"}, {"text": ""}, "invalid_tool_params", "ends in .png"),
+        ({"path": "../a.png"}, {"text": ""}, "invalid_tool_params", "outside"),
+        ({"path": "a.png", "image": "none.png"}, {"text": ""}, "file_not_found", "none.png"),
+    ],
+)
+def test_without_a_picture_nothing_is_written(
+    interlock: Callable[..., Done],
+    fake_gemini: FakeGemini,
+    tmp_path: Path,
+    args: dict[str, str],
+    reply: dict[str, Any],
+    kind: str,
+    says: str,
+) -> None:
+    fake_gemini.play([reply])
+    found = response(interlock(*calls("generate_image", prompt="x", **args), "-y"))
+    assert found["error"]["type"] == kind, found
+    assert says in found["content"]
+    assert [*(tmp_path / "work").iterdir()] == []
+
+
+def test_a_search_is_answered_by_gemini_with_its_sources(
+    interlock: Callable[..., Done], fake_gemini: FakeGemini
+) -> None:
+    web = [{"web": {"uri": "https://a.example/x", "title": "A"}}, {"web": {"uri": "https://b.example/"}}]
+    grounded = {"groundingMetadata": {"groundingChunks": web, "webSearchQueries": ["python release"]}}
+    fake_gemini.play([answered({"text": "It is 3.15."}, **grounded)])
+    found = response(interlock(*calls("google_web_search", query="newest Python?"), "-y"))
+    assert found["content"] == (
+        "Results for 'newest Python?':\n\nIt is 3.15.\n\n"
+        "Sources:\n[1] A (https://a.example/x)\n[2] https://b.example/ (https://b.example/)"
+    )
+    assert fake_gemini.requests[0].body["tools"] == [{"googleSearch": {}}]
+
+
+def test_a_search_asks_and_names_what_searches(
+    interlock: Callable[..., Done], fake_gemini: FakeGemini
+) -> None:
+    assert interlock(*calls("web_search", query="x")).returncode == 75
+    assert "with Google's search" in interlock("approvals", "latest").stdout
+    assert fake_gemini.requests == []
+
+
+class Engine(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)  # type: ignore[attr-defined]
+        rows = [
+            {"title": "T", "url": "https://t.example/", "content": "About it."},
+            {"url": "https://u.example/"},
+        ]
+        body = json.dumps({"results": [] if "nothing" in self.path else rows}).encode()
+        self.send_response(500 if "broken" in self.path else 200)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def engine() -> Iterator[HTTPServer]:
+    server = HTTPServer(("127.0.0.1", 0), Engine)
+    server.asked = []  # type: ignore[attr-defined]
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def setting(home: Path, value: str) -> None:
+    (home / ".interlock").mkdir(exist_ok=True)
+    (home / ".interlock/settings.json").write_text(json.dumps({"tools": {"webSearch": value}}))
+
+
+def test_a_search_by_an_address_lists_what_it_answers(
+    interlock: Callable[..., Done], engine: Any, home: Path
+) -> None:
+    setting(home, f"http://127.0.0.1:{engine.server_address[1]}/search?q={{query}}&format=json")
+    found = response(interlock(*calls("web_search", query="a b&c"), "-y"))
+    assert found["content"].endswith(
+        "[1] T (https://t.example/)\nAbout it.\n\n[2] (no title) (https://u.example/)"
+    )
+    assert engine.asked == ["/search?q=a%20b%26c&format=json"]
+    assert "Nothing was found." in response(interlock(*calls("web_search", query="nothing"), "-y"))["content"]
+    failed = response(interlock(*calls("web_search", query="broken"), "-y"))
+    assert failed["error"]["type"] == "http_status"
+
+
+def test_a_search_by_a_command_gets_the_query_on_stdin(interlock: Callable[..., Done], home: Path) -> None:
+    setting(home, "sed s/^/found:/")
+    assert response(interlock(*calls("web_search", query="--help"), "-y"))["content"].endswith("found:--help")
+    setting(home, "false")
+    assert response(interlock(*calls("web_search", query="x"), "-y"))["error"]["type"] == "search_failed"
+
+
+def test_a_model_that_cannot_search_is_named(interlock: Callable[..., Done], home: Path) -> None:
+    (home / ".interlock").mkdir()
+    roles = {"model": {"roles": {"web_search": "openai:gpt-5"}}}
+    (home / ".interlock/settings.json").write_text(json.dumps(roles))
+    found = response(interlock(*calls("web_search", query="x"), "-y"))
+    assert "'openai:gpt-5' can't search the web" in found["content"]
+    assert "model.roles.web_search" in found["content"]

@@ -1,0 +1,90 @@
+"""generate_image: a picture made by a model, from words and perhaps another picture, written into the workspace."""
+
+import asyncio
+import base64
+import hashlib
+from collections.abc import Mapping
+from pathlib import PurePath
+
+from pydantic import Field, field_validator
+
+from interlock.state.calls import FileState, Preview, ToolError
+from interlock.state.messages import DataPart, Message, TextPart
+from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.tools._media import media_part
+from interlock.tools._opening import open_target, read_bytes
+
+_TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}
+
+
+class GenerateImageArgs(Args):
+    prompt: str = Field(min_length=1, description="What the picture shows, in what style; or what to change.")
+    path: str = Field(
+        min_length=1,
+        description="File to write it to, relative to the workspace or absolute inside it; ends in .png, as models make"
+        " PNG. One that is there is replaced.",
+    )
+    image: str | None = Field(
+        default=None, min_length=1, description="Path of a picture of the workspace to start from."
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _named_as_picture(cls, value: str) -> str:
+        if PurePath(value).suffix.lower() not in _TYPES:
+            raise ValueError(f"expected a name that ends in {', '.join(_TYPES)}")
+        return value
+
+
+async def plan(args: GenerateImageArgs, context: ToolContext, earlier: Mapping[str, bytes]) -> FileChange:
+    target = await asyncio.to_thread(open_target, args.path, context, earlier, text=False)
+    if context.ask is None:
+        raise TypeError("A picture is planned only when it is its call's turn.")
+    message = await context.ask("image", [await asyncio.to_thread(_question, args, context)], "picture")
+    parts = () if isinstance(message.content, str) else message.content
+    pictures = [part for part in parts if isinstance(part, DataPart) and part.type == "image"]
+    if not pictures:
+        raise ToolError(
+            "no_picture", f"The model made no picture. It said: {message.text.strip() or '(nothing)'}"
+        )
+    made, wanted = pictures[0].mime_type, _TYPES[PurePath(args.path).suffix.lower()]
+    if made != wanted:
+        raise ToolError("no_picture", f"The model made {made}, not {wanted}; name the file accordingly.")
+    data = base64.b64decode(pictures[0].data or "")
+    return target.change(data, f"Made the picture {target.shown!r} ({made}, {len(data)} bytes).")
+
+
+def _question(args: GenerateImageArgs, context: ToolContext) -> Message:
+    if args.image is None:
+        return Message(role="user", content=args.prompt)
+    path = context.workspace.readable(args.image)
+    part = media_part(args.image, read_bytes(context.workspace, path))
+    if not isinstance(part, DataPart) or part.type != "image":
+        raise ToolError(
+            "not_a_picture", f"{args.image!r} is no picture that models take (PNG, JPEG, GIF, WebP)."
+        )
+    return Message(role="user", content=(TextPart(text=args.prompt), part))
+
+
+async def preview(args: GenerateImageArgs, context: ToolContext) -> Preview:
+    """What a model will draw isn't known yet."""
+    target = await asyncio.to_thread(open_target, args.path, context, {}, text=False)
+    await asyncio.to_thread(_question, args, context)
+    before = None if target.before is None else hashlib.sha256(target.before).hexdigest()
+    begin = f", from {args.image!r}" if args.image else ""
+    what = f"{'replace' if before else 'create'} {target.shown!r} with a picture made by a model{begin}:"
+    state = FileState(path=str(target.path), sha256=before, on_disk=before)
+    return Preview(text=f"{what}\n{args.prompt}", files=(state,))
+
+
+TOOL = Tool(
+    name="generate_image",
+    description="Has a model make a picture from a description, or change a picture of the workspace, and writes it to"
+    " a file. Say what it shows, where, in what style, colours and light.",
+    args=GenerateImageArgs,
+    risk="write",
+    summary=lambda args: f"Make the picture {args.path}",
+    plan=plan,
+    preview=preview,
+    paths=lambda args: [(args.path, "write"), *([(args.image, "read")] if args.image else [])],
+)
