@@ -233,6 +233,16 @@ ARGS: dict[str, dict[str, Any]] = {
     "save_memory": {"fact": "x"},
     "web_search": {"query": "x"},
     "codebase_search": {"query": "x"},
+    "activate_skill": {"name": "x"},
+    # Not in `main`; that policy lets only those through that read: `test_nothing_leaks.py`.
+    "apply_diff": {"path": "a.py", "diff": "x"},
+    "insert_content": {"path": "a.py", "line": 0, "content": "x"},
+    "search_files": {"path": ".", "regex": "x"},
+    "list_files": {"path": "."},
+    "list_code_definition_names": {"path": "."},
+    "fetch_instructions": {"task": "create_mode"},
+    "browser_action": {"action": "launch", "url": "http://127.0.0.1:9/"},
+    "generate_image": {"prompt": "x", "path": "x.png"},
 }
 
 
@@ -247,6 +257,7 @@ def test_plan_mode_lets_nothing_through_but_reading_asking_and_the_plan(tool: st
         tools(call(tool, **ARGS[tool])),
         {"text": "done"},
         says("codebase_investigator:1.0", complete(report=REPORT)),
+        {"role": "web_search", "text": "found"},
     ]
     stage = Stage(tmp_path / "stage", replies)
     outcome = stage.run("main", {"prompt": "x"}, approval_mode="plan", policy_files=(policy,))

@@ -35,7 +35,7 @@ def of_hooks(edge: tuple[str, str, str]) -> bool:
     return bool(HOOK_NODES.intersection(edge[1:]))
 
 
-def call(name: str, **args: Any) -> dict[str, Any]:
+def call(name: str, /, **args: Any) -> dict[str, Any]:
     return {"name": name, "args": args}
 
 
