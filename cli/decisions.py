@@ -9,7 +9,7 @@ import tempfile
 import termios
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli.catalog import nearest
 from interlock.cli.inputs import json_object, read_spec
@@ -19,6 +19,9 @@ from interlock.cli.render.pending import ALWAYS, PLAN_REVIEW, PREVIEW_LINES, opt
 from interlock.engine.options import Decision
 from interlock.state.errors import UserError
 from interlock.state.text import visible_json
+
+if TYPE_CHECKING:
+    from interlock.state.calls import Choice
 
 Fields = Mapping[str, Any]
 
@@ -135,10 +138,10 @@ def _decision(kind: str, request: Fields, rest: str | None) -> Decision:
     return Decision(name, _allowed(request, kind, f"--{kind}"))
 
 
-def _allowed(request: Fields, choice: str, flag: str) -> str:
+def _allowed(request: Fields, choice: str, flag: str) -> "Choice":
     if choice not in request["choices"]:
         raise UserError(f"{flag}: request {request['id']!r} takes {', '.join(request['choices'])}.")
-    return choice
+    return cast("Choice", choice)
 
 
 def answer(request: Fields, text: str | None) -> Decision:
@@ -253,7 +256,7 @@ def _permitted(request: Fields) -> Decision:
     key = next((key for key in keys if word.lower() in (key, *_KEYS[key].replace(",", "").split()[:1])), None)
     if key is None:
         raise UserError(f"{word!r} isn't one of {', '.join(keys)}, l.")
-    choice = str(keys[key])
+    choice = cast("Choice", keys[key])
     if choice == "modify":
         return Decision(name, choice, args=new_arguments(request))
     if choice == "reject":

@@ -1,13 +1,14 @@
 """engine: the one door to runs, for the CLI, tests and users' programs. Light until something is driven."""
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
-from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
+    from interlock.state.events import Event
 
 _P = ParamSpec("_P")
 
@@ -46,6 +47,39 @@ async def resume(
         return await runner.go_on(run, decisions, prompt, options, renderers, stop)
 
 
+async def events(
+    door: Callable[_P, Coroutine[Any, Any, Outcome]], *args: _P.args, **given: _P.kwargs
+) -> "AsyncGenerator[Event, None]":
+    """`run` or `resume` as an iterator of the run's events: `async for event in events(run, "main", …)`.
+
+    The first is `Init`, with the run's id; the last is `Result`, which says how it ended, as an `Outcome` does. An
+    iterator that is closed early stops the run, which can be resumed. Raises what the door raises.
+    """
+    import asyncio
+
+    loop = asyncio.get_running_loop()
+    told: asyncio.Queue[Event] = asyncio.Queue()
+
+    def show(event: "Event") -> None:  # on a thread of its own
+        loop.call_soon_threadsafe(told.put_nowait, event)
+
+    more: Any = {**given, "renderers": [*cast(Any, given.get("renderers", ())), show]}
+    work = asyncio.ensure_future(cast(Any, door)(*args, **more))
+    try:
+        while not (work.done() and told.empty()):
+            event = asyncio.ensure_future(told.get())
+            await asyncio.wait({event, work}, return_when=asyncio.FIRST_COMPLETED)
+            if event.done():
+                yield event.result()
+            else:
+                event.cancel()
+        await work
+    finally:
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+
+
 def _in_own_loop(door: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callable[_P, Outcome]:
     @wraps(door)
     def alone(*args: _P.args, **given: _P.kwargs) -> Outcome:
@@ -64,4 +98,15 @@ run_sync = _in_own_loop(run)
 resume_sync = _in_own_loop(resume)
 """`resume`, in an event loop of its own."""
 
-__all__ = ["Decision", "Options", "Outcome", "Renderer", "resume", "resume_sync", "run", "run_sync"]
+__all__ = [
+    "Decision",
+    "Options",
+    "Outcome",
+    "Pending",
+    "Renderer",
+    "events",
+    "resume",
+    "resume_sync",
+    "run",
+    "run_sync",
+]

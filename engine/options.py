@@ -3,9 +3,10 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 if TYPE_CHECKING:
+    from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
 
 Renderer = Callable[["Event"], None]
@@ -67,15 +68,43 @@ class Options:
     stale_after_s: float = HEARTBEAT_STALE_S
 
 
+class Pending(TypedDict):
+    """A request that waits for a person, as `pending_approvals` shows it."""
+
+    id: str
+    """What `Decision.approval` names; it contains the run."""
+    number: int
+    """Its short name among those that wait with it, from 1; 0: it has none."""
+    kind: "RequestKind"
+    agent: str
+    """Path of the sub-agent that asks; empty: the run itself."""
+    tool_name: str
+    args: dict[str, Any]
+    reason: str
+    preview: str
+    """What would happen: a diff, a command, a text."""
+    parts: list[dict[str, Any]]
+    choices: "list[Choice]"
+    """What `Decision.choice` may be."""
+    always: "dict[Choice, str]"
+    note: str | None
+    questions: list[dict[str, Any]]
+    checkpoint_id: NotRequired[str]
+
+
 @dataclass(frozen=True)
 class Decision:
     """A person's answer to one request, or to all that wait (`approval == "all"`)."""
 
     approval: str
-    choice: str
+    choice: "Choice"
+    """One of the request's `choices`."""
     feedback: str | None = None
+    """With `reject`: why."""
     args: Mapping[str, Any] | None = None
+    """With `modify`: all of the arguments that it is to run with."""
     text: str | None = None
+    """The answer to a question; to an unknown outcome `redo` or `skip`."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +118,8 @@ class Outcome:
     output: dict[str, Any] = field(default_factory=_empty)
     error: dict[str, str] | None = None
     stats: dict[str, Any] = field(default_factory=_empty)
-    pending: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    pending: list[Pending] = field(default_factory=list[Pending])
+    """What waits for a person, where the status is `waiting`."""
     resume_command: str | None = None
     warnings: list[str] = field(default_factory=list[str])
     trace: str = ""

@@ -10,10 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
-from typing import Any
+from typing import Any, cast
 
 from interlock.engine import Decision, Options, Outcome, resume, run
 from interlock.graphs import PIPELINES, pipeline
+from interlock.state.calls import Choice
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible_json
@@ -110,7 +111,7 @@ class _Client:
         choice = str(said.get("choice"))
         if choice not in _choices(request):
             return None
-        return Decision(request["id"], choice, feedback=str(said.get("feedback") or "") or None)
+        return Decision(request["id"], cast(Choice, choice), feedback=str(said.get("feedback") or "") or None)
 
 
 def _choices(request: Mapping[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """_checks: what must hold of a graph before it is compiled."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
 from typing import Any, get_type_hints
 
@@ -33,6 +33,11 @@ def state_of(name: str, keys: Mapping[str, Any]) -> type:
     """A state whose keys are only known where it is made."""
     channels = dict(keys)
     return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
+
+
+def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
+    """What makes one value of two, where a channel's type names it."""
+    return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
 
 
 def check_keys(what: str, part: type, state: type) -> None:
@@ -94,6 +99,29 @@ def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[st
                     f"{name}: the joins {first!r} and {second!r} could wait at the same time. Make the branches of "
                     "one of them a part: g.part(…)."
                 )
+
+
+def branches_of(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
+    """The nodes of each branch that ends at a join: those before its last node that aren't before all of them."""
+    reverse: dict[str, set[str]] = {}
+    for source, targets in edges.items():
+        for node in targets - {target}:
+            reverse.setdefault(node, set()).add(source)
+    before = [_closure(last, reverse) for last in join]
+    return [nodes - set[str].intersection(*before) for nodes in before]
+
+
+def check_branches(name: str, branches: Sequence[Set[str]], keys: Callable[[str], Set[str]]) -> None:
+    """No key without a reducer is written by two branches: LangGraph couldn't say which counts. `keys`: of a node."""
+    for number, branch in enumerate(branches):
+        for other in branches[number + 1 :]:
+            for one in sorted(branch - other):
+                for two in sorted(other - branch):
+                    if both := keys(one) & keys(two):
+                        raise SetupError(
+                            f"{name}: {one!r} and {two!r} run side by side and both write {sorted(both)}. Give each a "
+                            "key of its own, or the key a reducer: Annotated[…, merge_by_key]."
+                        )
 
 
 def loop_in(edges: Mapping[str, Set[str]], nodes: Iterable[str]) -> list[str]:

@@ -14,7 +14,9 @@ from pydantic import ValidationError
 
 from interlock.graphs._chain import Chain, Choice, Fan, Task
 from interlock.graphs._checks import (
+    branches_of,
     channels_of,
+    check_branches,
     check_joins,
     check_keys,
     check_named,
@@ -22,6 +24,7 @@ from interlock.graphs._checks import (
     check_shared,
     hints_of,
     loop_in,
+    reducer_of,
     with_run_channels,
 )
 from interlock.graphs._part import Part, Parts, takes_up
@@ -209,7 +212,21 @@ class Graph:
         """The checked graph. Raises `SetupError` naming what is unreachable or can't end."""
         check_shape(self.name, set(self._contracts), self._edges)
         check_joins(self.name, self.joins, self._edges)
+        for target, sources in self.joins.items():
+            check_branches(self.name, branches_of(sources, target, self._edges), self._plain_keys)
         return self._graph
+
+    def _plain_keys(self, name: str) -> set[str]:
+        """What a node writes without a reducer; of a part all that it shares."""
+        contract = self._contracts.get(name)
+        if contract is None:
+            return set()
+        if isinstance(contract, Contract):
+            written = {*contract.writes}
+        else:
+            written = {*channels_of(contract.graph.output or contract.graph.state)}
+        known = channels_of(self.state)
+        return {key for key in written if key in known and not reducer_of(known[key])}
 
     def unbounded(self) -> list[str]:
         """Nodes that may follow each other for ever."""

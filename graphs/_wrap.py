@@ -7,7 +7,7 @@ from functools import cache
 from inspect import signature
 from typing import Any, NamedTuple, cast
 
-from langgraph.errors import GraphDrained
+from langgraph.errors import GraphBubbleUp, GraphDrained
 from langgraph.graph import END
 from langgraph.runtime import ExecutionInfo, Runtime
 from langgraph.types import Send
@@ -15,11 +15,11 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from interlock.graphs._chain import Run
-from interlock.graphs._checks import channels_of, hints_of
+from interlock.graphs._checks import channels_of, hints_of, reducer_of
 from interlock.state.deps import Deps, Stopped
-from interlock.state.errors import SetupError
-from interlock.state.events import Event, NodeEnd, NodeStart
-from interlock.state.node import spec_of
+from interlock.state.errors import RunError, SetupError
+from interlock.state.events import ErrorEvent, Event, NodeEnd, NodeStart, Retry
+from interlock.state.node import NodeSpec, spec_of
 from interlock.state.run import RunChannels, newest
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
@@ -40,8 +40,8 @@ class Contract(NamedTuple):
     def reducers(self) -> dict[str, Callable[[Any, Any], Any]]:
         """Of the channels that it writes."""
         known = channels_of(self.state)
-        noted = ((key, m) for key in self.writes for m in getattr(known[key], "__metadata__", ()))
-        return {key: m for key, m in noted if callable(m) and m is not newest}
+        noted = ((key, reducer_of(known[key])) for key in self.writes)
+        return {key: reducer for key, reducer in noted if reducer and reducer is not newest}
 
 
 def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
@@ -83,6 +83,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
     where = f"{workflow}.{name}"
     spec = spec_of(function)
     acts = spec is None or not spec.pure
+    tried = _tried(function, spec, where)
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         if acts:
@@ -97,7 +98,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
         started = time.perf_counter()
         try:
             with deps.cancel.guarded():
-                update = await (function(given, runtime) if _asks_runtime(function) else function(given))
+                update = await tried(given, runtime)
         except Stopped as stop:  # the task has no write, so that a resumed run does it again
             raise GraphDrained from stop
         ms = (time.perf_counter() - started) * 1000
@@ -109,6 +110,45 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
         return update
 
     return node
+
+
+def _tried(
+    function: Callable[..., Awaitable[Any]], spec: NodeSpec | None, where: str
+) -> Callable[[Mapping[str, Any], Runtime[Deps]], Awaitable[Any]]:
+    """The node, as often and as long as it may be tried (`NodeSpec`). What a retry finds of an earlier try, like a
+    model's answer that was recorded, is there."""
+
+    async def once(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
+        return await (function(state, runtime) if _asks_runtime(function) else function(state))
+
+    if spec is None or not (spec.retries or spec.timeout_s):
+        return once
+
+    async def tried(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
+        for attempt in range(1, spec.retries + 2):
+            timer = asyncio.timeout(spec.timeout_s)
+            try:
+                async with timer:
+                    return await once(state, runtime)
+            except GraphBubbleUp:  # it waits for a person
+                raise
+            except Exception as error:
+                late = isinstance(error, TimeoutError) and timer.expired()
+                reason = f"{where} took longer than {spec.timeout_s:g} s." if late else str(error)
+                if attempt <= spec.retries:
+                    delay = spec.retry_wait_s * 2 ** (attempt - 1)
+                    runtime.stream_writer(Retry(reason=reason, delay_s=delay, attempt=attempt))
+                    await asyncio.sleep(delay)
+                elif (label := "timeout" if late else "failed") in spec.labels:
+                    runtime.stream_writer(ErrorEvent(severity="warning", message=reason))
+                    return {"label": label}
+                elif late:
+                    raise RunError(f"{reason} Try again with: interlock resume") from error
+                else:
+                    raise
+        raise AssertionError("the last try returns or raises")
+
+    return tried
 
 
 @cache

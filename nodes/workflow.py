@@ -3,25 +3,25 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast, overload
+from typing import Any, TypeVar, overload
 
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, JsonValue
 
 from interlock.nodes.helper_model import parsed, reply_to, task_of, unusable
-from interlock.nodes.tools_results import recorded_of
+from interlock.nodes.tools_results import recorded
 from interlock.prompts import load
-from interlock.state.calls import ToolResult
+from interlock.state.calls import CallKey, ToolResult
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
+from interlock.state.journal import Journal
 from interlock.state.messages import Message, ToolCall
 from interlock.state.models import ModelCall
 from interlock.state.node import node
 from interlock.state.text import clean, clean_json
-from interlock.state.tools import ToolsState, outcomes_of
 
 T = TypeVar("T", bound=BaseModel)
-CALLS = ("message", "count", "decided", "finished")
+CALLS = ("message", "count")
 """Keys of `ToolState` that a node must read to use `results`."""
 
 
@@ -108,11 +108,17 @@ def results(state: Mapping[str, Any], runtime: Runtime[Deps]) -> list[ToolResult
 
     `status` is success, error or cancelled; of a shell command `meta["exit_code"]` is a number, 0 left out.
     """
-    outcomes = outcomes_of(cast(ToolsState, state))
-    journal = runtime.context.journal
+    journal, calls = runtime.context.journal, range(state["count"])
     return [
-        recorded_of(journal, state["message"], index, outcomes[index])[1] for index in range(state["count"])
+        recorded(journal, _last_attempt(journal, CallKey(message=state["message"], index=i))) for i in calls
     ]
+
+
+def _last_attempt(journal: Journal, key: CallKey) -> CallKey:
+    """People and hooks may have changed the arguments, or said redo."""
+    while journal.find(key.next, journal.call(key.next)) is not None:
+        key = key.next
+    return key
 
 
 def begin_task(task: str) -> Any:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from interlock.state.errors import SetupError
+
 _F = TypeVar("_F", bound=Callable[..., Any])
 _ATTRIBUTE = "__interlock_node__"
 
@@ -22,6 +24,12 @@ class NodeSpec:
     recorded: bool = False
     """What it does outside its update is recorded, and found again when it runs again: it may share a superstep with
     pure nodes around it."""
+    timeout_s: float | None = None
+    """Seconds for one try; then its label is `timeout` where it has that, else the run fails and can be resumed."""
+    retries: int = 0
+    """Further tries after an error; then its label is `failed` where it has that, else the run fails with the error."""
+    retry_wait_s: float = 1.0
+    """Before the first of them; each wait is twice the one before."""
 
 
 def node(
@@ -31,15 +39,23 @@ def node(
     labels: tuple[str, ...] = (),
     pure: bool = False,
     recorded: bool = False,
+    timeout_s: float | None = None,
+    retries: int = 0,
+    retry_wait_s: float = 1.0,
 ) -> Callable[[_F], _F]:
     """Declare a node. Keys that it reads are what it is given; an update with any other key than `writes` is an error.
 
-    A node with `labels` also writes `label`.
+    A node with `labels` also writes `label`. Raises `SetupError` for limits that can't be.
     """
+    if retries < 0 or retry_wait_s < 0 or (timeout_s is not None and timeout_s <= 0):
+        raise SetupError(
+            f"retries={retries}, retry_wait_s={retry_wait_s}, timeout_s={timeout_s}: expected more."
+        )
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
-        setattr(function, _ATTRIBUTE, NodeSpec(reads, written, labels, pure, recorded))
+        spec = NodeSpec(reads, written, labels, pure, recorded, timeout_s, retries, retry_wait_s)
+        setattr(function, _ATTRIBUTE, spec)
         return function
 
     return mark

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from interlock.state.calls import merge_by_key
+from interlock.state.conversation import BatchEnd
 from interlock.state.run import Labelled
 
 
@@ -11,6 +12,18 @@ class State(Labelled, total=False):
 
     passes: Annotated[dict[str, int], merge_by_key]
     """How often each `loop` was passed."""
+
+
+class ToolState(BatchEnd, Labelled, total=False):
+    """What a workflow's state has besides where it places `tools`. A run begins with `approval_mode`."""
+
+    head: str
+    """The conversation so far, at its end the calls that are to run, then their answers; absent or empty: none."""
+    approval_mode: str
+    message: str
+    """Record of the last calls."""
+    count: int
+    """How many they are."""
 
 
 class AgentState(Labelled, total=False):

@@ -21,10 +21,9 @@ from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.placed import AgentState, State
+from interlock.state.placed import AgentState, State, ToolState
 from interlock.state.run import WorkflowInput as Input
 from interlock.state.run import WorkflowOutput as Output
-from interlock.state.tools import ToolsState as ToolState
 
 __all__ = [
     "CALLS",

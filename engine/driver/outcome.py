@@ -8,7 +8,7 @@ from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.options import Outcome
+from interlock.engine.options import Outcome, Pending
 from interlock.engine.read.runs import waiting_requests
 from interlock.engine.store.runs import note_error
 from interlock.graphs._pipeline import Pipeline
@@ -30,7 +30,7 @@ def conclude(
     """Read the end off the last snapshot; the run's row learns of an error."""
     run, redact = drive.lease.run, drive.services.transcript.redact
     told = redact.json(_told(error, drive))
-    output, waiting = dict[str, Any](), list[dict[str, Any]]()
+    output, waiting = dict[str, Any](), list[Pending]()
     if error is not None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
     elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # else the end came first
@@ -93,7 +93,7 @@ def result_event(outcome: Outcome) -> Result:
         response=str(outcome.output.get("response") or outcome.output.get("text") or ""),
         error=outcome.error,
         stats=outcome.stats,
-        pending_approvals=outcome.pending,
+        pending_approvals=[{**request} for request in outcome.pending],
         resume_command=outcome.resume_command,
         output=outcome.output,
         exit_code=outcome.exit_code,
@@ -101,7 +101,7 @@ def result_event(outcome: Outcome) -> Result:
     )
 
 
-def _requests(drive: Drive, snapshot: StateSnapshot) -> list[dict[str, Any]]:
+def _requests(drive: Drive, snapshot: StateSnapshot) -> list[Pending]:
     checkpoint = str(snapshot.config.get("configurable", {}).get("checkpoint_id", ""))
     waiting = waiting_requests(drive.store.home, drive.lease.run)
     return [{**request.fields, "checkpoint_id": checkpoint} for request in waiting]

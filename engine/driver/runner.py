@@ -35,7 +35,7 @@ from interlock.prompts import load
 from interlock.services.context.references import attachments
 from interlock.services.secrets.redaction import marks_in
 from interlock.state.deps import Stopped
-from interlock.state.errors import BusyError, StoppedError, StoreError, UserError
+from interlock.state.errors import BusyError, RunError, StoppedError, StoreError, UserError
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message, TextPart
@@ -250,7 +250,10 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
         if snapshot is None:
             snapshot, _ = await drive.resume_input()
         with diagnosed(drive.store.path):
-            return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
+            try:
+                return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
+            except RunError as misfit:  # the last state doesn't make the output that the workflow declares
+                return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
 

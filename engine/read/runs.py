@@ -6,6 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from interlock.engine.options import Pending
 from interlock.engine.store.database import select
 from interlock.state.errors import UserError
 
@@ -51,7 +52,7 @@ class Request(NamedTuple):
     id: str
     run: str
     asked_at: float
-    fields: dict[str, Any]
+    fields: Pending
 
 
 def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
@@ -139,7 +140,7 @@ def place_of(name: str) -> tuple[int, int]:
     return int(batch), int(call)
 
 
-def _fields(name: str, number: int, request: dict[str, Any]) -> dict[str, Any]:
+def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:
     call = request["call"]
     return {
         "id": name,

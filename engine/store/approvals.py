@@ -8,7 +8,6 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import cast
 
 from pydantic import ValidationError
 
@@ -17,7 +16,7 @@ from interlock.engine.read.runs import Request, waiting_requests
 from interlock.engine.store.database import Store, insertion
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import explained, transaction
-from interlock.state.calls import Answer, ApprovalRequest, CallKey, Choice, SessionRule
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, SessionRule
 from interlock.state.errors import UserError
 from interlock.state.text import clean, clean_json
 from interlock.tools import TOOLS
@@ -161,7 +160,7 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answe
         args = json.loads(json.dumps(clean_json(dict(decision.args or {}))))
         _check_arguments(name, request["tool_name"], args)
     return Answer(
-        choice=cast(Choice, decision.choice),
+        choice=decision.choice,
         feedback=clean(decision.feedback) if decision.feedback else None,
         args=args,
         text=clean(decision.text) if decision.text else None,

@@ -1,0 +1,174 @@
+"""kills: a workflow that is killed at any commit ends as the undisturbed one."""
+
+import os
+import shutil
+import signal
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from interlock.engine import Decision, Outcome
+from interlock.engine.options import Pending
+from interlock.engine.read.runs import list_runs
+from interlock.graphs._pipeline import Pipeline
+from interlock.services.sqlite import StoreConnection
+from interlock.testing.stage import Person, Stage, agrees, loaded, said
+
+Happened = Callable[[Stage, Pending], bool]
+"""Whether what a request asks about took place, as a person finds who looks."""
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What must be the same."""
+
+    status: str
+    output: str
+    files: Mapping[str, str]
+    """Every file of the workspace → hash of its bytes, and its mode."""
+    calls: tuple[tuple[str, str], ...]
+    """Of tools."""
+    more: str
+
+
+def kill_everywhere(
+    stage: Callable[[Path], Stage],
+    workflow: str | Path | Pipeline,
+    input: Mapping[str, Any],
+    folder: Path,
+    *,
+    person: Person = agrees,
+    happened: Happened | None = None,
+    more: Callable[[Stage], str] = lambda _: "",
+    every: int = 1,
+) -> int:
+    """Run it once undisturbed; then kill it right before and right after each of its commits, and let it go on.
+
+    `stage` prepares a folder. `happened` answers where a kill hides whether a command took effect. `more`: what else
+    must be the same, such as a repository's log (`.git` and `__pycache__` aren't looked into). `every`: only each so
+    many-th moment.
+    The number of kills. Raises `AssertionError` naming the moments after which it ended differently.
+    Needs `os.fork`; each child is a process of its own, as a user's would be.
+    """
+    known, place = loaded(workflow), folder / "stage"
+
+    def played(at: int) -> Callable[[Stage], None]:
+        return lambda scene: _drive(scene, known, input, _who(scene, person, happened), at)
+
+    def undisturbed() -> Stage:
+        shutil.rmtree(place, ignore_errors=True)
+        return stage(place)
+
+    scene = undisturbed()
+    assert _child(scene, played(0)) is False, "the undisturbed run was killed"
+    expected, moments = _ending(scene, more), int((scene.folder / "moments").read_text())
+    kills, wrong = 0, list[str]()
+    for moment in range(1, moments + 1, every):
+        scene = undisturbed()
+        kills += _child(scene, played(moment))
+        _child(scene, played(0))
+        if (found := _ending(scene, more)) != expected:
+            wrong.append(f"killed at commit {moment // 2}: {_difference(found, expected)}")
+    assert not wrong, "\n".join(wrong)
+    return kills
+
+
+def _who(stage: Stage, person: Person, happened: Happened | None) -> Person:
+    def decide(request: Pending) -> Decision:
+        if request["kind"] != "outcome" or happened is None:
+            return person(request)
+        return said(request, "skip" if happened(stage, request) else "redo")
+
+    return decide
+
+
+def _drive(stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], person: Person, at: int) -> None:
+    """In a child: start or go on, and decide, until it is over. `at`: the moment of its death; 0: it lives."""
+    seen = _count(at)
+    begun = list_runs(stage.home)
+    if begun:
+        outcome = stage.resume(begun[0].run, *map(person, stage.waiting(begun[0].run)))
+    else:
+        outcome = stage.run(workflow, input)
+    while outcome.status == "waiting":
+        outcome = stage.resume(outcome.run, *map(person, outcome.pending))
+    (stage.folder / "moments").write_text(str(len(seen)))
+    (stage.folder / "outcome").write_text(_told(outcome))
+
+
+def _told(outcome: Outcome) -> str:
+    return f"{outcome.status}\n{outcome.output}\n{outcome.error}"
+
+
+def _count(at: int) -> list[str]:
+    """From here on this process dies at its `at`-th moment."""
+    seen: list[str] = []
+    execute = StoreConnection.execute
+
+    def here(what: str) -> None:
+        if threading.current_thread() is threading.main_thread():  # heartbeats come when they like
+            seen.append(what)
+            if len(seen) == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    def counted(self: StoreConnection, sql: str, values: Any = (), /) -> Any:
+        if sql != "commit":
+            return execute(self, sql, values)
+        here("before")
+        done = execute(self, sql, values)
+        here("after")
+        return done
+
+    StoreConnection.execute = counted
+    return seen
+
+
+def _child(stage: Stage, work: Callable[[Stage], None]) -> bool:
+    """Whether it was killed."""
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work(stage)
+            os._exit(0)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(9)
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) or status == 0, f"a child ended with {os.waitstatus_to_exitcode(status)}"
+    return os.WIFSIGNALED(status)
+
+
+def _ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
+    told = (stage.folder / "outcome").read_text()
+    files = {str(p.relative_to(stage.work)): _mark(p) for p in _all(stage.work) if p.is_file()}
+    done = {tool for tool, state in stage.calls() if state != "done"}
+    assert not done, f"calls without an end: {sorted(done)}"
+    calls = tuple(sorted(set(stage.calls())))
+    return Ending(told.partition("\n")[0], told, files, calls, more(stage))
+
+
+_PASSED_OVER = frozenset({".git", "__pycache__"})
+"""They hold times."""
+
+
+def _all(folder: Path) -> Iterable[Path]:
+    return (
+        p for p in sorted(folder.rglob("*")) if not _PASSED_OVER.intersection(p.relative_to(folder).parts)
+    )
+
+
+def _mark(file: Path) -> str:
+    return f"{sha256(file.read_bytes()).hexdigest()[:16]} {file.stat().st_mode & 0o777:o}"
+
+
+def _difference(found: Ending, expected: Ending) -> str:
+    lines = (
+        f"{k}: {v!r}, expected {vars(expected)[k]!r}"
+        for k, v in vars(found).items()
+        if v != vars(expected)[k]
+    )
+    return "; ".join(lines)

@@ -1,0 +1,154 @@
+"""stage: a folder of its own in which a workflow runs for a test: workspace, home, store, scripted model, people."""
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import run_path, taken_edges
+from interlock.engine.options import Pending
+from interlock.engine.read.runs import path, step_rows, steps, waiting_requests
+from interlock.engine.workflows import Source
+from interlock.graphs import register
+from interlock.graphs._pipeline import Pipeline
+from interlock.state.errors import UserError
+
+Person = Callable[[Pending], Decision]
+"""Decides one request."""
+
+
+def said(request: Pending, what: str) -> Decision:
+    """What a person says in words: `approve`, `reject: WHY`, `edit: JSON`, `answer: TEXT`, `redo`, `skip`."""
+    word, _, rest = what.partition(":")
+    name, rest = request["id"], rest.strip()
+    match word:
+        case "approve":
+            return Decision(name, "proceed_once")
+        case "reject":
+            return Decision(name, "reject", feedback=rest or None)
+        case "edit":
+            return Decision(name, "modify", args={**request["args"], **json.loads(rest)})
+        case "answer":
+            return Decision(name, "proceed_once", text=rest)
+        case "redo" | "skip":
+            return Decision(name, "proceed_once" if word == "redo" else "reject", text=word)
+        case _:
+            raise UserError(
+                f"{what!r} decides nothing: expected approve, reject: WHY, edit: JSON, answer: TEXT, redo or skip."
+            )
+
+
+def agrees(request: Pending) -> Decision:
+    """A person who approves everything, takes the first option, and can't be asked what a crash hid."""
+    if request["kind"] == "approval":
+        return said(request, "approve")
+    if request["kind"] == "outcome":
+        raise UserError(
+            f"{request['id']!r} asks what became of {request['preview']!r}; this person can't know."
+        )
+    options = (request["questions"] or [{}])[0].get("options") or ["yes"]
+    return said(request, f"answer: {options[0]}")
+
+
+def reads_from(lines: Iterable[str]) -> Person:
+    """A person who says these things (`said`), one a request. Raises `UserError` when asked oftener."""
+    waiting = iter(lines)
+
+    def decide(request: Pending) -> Decision:
+        line = next(waiting, None)
+        if line is None:
+            raise UserError(
+                f"Nobody has an answer to {request['id']!r}: {request['reason']} {request['preview']!r}"
+            )
+        return said(request, line)
+
+    return decide
+
+
+def loaded(workflow: str | Path | Pipeline) -> Pipeline | str:
+    """A workflow by name, by its file, or itself; known in this process from then on."""
+    if isinstance(workflow, Path):
+        workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
+    if isinstance(workflow, Pipeline):
+        register(workflow)
+    return workflow
+
+
+@dataclass
+class Stage:
+    """Nothing of it reaches the user's settings, runs or keys; the model is a script of `replies` (`-m script:FILE`).
+
+    `files` are put into its workspace, `folder/work`.
+    """
+
+    folder: Path
+    replies: Iterable[Mapping[str, Any]] = ()
+    files: Mapping[str, str] = field(default_factory=dict[str, str])
+    given: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Further fields of `Options`, like `allowed_tools`."""
+    script: Path | None = None
+    """A file of replies, instead of `replies`."""
+
+    def __post_init__(self) -> None:
+        self.work, self.home = self.folder / "work", self.folder / "state"
+        self.work.mkdir(parents=True, exist_ok=True)
+        for name, text in self.files.items():
+            file = self.work / name
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        if self.script is None:
+            self.script = self.folder / "script.json"
+            self.script.write_text(json.dumps([*self.replies]), encoding="utf-8")
+
+    @property
+    def options(self) -> Options:
+        env = {"PATH": os.environ.get("PATH", os.defpath), "HOME": str(self.folder / "user")}
+        return Options(
+            home=self.home,
+            user_home=self.folder / "user",
+            workspace=self.work,
+            model=f"script:{self.script}",
+            env=env,
+            **self.given,
+        )
+
+    def run(self, workflow: str | Path | Pipeline, input: Mapping[str, Any]) -> Outcome:
+        """Start it; until it ends or somebody must decide."""
+        return run_sync(loaded(workflow), input, options=self.options)
+
+    def resume(self, run: str, *decisions: Decision) -> Outcome:
+        return resume_sync(run, decisions=decisions, options=self.options)
+
+    def play(
+        self, workflow: str | Path | Pipeline, input: Mapping[str, Any], person: Person = agrees
+    ) -> Outcome:
+        """Start it, and go on with what the person decides until it ends."""
+        outcome = self.run(workflow, input)
+        while outcome.status == "waiting":
+            outcome = self.resume(outcome.run, *map(person, outcome.pending))
+        return outcome
+
+    def waiting(self, run: str) -> list[Pending]:
+        """What waits for a person."""
+        return [request.fields for request in waiting_requests(self.home, run)]
+
+    def path(self, run: str) -> list[str]:
+        """The workflow's nodes as they ran, one by one."""
+        return [node for node, times in path(steps(self.home, run)) for _ in range(times)]
+
+    def edges(self, outcome: Outcome) -> set[tuple[str, str]]:
+        """The edges of the workflow's own graph that were taken."""
+        taken = taken_edges(outcome.workflow, run_path(step_rows(self.home, outcome.run), True))
+        return {(source, target) for graph, source, target in taken if graph == outcome.workflow}
+
+    def calls(self) -> list[tuple[str, str]]:
+        """Each attempt at a tool call of the runs here: its tool, and `scheduled`, `intent` or `done`."""
+        if not (self.home / "interlock.db").exists():
+            return []
+        with closing(sqlite3.connect(self.home / "interlock.db")) as conn:
+            return conn.execute("select tool, state from journal order by tool").fetchall()

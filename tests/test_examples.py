@@ -1,0 +1,124 @@
+"""The examples: what their READMEs say works, from an empty folder to the end; killed anywhere, they end the same."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import HANG_S
+
+from interlock.engine.options import Pending
+from interlock.testing import Stage, agrees, kill_everywhere, said
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+NAMES = sorted(p.name for p in EXAMPLES.iterdir() if p.is_dir())
+
+
+def commands(page: Path) -> list[tuple[str, int]]:
+    """The lines of its shell blocks, with the exit codes that they tell."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
+    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
+    parts = [line.partition("  # exit ") for line in lines]
+    return [(command, int(code or 0)) for command, _, code in parts]
+
+
+def shell(lines: list[tuple[str, int]], work: Path, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    checks = (f'{c}\nrc=$?; [ $rc = {code} ] || {{ echo "exit $rc" >&2; exit 99; }}' for c, code in lines)
+    env = {**os.environ, "WORK": str(work), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["bash", "-c", "\n".join(checks)],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+
+
+ENDS = {
+    "fix": "Mend the discount\n",
+    "triage": '"kind": "question"',
+    "release": "v1.0\n",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_commands_of_its_readme_lead_to_its_end(name: str, tmp_path: Path) -> None:
+    done = shell(commands(EXAMPLES / name / "README.md"), tmp_path / "work", EXAMPLES.parent)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert ENDS[name] in done.stdout
+
+
+def git(folder: Path, *arguments: str) -> str:
+    who = ("-c", "user.name=Demo", "-c", "user.email=demo@example.invalid")
+    return subprocess.run(
+        ["git", *who, *arguments], cwd=folder, capture_output=True, text=True, check=True
+    ).stdout
+
+
+def staged(name: str, scripts: str, allowed: tuple[str, ...]) -> Callable[[Path], Stage]:
+    def make(folder: Path) -> Stage:
+        shutil.copytree(EXAMPLES / name, folder / "work")
+        git(folder / "work", "init", "-q")
+        git(folder / "work", "config", "user.name", "Demo")
+        git(folder / "work", "config", "user.email", "demo@example.invalid")
+        git(folder / "work", "add", "-A")
+        git(folder / "work", "commit", "-qm", "start")
+        rules = tuple(f"run_shell_command({command})" for command in allowed)
+        return Stage(
+            folder,
+            script=EXAMPLES / name / scripts,
+            given={"approval_mode": "auto_edit", "allowed_tools": rules},
+        )
+
+    return make
+
+
+def happened(stage: Stage, request: Pending) -> bool:
+    """As a person who looks into the repository."""
+    command = request["args"]["command"]
+    if "git commit" in command:
+        return len(git(stage.work, "log", "--oneline").splitlines()) > 1
+    return "git tag" in command and bool(git(stage.work, "tag"))
+
+
+def repository(stage: Stage) -> str:
+    return git(stage.work, "log", "--format=%s %T") + git(stage.work, "tag")
+
+
+def one_of(request: Pending) -> Any:
+    """`slow.txt` is a question; all else as whoever agrees."""
+    return said(request, "answer: question") if "issue" in request["reason"] else agrees(request)
+
+
+KILLED: dict[str, tuple[dict[str, Any], str, tuple[str, ...]]] = {
+    "fix": ({"wish": "Mend it"}, "replies.yaml", ("python3 -m unittest", "git commit")),
+    "triage": ({"file": "issues/slow.txt"}, "replies/slow.yaml", ()),
+    "release": ({"version": "v1.0"}, "replies.yaml", ("git tag",)),
+}
+
+
+def kill(name: str, folder: Path, every: int) -> int:
+    input, scripts, allowed = KILLED[name]
+    file = EXAMPLES / name / ".interlock" / "workflows" / f"{name}.py"
+    make = staged(name, scripts, allowed)
+    return kill_everywhere(
+        make, file, input, folder, person=one_of, happened=happened, more=repository, every=every
+    )
+
+
+@pytest.mark.parametrize(("name", "every"), [("fix", 40), ("triage", 15), ("release", 25)])
+def test_killed_at_some_commits_it_ends_as_the_undisturbed_one(name: str, every: int, tmp_path: Path) -> None:
+    assert kill(name, tmp_path, every) >= 2
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("name", NAMES)
+def test_killed_at_every_commit_it_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> None:
+    assert kill(name, tmp_path, 1) >= 20

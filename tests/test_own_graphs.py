@@ -1,0 +1,397 @@
+"""What a workflow of one's own is made of: joins, bounded loops, people, models, limits, workflows within."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from interlock.engine import Decision, Options, Outcome, events, resume, run
+from interlock.state.errors import SetupError
+from interlock.state.events import Init, NodeStart, Result
+from interlock.testing import Scene, Stage, check_paths
+from interlock.workflow import (
+    END,
+    START,
+    Deps,
+    Field,
+    Graph,
+    Input,
+    Output,
+    Runtime,
+    State,
+    Workflow,
+    approve,
+    ask_model,
+    ask_person,
+    loop,
+    merge_by_key,
+    node,
+)
+
+
+class In(Input):
+    text: str = "x"
+
+
+class Out(Output):
+    log: dict[str, str] = Field(default_factory=dict)
+    text: str = ""
+
+
+class Own(State, total=False):
+    text: str
+    log: Annotated[dict[str, str], merge_by_key]
+    answer: str
+    feedback: str
+    status: str
+
+
+def step(name: str, **declared: Any) -> Any:
+    """A node that leaves its name."""
+
+    @node(writes=("log",), **declared)
+    async def leave(state: Own) -> Own:
+        return {"log": {name: "was here"}}
+
+    leave.__name__ = name
+    return leave
+
+
+def workflow(wire: Callable[[Graph], None], name: str = "own") -> Workflow:
+    def build() -> Graph:
+        g = Graph(name, Own)
+        wire(g)
+        return g
+
+    return Workflow(name, build, In, Out)
+
+
+def play(stage: Stage, wire: Callable[[Graph], None], *said: str) -> Outcome:
+    from interlock.testing import reads_from
+
+    return stage.play(workflow(wire), {}, reads_from(said))
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    return Stage(tmp_path / "stage")
+
+
+def branches(g: Graph, pure: bool = False) -> None:
+    """A short branch and a long one, which meet."""
+    for name in ("short", "long", "longer", "meet"):
+        g.node(name, step(name, pure=pure))
+    g.edge("long", "longer")
+    g.join(("short", "longer"), "meet")
+
+
+@pytest.mark.parametrize("pure", [False, True])
+def test_a_join_runs_once_after_branches_of_different_length(stage: Stage, pure: bool) -> None:
+    def wire(g: Graph) -> None:
+        g.node("begin", step("begin"))
+        branches(g, pure)
+        g.edge(START, "begin")
+        g.edge("begin", "short")
+        g.edge("begin", "long")
+        g.edge("meet", END)
+
+    done = play(stage, wire)
+    path = stage.path(done.run)
+    assert (done.status, sorted(path), path[-1]) == (
+        "done",
+        ["begin", "long", "longer", "meet", "short"],
+        "meet",
+    )
+    assert done.output["log"].keys() == {"begin", "short", "long", "longer", "meet"}
+
+
+def test_a_part_may_begin_with_branches(stage: Stage) -> None:
+    inner = Graph("inner", Own)
+    branches(inner)
+    inner.edge(START, "short")
+    inner.edge(START, "long")
+    inner.edge("meet", END)
+
+    def wire(g: Graph) -> None:
+        g.part("inner", inner)
+        g.node("after", step("after"))
+        g.edge(START, "inner")
+        g.edge("inner", "after")
+        g.edge("after", END)
+
+    done = play(stage, wire)
+    assert done.output["log"].keys() == {"short", "long", "longer", "meet", "after"}
+
+
+@pytest.mark.parametrize("feedback", ["answer", "feedback"])
+def test_branches_may_begin_at_the_start_and_wait_for_people(stage: Stage, feedback: str) -> None:
+    def wire(g: Graph) -> None:
+        g.part("left", approve("Left?"))
+        g.part("right", approve("Right?", feedback=feedback))
+        for name in ("l", "r", "meet"):
+            g.node(name, step(name))
+        g.edge(START, "left")
+        g.edge(START, "right")
+        g.by_label("left", {"approved": "l", "rejected": "l"})
+        g.by_label("right", {"approved": "r", "rejected": "r"})
+        g.join(("l", "r"), "meet")
+        g.edge("meet", END)
+
+    if feedback == "feedback":
+        with pytest.raises(
+            SetupError, match=r"'left' and 'right' run side by side and both write \['feedback'\]"
+        ):
+            workflow(wire).compile()
+        return
+    parked = stage.run(workflow(wire), {})
+    assert sorted(request["reason"] for request in parked.pending) == ["Left?", "Right?"]
+    first, second = parked.pending
+    waiting = stage.resume(parked.run, Decision(first["id"], "proceed_once"))
+    assert [request["reason"] for request in waiting.pending] == [second["reason"]]
+    done = stage.resume(parked.run, Decision(second["id"], "reject"))
+    assert (done.status, stage.path(done.run)[-1]) == ("done", "meet")
+
+
+def test_joins_that_could_wait_together_are_refused() -> None:
+    def wire(g: Graph) -> None:
+        for name in ("a", "b", "c", "inner", "outer"):
+            g.node(name, step(name))
+        for name in ("a", "b", "c"):
+            g.edge(START, name)
+        g.join(("a", "b"), "inner")
+        g.join(("inner", "c"), "outer")
+        g.edge("outer", END)
+
+    with pytest.raises(SetupError, match="the joins 'inner' and 'outer' could wait at the same time"):
+        workflow(wire).compile()
+
+
+def test_a_loop_goes_round_so_often_and_then_on(stage: Stage) -> None:
+    def wire(g: Graph) -> None:
+        g.node("work", step("work"))
+        g.edge(START, "work")
+        g.edge("work", "again")
+        loop(g, "again", most=3, again="work", enough=END)
+
+    # `loop` wires the edges of its node, which must be there.
+    def wired(g: Graph) -> None:
+        g.node("work", step("work"))
+        loop(g, "again", most=3, again="work", enough=END)
+        g.edge(START, "work")
+        g.edge("work", "again")
+
+    with pytest.raises(SetupError, match="names no node 'again'"):
+        play(stage, wire)
+    done = play(stage, wired)
+    assert stage.path(done.run) == ["work", "again"] * 4
+    assert workflow(wired).build().unbounded() == []
+
+
+def colour(g: Graph) -> None:
+    g.part("ask", ask_person("Which colour?", answer="text", show="answer", options=("red", "blue")))
+    for name in ("red", "blue", "none"):
+        g.node(name, step(name))
+        g.edge(name, END)
+    g.edge(START, "ask")
+    g.by_label("ask", {"red": "red", "blue": "blue", "declined": "none"})
+
+
+def test_a_question_with_options_leads_where_its_answer_says(tmp_path: Path) -> None:
+    scenes = [
+        Scene({}, "ask red", said=["answer: RED"]),
+        Scene({}, "ask blue", said=["answer: green", "answer: blue"]),
+        Scene({}, "ask none", said=["reject: neither"]),
+    ]
+    check_paths(workflow(colour), scenes, tmp_path)
+    with pytest.raises(AssertionError, match="no scene takes"):
+        check_paths(workflow(colour), scenes[:1], tmp_path / "less")
+    with pytest.raises(AssertionError, match="scene 0 took 'ask red', expected 'ask blue'"):
+        check_paths(workflow(colour), [Scene({}, "ask blue", said=["answer: red"])], tmp_path / "other")
+
+
+def test_what_a_person_made_of_a_text_goes_on(stage: Stage) -> None:
+    def wire(g: Graph) -> None:
+        g.part("check", approve("Fine?", show="text"))
+        g.edge(START, "check")
+        g.by_label("check", {"approved": END, "rejected": END})
+
+    parked = stage.run(workflow(wire), {"text": "a draft"})
+    assert parked.pending[0]["choices"] == ["proceed_once", "modify", "reject"]
+    done = stage.resume(parked.run, Decision(parked.pending[0]["id"], "modify", args={"text": "better"}))
+    assert done.output["text"] == "better"
+
+
+TRIES: list[int] = []
+
+
+def flaky(**declared: Any) -> Callable[[Graph], None]:
+    """A node that fails, or sleeps for long, the first two times."""
+
+    @node(writes=("text",), retry_wait_s=0.0, **declared)
+    async def fetch(state: Own) -> Own:
+        TRIES.append(1)
+        if len(TRIES) < 3 and "timeout_s" in declared:
+            await asyncio.sleep(60)
+        if len(TRIES) < 3:
+            raise OSError("no route")
+        return {"text": f"after {len(TRIES)}", **({"label": "ok"} if "labels" in declared else {})}
+
+    def wire(g: Graph) -> None:
+        TRIES.clear()
+        g.nodes(fetch)
+        g.edge(START, "fetch")
+        if "labels" not in declared:
+            g.edge("fetch", END)
+            return
+        g.node("sorry", step("sorry"))
+        g.edge("sorry", END)
+        g.by_label("fetch", {"ok": END, **{label: "sorry" for label in declared["labels"] if label != "ok"}})
+
+    return wire
+
+
+def test_a_node_is_tried_again_and_then_its_error_ends_the_drive_or_leads_on(tmp_path: Path) -> None:
+    def ended(name: str, **declared: Any) -> Outcome:
+        return play(Stage(tmp_path / name), flaky(**declared))
+
+    assert ended("enough", retries=2).output["text"] == "after 3"
+    failed = ended("few", retries=1)
+    assert (failed.status, "no route" in str(failed.error), len(TRIES)) == ("failed", True, 2)
+    led = ended("led", retries=1, labels=("ok", "failed"))
+    assert led.output["log"] == {"sorry": "was here"}
+
+
+def test_a_time_out_is_an_edge_or_ends_the_drive_by_name(tmp_path: Path) -> None:
+    led = play(Stage(tmp_path / "led"), flaky(timeout_s=0.05, labels=("ok", "timeout")))
+    assert (led.status, led.output["log"]) == ("done", {"sorry": "was here"})
+    late = play(Stage(tmp_path / "late"), flaky(timeout_s=0.05))
+    assert late.error == {
+        "type": "run",
+        "message": "own.fetch took longer than 0.05 s. Try again with: interlock resume",
+    }
+    assert play(Stage(tmp_path / "again"), flaky(timeout_s=0.05, retries=2)).output["text"] == "after 3"
+
+
+class Colour(BaseModel):
+    name: str
+
+
+def test_a_model_answers_in_text_or_in_a_shape_once_for_each_question(tmp_path: Path) -> None:
+    @node(writes=("log",))
+    async def ask(state: Own, runtime: Runtime[Deps]) -> Own:
+        text = await ask_model(runtime, "Say something.")
+        same = await ask_model(runtime, "Say something.")
+        shaped = await ask_model(runtime, "Which colour?", schema=Colour, role="painter")
+        return {"log": {"text": text, "same": same, "colour": shaped.name}}
+
+    def wire(g: Graph) -> None:
+        g.nodes(ask)
+        g.edge(START, "ask")
+        g.edge("ask", END)
+
+    replies = [
+        {"text": "Hello."},
+        {"role": "painter", "text": "blue, I think"},
+        {"role": "painter", "text": '```json\n{"name": "blue"}\n```'},
+    ]
+    done = play(Stage(tmp_path / "well", replies), wire)
+    assert done.output["log"] == {"text": "Hello.", "same": "Hello.", "colour": "blue"}
+    failed = play(Stage(tmp_path / "badly", [*replies[:2], replies[1]]), wire)
+    assert "The model's answer (role 'painter') can't be used: it is no Colour" in str(failed.error)
+
+
+def test_a_workflow_is_a_part_of_another(stage: Stage) -> None:
+    inner = workflow(colour, "inner")
+
+    def wire(g: Graph) -> None:
+        g.part("inner", inner.build)
+        g.node("after", step("after"))
+        g.edge(START, "inner")
+        g.edge("inner", "after")
+        g.edge("after", END)
+
+    done = play(stage, wire, "answer: red")
+    assert done.output["log"].keys() == {"red", "after"}
+
+
+def test_an_output_that_the_state_lacks_is_told(stage: Stage) -> None:
+    class Needs(Output):
+        missing: str
+
+    def wire(g: Graph) -> None:
+        g.node("work", step("work"))
+        g.edge(START, "work")
+        g.edge("work", END)
+
+    failed = workflow(wire)
+    outcome = stage.run(Workflow("own", failed.build, In, Needs), {})
+    assert (outcome.status, "The output of 'own': missing: Field required" in str(outcome.error)) == (
+        "failed",
+        True,
+    )
+
+
+def parked_at_a_person(g: Graph) -> None:
+    g.node("work", step("work"))
+    g.part("check", approve("Fine?"))
+    g.edge(START, "work")
+    g.edge("work", "check")
+    g.by_label("check", {"approved": END, "rejected": END})
+
+
+def options(stage: Stage) -> Options:
+    return stage.options
+
+
+def test_events_come_one_by_one_and_the_last_tells_the_end(stage: Stage) -> None:
+    async def told() -> tuple[list[Any], list[Any]]:
+        first = [e async for e in events(run, workflow(parked_at_a_person), {}, options=options(stage))]
+        name, waits = first[0].session_id, first[-1].pending_approvals
+        said = [Decision(waits[0]["id"], "proceed_once")]
+        return first, [e async for e in events(resume, name, decisions=said, options=options(stage))]
+
+    first, second = asyncio.run(told())
+    assert isinstance(first[0], Init)
+    assert next(e.node for e in first if isinstance(e, NodeStart)) == "work"
+    assert isinstance(first[-1], Result)
+    assert (first[-1].status, second[-1].status) == ("waiting", "done")
+
+
+def test_events_that_nobody_wants_any_more_stop_the_run_which_goes_on_later(stage: Stage) -> None:
+    @node(writes=("log",))
+    async def wait(state: Own) -> Own:
+        if not TRIES:
+            TRIES.append(1)
+            await asyncio.sleep(60)
+        return {"log": {"wait": "over"}}
+
+    def wire(g: Graph) -> None:
+        g.nodes(wait)
+        g.edge(START, "wait")
+        g.edge("wait", END)
+
+    async def broken_off() -> str:
+        TRIES.clear()
+        stream = events(run, workflow(wire), {}, options=options(stage))
+        name = ""
+        async for event in stream:
+            name = event.session_id if isinstance(event, Init) else name
+            if isinstance(event, NodeStart):
+                break
+        await stream.aclose()
+        return name
+
+    name = asyncio.run(broken_off())
+    assert stage.resume(name).output["log"] == {"wait": "over"}
+
+
+def test_events_raise_what_the_door_raises(stage: Stage) -> None:
+    async def refused() -> None:
+        async for _ in events(run, "no-such-workflow", {}, options=options(stage)):
+            pass
+
+    with pytest.raises(Exception, match="No workflow 'no-such-workflow'"):
+        asyncio.run(refused())
