@@ -198,16 +198,26 @@ def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
         raise ConfigError(
             f"{file}:1: {name!r} is one of Interlock's own workflows; expected another file name."
         )
-    made = ModuleType(f"interlock_workflow_{hashlib.sha256(code).hexdigest()[:16]}", f"Workflow file {file}.")
+    try:
+        made = executed(file, code)
+        with redirect_stdout(sys.stderr):
+            return _checked(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
+    except (Exception, SystemExit) as error:
+        raise ConfigError(_told(file, name, code, error)) from error
+
+
+def executed(file: Path, code: bytes) -> ModuleType:
+    """The file as a module of its own; what it prints goes to stderr. Raises whatever it raises."""
+    made = ModuleType(f"interlock_file_{hashlib.sha256(code).hexdigest()[:16]}", f"File {file}.")
     made.__file__ = str(file)
     sys.modules[made.__name__] = made  # annotations are looked up there
     try:
         with redirect_stdout(sys.stderr):
             exec(compile(code, str(file), "exec"), made.__dict__)
-            return _checked(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit):
         del sys.modules[made.__name__]
-        raise ConfigError(_told(file, name, code, error)) from error
+        raise
+    return made
 
 
 @cache
@@ -254,7 +264,7 @@ def replace_summary(found: Pipeline, doc: str) -> Pipeline:
 
 def _told(file: Path, name: str, code: bytes, error: BaseException) -> str:
     """`FILE:LINE: what, expected …`."""
-    line, what = _line_of(file, code, error), " ".join(str(error).split()).rstrip(".")
+    line, what = line_of(file, code, error), " ".join(str(error).split()).rstrip(".")
     if isinstance(error, SyntaxError):
         version = ".".join(map(str, sys.version_info[:2]))
         return f"{file}:{error.lineno or 1}: {error.msg}; expected what Python {version} can read."
@@ -267,7 +277,8 @@ def _told(file: Path, name: str, code: bytes, error: BaseException) -> str:
     return f"{file}:{line}: {kind}: {what}; expected a file that declares a workflow."
 
 
-def _line_of(file: Path, code: bytes, error: BaseException) -> int:
+def line_of(file: Path, code: bytes, error: BaseException, variable: str = "WORKFLOW") -> int:
+    """Of the file where the error is; of the statement that gives `variable` its value, where it isn't in the code."""
     frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
     if frames and frames[-1]:
         return frames[-1]
@@ -276,5 +287,5 @@ def _line_of(file: Path, code: bytes, error: BaseException) -> int:
     except (SyntaxError, ValueError):
         return 1
     assigned = (s for s in statements if isinstance(s, ast.Assign | ast.AnnAssign))
-    named = [s.lineno for s in assigned if "WORKFLOW" in ast.unparse(s).partition("=")[0]]
+    named = [s.lineno for s in assigned if variable in ast.unparse(s).partition("=")[0]]
     return named[-1] if named else max(1, len(code.splitlines()))

@@ -1,5 +1,6 @@
 """settings: the typed part of settings files. Gemini's nested keys; unknown keys are kept and reported by `doctor`."""
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -244,8 +245,14 @@ class Settings(_Section):
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
     mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
+    processors: list[str] = Field(default_factory=list[str])
+    """Python files with nodes of the user's own around prompts, model turns and tools; absolute, from `~/`, or relative
+    to the workspace."""
     hooks: Any = Field(default_factory=dict[str, Any])
     """Event → definitions, as the last source has them; `services/hooks` reads those of all sources."""
     hooks_config: HooksConfig = Field(
         default_factory=lambda: HooksConfig.model_validate({}), alias="hooksConfig"
     )
+
+    def processor_files(self, root: Path, home: Path) -> list[Path]:
+        return [home / name[2:] if name.startswith("~/") else root / name for name in self.processors]

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.driver.drive import pending
+from interlock.engine.driver.stored import lost_nodes
 from interlock.engine.read.runs import list_runs
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver, status_of
@@ -61,6 +62,8 @@ async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | N
     declared = pipeline(workflow)
     status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
     app = declared.compile(saver, MOST_DEPTH)
+    if lost_nodes(newest.checkpoint["channel_values"], app):
+        return None  # a processor is due, which only a run in its folder knows
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending(snapshot)}
     if (status == "open") != bool(snapshot.tasks):

@@ -22,7 +22,7 @@ FORMATS = ("mermaid", "dot", "svg", "png")
 
 
 def render(
-    workflow: str, format: str = "mermaid", depth: int = 1, path: RunPath | None = None
+    workflow: str | Pipeline, format: str = "mermaid", depth: int = 1, path: RunPath | None = None
 ) -> str | bytes:
     """A diagram of a workflow, `depth` levels of graphs drawn open, or of a statechart.
 
@@ -34,11 +34,10 @@ def render(
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
     if depth < 1:
         raise UserError(f"Diagram depth {depth} draws nothing; expected 1 or more: --depth 1")
-    if (chart := CHARTS.get(workflow)) and depth > 1:
-        raise UserError(
-            f"The statechart {workflow!r} has no graphs inside it to draw open. Leave --depth out."
-        )
-    diagram = extract_chart(workflow, chart) if chart else extract(_graph(workflow, path), depth, path)
+    name = workflow if isinstance(workflow, str) else workflow.name
+    if (chart := CHARTS.get(name)) and depth > 1:
+        raise UserError(f"The statechart {name!r} has no graphs inside it to draw open. Leave --depth out.")
+    diagram = extract_chart(name, chart) if chart else extract(_graph(workflow, path), depth, path)
     if format == "mermaid":
         return mermaid(diagram)
     source = dot(diagram)
@@ -64,11 +63,11 @@ def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, s
     return found
 
 
-def _graph(workflow: str, path: RunPath | None = None) -> Compiled:
+def _graph(workflow: str | Pipeline, path: RunPath | None = None) -> Compiled:
     """With its session's hooks only where a run took them: they stand around every workflow in the same way."""
-    return _compiled(
-        pipeline(workflow), path is not None and bool(path.entered & {"session_start", "session_end"})
-    )
+    declared = pipeline(workflow) if isinstance(workflow, str) else workflow
+    session = path is not None and bool(path.entered & {"session_start", "session_end"})
+    return _compiled(declared, session)
 
 
 @cache

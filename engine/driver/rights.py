@@ -135,6 +135,7 @@ def protected_paths(
         ),
         "what tools leave alone": (places.root / name for name in custom),
         "policies": (*places.named, *places.admin),
+        "nodes of your own": settings.processor_files(places.root, places.home),
         "your own settings": (places.home / name for name in SETTINGS_FOLDERS),
         "where runs are kept": (options.home,),
     }

@@ -22,6 +22,7 @@ from interlock.engine.driver.prepare import (
     with_input,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.processors import placed, processor_files
 from interlock.engine.read.runs import RunRow, find_run
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.damage import diagnosed
@@ -176,6 +177,12 @@ def _next_pass(
     return chosen.follow_up(message, context)
 
 
+def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
+    """With the processors that settings name, and those that are installed."""
+    root, home = prepared.workspace.root, prepared.options.user_home
+    return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
+
+
 async def _driven(
     store: Store,
     chosen: Pipeline,
@@ -186,6 +193,7 @@ async def _driven(
     stop: Stop,
 ) -> Outcome:
     """Take the run, drive it, give it back."""
+    chosen = with_own_nodes(chosen, prepared)
     bus = EventBus(renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     try:

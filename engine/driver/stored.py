@@ -24,7 +24,7 @@ def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, save
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
-    if lost := [node for node in _pending(values) if node not in app.nodes]:
+    if lost := lost_nodes(values, app):
         raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
     known = {*app.channels, *graph.retired}
     if lost := [key for key in values if key not in known and not key.startswith((_BRANCH, "__"))]:
@@ -33,6 +33,11 @@ def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, save
         part = graph.parts.get(task.name)
         if part is not None and isinstance(task.state, StateSnapshot):
             check_stored(run, part, part.compiled, task.state, saver)
+
+
+def lost_nodes(values: Mapping[str, Any], app: Any) -> list[str]:
+    """Nodes that a checkpoint leads to, and that the compiled graph doesn't have."""
+    return [node for node in _pending(values) if node not in app.nodes]
 
 
 def _pending(values: Mapping[str, Any]) -> Iterator[str]:

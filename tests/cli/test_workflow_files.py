@@ -231,4 +231,4 @@ def test_no_model_writes_one_unasked(run: Run, work: Path, tmp_path: Path) -> No
     (tmp_path / "s.json").write_text(json.dumps([{"tool_calls": [{"name": "write_file", "args": args}]}]))
     asked = run("-y", "-m", f"script:{tmp_path / 's.json'}", "-p", "improve it")
     assert asked.code == 75
-    assert "settings, policies, hooks, agents, commands and workflows" in asked.err
+    assert "settings, policies, hooks, agents, skills, commands and workflows" in asked.err
