@@ -77,11 +77,16 @@ class Workspace(Protocol):
         ...
 
     def walk(
-        self, start: Path, *, include_ignored: bool = False, stop: Callable[[], None] = lambda: None
+        self,
+        start: Path,
+        *,
+        include_ignored: bool = False,
+        stop: Callable[[], None] = lambda: None,
+        leave_out: Callable[[str], bool] = lambda _: False,
     ) -> Sequence[Path]:
         """All files below `start`, sorted, without ignored ones, never following symlinks out.
 
         `include_ignored` brings what git ignores, never what .geminiignore and .rooignore keep from tools. `stop`
-        is called for each directory and may raise.
+        is called for each directory and may raise; `leave_out` says of a name whether file or directory doesn't count.
         """
         ...

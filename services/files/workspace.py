@@ -147,7 +147,12 @@ class FolderWorkspace:
         return lambda name, is_dir: below or (git and folded(name) == DEPENDENCIES) or inside(name, is_dir)
 
     def walk(
-        self, start: Path, *, include_ignored: bool = False, stop: Callable[[], None] = lambda: None
+        self,
+        start: Path,
+        *,
+        include_ignored: bool = False,
+        stop: Callable[[], None] = lambda: None,
+        leave_out: Callable[[str], bool] = lambda _: False,
     ) -> Sequence[Path]:
         root = self._root_of(start)
         if root is None:
@@ -160,10 +165,16 @@ class FolderWorkspace:
         if not stat.S_ISDIR(mode):
             return [start] if stat.S_ISREG(mode) else []
         git = not include_ignored and not self._in_dependencies(start)
-        return list(self._below(str(start), self._rules[root], stop, git=git))
+        return list(self._below(str(start), self._rules[root], stop, leave_out, git=git))
 
     def _below(
-        self, start: str, rules: IgnoreRules, stop: Callable[[], None], *, git: bool
+        self,
+        start: str,
+        rules: IgnoreRules,
+        stop: Callable[[], None],
+        leave_out: Callable[[str], bool],
+        *,
+        git: bool,
     ) -> Iterator[Path]:
         """Files by name; links only to files that tools may see. With `git` false also what git ignores."""
         agent = rules.agent_layers()
@@ -181,6 +192,8 @@ class FolderWorkspace:
         while pending:
             path, entry, layers = pending.pop()
             if is_private(entry.name) or (git and folded(entry.name) == DEPENDENCIES):
+                continue
+            if leave_out(entry.name):
                 continue
             is_dir = entry.kind == "directory"
             if entry_ignored(layers, agent, path, is_dir):

@@ -1,0 +1,67 @@
+"""search: the workspace's code found by what it does: the index is brought up to date, then asked.
+
+The loop takes a batch of files at a time: cut, embedded where a model is set, committed. It ends when none is left.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.search import chunk, compare, embed, format_results, query, rank, scan, store
+from interlock.state.errors import InputError
+from interlock.state.messages import Message
+from interlock.state.search import SearchInput, SearchOutput, SearchState
+from interlock.state.text import clean
+from interlock.state.workflow import WorkflowContext, error_of
+from interlock.tools.syntax.languages import LANGUAGES
+
+
+def build() -> Graph:
+    g = Graph("search", SearchState)
+    g.node("scan", scan)
+    g.node("hash", compare)
+    g.node("chunk", chunk)
+    g.node("embed", embed)
+    g.node("store", store)
+    g.node("query", query)
+    g.node("rank", rank)
+    g.node("format", format_results)
+
+    g.edge(START, "scan")
+    g.by_label("scan", {"update": "hash", "as it is": "query"})
+    g.by_label("hash", {"changed": "chunk", "unchanged": "query", "only": "format"})
+    g.by_label("chunk", {"embed": "embed", "store": "store"})
+    g.by_label("embed", {"embedded": "store", "failed": "query", "only": "format"})
+    g.by_label("store", {"more": "chunk", "done": "query", "only": "format"})
+    g.edge("query", "rank")
+    g.edge("rank", "format")
+    g.edge("format", END)
+    return g
+
+
+def enter(given: SearchInput, context: WorkflowContext) -> dict[str, Any]:
+    if given.index != "only" and not (given.query or "").strip():
+        raise InputError("Input field 'query' is empty: say in words what is looked for.", "query")
+    plain = given.model_dump(mode="json", include={"query", "path", "language", "limit", "min_score", "index"})
+    text = clean(json.dumps(plain, ensure_ascii=False))
+    return {"request": context.transcript.append("", [Message(role="user", content=text)])}
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> SearchOutput:
+    found = json.loads(context.transcript.message(values["found"]).text)
+    return SearchOutput(**found, error=error_of(values))
+
+
+PIPELINE = Pipeline(
+    "search",
+    build,
+    SearchInput,
+    SearchOutput,
+    prompt_field="query",
+    enter=enter,
+    leave=leave,
+    outcome="search_status",
+)

@@ -1,0 +1,120 @@
+"""search: the index brought up to date, a batch of files at a time, then asked."""
+
+import json
+from typing import Any
+
+from langgraph.runtime import Runtime
+
+from interlock.state.calls import ToolError
+from interlock.state.deps import Deps
+from interlock.state.events import Progress
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.search import Asked, Candidates, SearchInput, SearchState
+
+
+@node(reads=("request",), writes=("added", "removed", "found", "index_error"), labels=("update", "as it is"))
+async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    """Nothing is looked at where the index shall stay as it is, or another process is at it already."""
+    deps = runtime.context
+    fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "label": "as it is"}
+    if request_of(state, deps).index == "never" or not await deps.index.scan():
+        return fresh
+    return {**fresh, "label": "update"}
+
+
+@node(reads=("request",), writes=("removed",), labels=("changed", "unchanged", "only"))
+async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    """By time stamps and size, then by the hash of the bytes."""
+    deps = runtime.context
+    waiting, removed = await deps.index.compare()
+    if waiting:
+        return {"removed": removed, "label": "changed"}
+    await deps.index.release()
+    only = request_of(state, deps).index == "only"
+    return {"removed": removed, "label": "only" if only else "unchanged"}
+
+
+@node(reads=("added",), writes=("added",), labels=("embed", "store"))
+async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    deps = runtime.context
+    files = await deps.index.chunk()
+    return {"added": state["added"] + files, "label": "embed" if deps.index.embeds else "store"}
+
+
+@node(reads=("request",), writes=("index_error",), labels=("embedded", "failed", "only"))
+async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    """Where that fails, what was indexed before is searched."""
+    deps = runtime.context
+    try:
+        await deps.index.embed()
+    except ToolError as error:
+        await deps.index.release()
+        only = request_of(state, deps).index == "only"
+        return {"index_error": str(error), "label": "only" if only else "failed"}
+    return {"label": "embedded"}
+
+
+@node(reads=("request",), labels=("more", "done", "only"))
+async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    deps = runtime.context
+    left, total = await deps.index.store()
+    runtime.stream_writer(Progress(what="indexing", done=total - left, total=total, unit="files"))
+    if left:
+        return {"label": "more"}
+    await deps.index.release()
+    return {"label": "only" if request_of(state, deps).index == "only" else "done"}
+
+
+@node(reads=("request",), writes=("found",))
+async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    deps = runtime.context
+    found = await deps.index.query(_asked(state, deps))
+    return {"found": _kept(deps, found.model_dump(mode="json"))}
+
+
+@node(reads=("request", "found"), writes=("found", "index_error"))
+async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    deps = runtime.context
+    found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
+    update: SearchState = {"found": _kept(deps, deps.index.rank(found, _asked(state, deps)))}
+    return {**update, "index_error": found.error} if found.error else update
+
+
+@node(reads=("found", "added", "removed", "index_error"), writes=("found", "search_status", "error"))
+async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
+    """The chunks themselves, and what the index holds now."""
+    deps = runtime.context
+    ranked = json.loads(deps.transcript.message(state["found"]).text) if state["found"] else []
+    hits = await deps.index.read(ranked)
+    info = await deps.index.info()
+    told: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
+    if problem := state["index_error"]:
+        told |= {"error": problem, "state": "failed"}
+    output = {
+        "results": [hit.model_dump(mode="json") for hit in hits],
+        "index": info.model_copy(update=told).model_dump(mode="json"),
+    }
+    failed = bool(problem) and not state["found"]
+    error = {"type": "index_failed", "message": problem} if failed else {}
+    return {"found": _kept(deps, output), "search_status": "failed" if failed else "done", "error": error}
+
+
+def request_of(state: SearchState, deps: Deps) -> SearchInput:
+    return SearchInput.model_validate_json(deps.transcript.message(state["request"]).text)
+
+
+def _asked(state: SearchState, deps: Deps) -> Asked:
+    given = request_of(state, deps)
+    return Asked(
+        query=given.query or "",
+        path=given.path or ".",
+        language=given.language,
+        limit=given.limit,
+        min_score=given.min_score,
+    )
+
+
+def _kept(deps: Deps, value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return deps.transcript.append("", [Message(role="tool", name="search", content=text)])

@@ -1,0 +1,146 @@
+"""database: the index of one workspace as an SQLite file in the state directory. Whatever is wrong with it, it is
+made anew: all that is in it can be found again."""
+
+import fcntl
+import hashlib
+import os
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from interlock.services.files.filesystem import make_directories
+from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
+
+VERSION = "1"
+"""Of tables, chunks and words; an index of another version is made anew."""
+_SCHEMA = """
+create table meta (key text primary key, value text not null) without rowid;
+create table files (
+    id integer primary key,
+    path text not null unique,        -- relative to the workspace
+    language text not null,
+    signature text not null,          -- size, times and inode; empty: it may have changed right after it was read
+    sha256 text not null
+);
+create table chunks (
+    id integer primary key,
+    file integer not null references files (id) on delete cascade,
+    start integer not null,
+    end integer not null,
+    name text not null,
+    code text not null
+);
+create index chunks_file on chunks (file);
+create table vectors (chunk integer primary key references chunks (id) on delete cascade, vector blob not null);
+create virtual table terms using fts5 (
+    path, name, code, content = '', tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
+);
+create virtual table counts using fts5vocab (terms, 'row');
+"""
+_TABLES = ("counts", "terms", "vectors", "chunks", "files", "meta")
+
+
+class IndexFile:
+    """The file, opened when it is first needed, and the lock that whoever writes it holds."""
+
+    def __init__(self, home: Path, workspace: Path, model: str = "") -> None:
+        """`model`: the embedding model; each has an index of its own, so that to change it loses nothing."""
+        name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
+        if model:
+            name += f"-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
+        self.path = home / "index" / f"{name}.db"
+        self._workspace = str(workspace)
+        self._conn: sqlite3.Connection | None = None
+        self._lock: int | None = None
+
+    @property
+    def locked(self) -> bool:
+        return self._lock is not None
+
+    def lock(self) -> bool:
+        """Become the one that writes. False: another process is. A kill lets go of it."""
+        if self._lock is not None:
+            return True
+        make_directories(self.path.parent, 0o700)
+        descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        return True
+
+    def unlock(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def writable(self) -> sqlite3.Connection:
+        """The lock being held: made anew if it is of another version, or damaged."""
+        with explained(self.path):
+            try:
+                conn = self._open()
+                if _version(conn) != VERSION:
+                    self._make(conn)
+            except sqlite3.DatabaseError as error:
+                if isinstance(error, sqlite3.OperationalError):
+                    raise
+                self._remove()
+                conn = self._open()
+                self._make(conn)
+            return conn
+
+    def readable(self) -> sqlite3.Connection | None:
+        """None: there is no index, or none of this version."""
+        if self._conn is None and not self.path.exists():
+            return None
+        try:
+            conn = self._open()
+            return conn if _version(conn) == VERSION else None
+        except sqlite3.DatabaseError:
+            self._close()
+            return None
+
+    def close(self) -> None:
+        self._close()
+        self.unlock()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._conn is None:
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            conn = sqlite3.connect(
+                self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False
+            )
+            self._conn = conn
+            for pragma in ("journal_mode = wal", "synchronous = normal", "foreign_keys = on"):
+                conn.execute(f"pragma {pragma}")
+            conn.execute("pragma cache_size = -65536")
+        return self._conn
+
+    def _make(self, conn: sqlite3.Connection) -> None:
+        with transaction(conn):
+            for table in _TABLES:
+                conn.execute(f"drop table if exists {table}")
+            for statement in _SCHEMA.split(";\n"):
+                conn.execute(statement)
+            rows = [("version", VERSION), ("workspace", self._workspace), ("complete", "")]
+            conn.executemany("insert into meta values (?, ?)", rows)
+
+    def _close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    def _remove(self) -> None:
+        self._close()
+        for end in ("", "-wal", "-shm"):
+            with suppress(FileNotFoundError):
+                Path(f"{self.path}{end}").unlink()
+
+
+def _version(conn: sqlite3.Connection) -> str | None:
+    if conn.execute("select 1 from sqlite_master where name = 'meta'").fetchone() is None:
+        return None
+    row = conn.execute("select value from meta where key = 'version'").fetchone()
+    return row and row[0]

@@ -1,0 +1,235 @@
+"""index: the index of a workspace: brought up to date, a batch of files at a time, and asked."""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from interlock.services.files.filesystem import sha256
+from interlock.services.index.database import IndexFile
+from interlock.services.index.ranking import by_words, ranked
+from interlock.services.index.sources import Indexed, Source, indexed, path_words, read, sources
+from interlock.services.index.words import split
+from interlock.services.sqlite import explained, transaction
+from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Told
+from interlock.state.tooling import Workspace
+from interlock.tools._in_thread import Stop, in_thread
+
+T = TypeVar("T")
+_BATCH_FILES, _BATCH_BYTES = 200, 1 << 20
+"""Of one transaction: what a kill may cost."""
+_CANDIDATES = 4
+"""For each result that is wanted."""
+
+
+class WorkspaceIndex:
+    """Implements `CodeIndex`. Phases run in a thread, one at a time; nothing is opened before it is needed."""
+
+    def __init__(self, home: Path, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._file = IndexFile(home, workspace.root)
+        self._one = threading.Lock()
+        self._updating = asyncio.Lock()
+        self._found: list[Source] | None = None
+        self._pending: deque[Source] | None = None
+        self._batch: list[Indexed] = []
+        self._total = 0
+
+    @property
+    def embeds(self) -> bool:
+        return False
+
+    async def scan(self) -> bool:
+        return await self._in_turn(self._scan)
+
+    async def compare(self) -> tuple[int, int]:
+        return await self._in_turn(self._compare)
+
+    async def chunk(self) -> int:
+        return await self._in_turn(self._chunk)
+
+    async def embed(self) -> None:
+        return None
+
+    async def store(self) -> tuple[int, int]:
+        return await self._in_turn(self._store)
+
+    async def release(self) -> None:
+        self._found, self._pending, self._batch = None, None, []
+        self._file.unlock()
+
+    async def query(self, asked: Asked) -> Candidates:
+        return await self._in_turn(self._query, asked)
+
+    def rank(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
+        return ranked(found, asked)
+
+    async def read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+        return await self._in_turn(self._read, ranked)
+
+    async def info(self) -> IndexInfo:
+        return await self._in_turn(self._info)
+
+    async def update(self, told: Told, within_s: float) -> IndexInfo:
+        async with self._updating:
+            until = time.monotonic() + within_s
+            if not await self.scan():
+                return await self.info()
+            try:
+                left, removed = await self.compare()
+                added = 0
+                while left and time.monotonic() < until:
+                    added += await self.chunk()
+                    if self.embeds:
+                        await self.embed()
+                    left, total = await self.store()
+                    told(total - left, total)
+                return (await self.info()).model_copy(update={"added": added, "removed": removed})
+            finally:
+                await self.release()
+
+    def close(self) -> None:
+        with self._one:
+            self._file.close()
+
+    async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
+        def locked(stop: Stop) -> T:
+            with self._one, explained(self._file.path):
+                stop.check()
+                return work(stop, *args)
+
+        return await in_thread(locked)
+
+    def _scan(self, stop: Stop) -> bool:
+        if not self._file.lock():
+            return False
+        self._found = list(sources(self._workspace, stop.check))
+        self._pending, self._batch = None, []
+        return True
+
+    def _compare(self, stop: Stop) -> tuple[int, int]:
+        if self._found is None and not self._scan(stop):
+            return 0, 0
+        conn = self._file.writable()
+        known = {row[0]: row[1:] for row in conn.execute("select path, signature, sha256 from files")}
+        found = self._found or []
+        pending: list[Source] = []
+        same: list[Source] = []
+        for source in found:
+            stop.check()
+            signature, digest = known.pop(source.path, ("", ""))
+            if signature and signature == source.signature:
+                continue
+            touched = digest and self._digest(source) == digest
+            (same if touched else pending).append(source)
+        with transaction(conn):
+            conn.executemany(
+                "update files set signature = ? where path = ?",
+                [(s.signature, s.path) for s in same if s.signature],
+            )
+            conn.execute("update meta set value = ? where key = 'complete'", ("" if pending else "1",))
+        for path in known:
+            stop.check()
+            with transaction(conn):
+                _forget(conn, path)
+        self._pending, self._total = deque(pending), len(found)
+        return len(pending), len(known)
+
+    def _digest(self, source: Source) -> str:
+        data = read(self._workspace, source.path)
+        return "" if data is None else sha256(data)
+
+    def _chunk(self, stop: Stop) -> int:
+        if self._pending is None:
+            self._compare(stop)
+        self._batch, size = [], 0
+        for source in list(self._pending or ())[:_BATCH_FILES]:
+            stop.check()
+            data = read(self._workspace, source.path)
+            if data is not None:
+                self._batch.append(indexed(source, data))
+                size += len(data)
+            else:
+                self._batch.append(Indexed(source, "", [], [], []))
+            if size > _BATCH_BYTES:
+                break
+        return len(self._batch)
+
+    def _store(self, stop: Stop) -> tuple[int, int]:
+        if self._pending is None or not self._batch:
+            self._chunk(stop)
+        assert self._pending is not None
+        conn = self._file.writable()
+        with transaction(conn):
+            for file in self._batch:
+                _forget(conn, file.source.path)
+                if file.sha256:
+                    _add(conn, file)
+            last = len(self._pending) <= len(self._batch)
+            conn.execute("update meta set value = ? where key = 'complete'", ("1" if last else "",))
+        for _ in self._batch:
+            self._pending.popleft()
+        self._batch = []
+        return len(self._pending), self._total
+
+    def _query(self, stop: Stop, asked: Asked) -> Candidates:
+        conn = self._file.readable()
+        if conn is None:
+            return Candidates()
+        return Candidates(words=by_words(conn, asked, asked.limit * _CANDIDATES))
+
+    def _read(self, stop: Stop, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+        conn = self._file.readable()
+        if conn is None:
+            return []
+        sql = """select path, start, end, code from chunks join files on files.id = chunks.file
+            where chunks.id = ?"""
+        rows = ((conn.execute(sql, (chunk,)).fetchone(), score) for chunk, score in ranked)
+        return [
+            Hit(path=row[0], start_line=row[1], end_line=row[2], score=round(score, 4), code=row[3])
+            for row, score in rows
+            if row is not None
+        ]
+
+    def _info(self, stop: Stop) -> IndexInfo:
+        conn = self._file.readable()
+        if conn is None:
+            return IndexInfo(state="none")
+        files = conn.execute("select count(*) from files").fetchone()[0]
+        count = conn.execute("select count(*) from chunks").fetchone()[0]
+        complete = conn.execute("select value from meta where key = 'complete'").fetchone()[0]
+        return IndexInfo(state="indexed" if complete else "indexing", files=files, chunks=count)
+
+
+def _forget(conn: sqlite3.Connection, path: str) -> None:
+    """The word index holds no text of its own, so it is told what it held."""
+    row = conn.execute("select id from files where path = ?", (path,)).fetchone()
+    if row is None:
+        return
+    words = path_words(path)
+    for chunk, name, code in conn.execute("select id, name, code from chunks where file = ?", row).fetchall():
+        conn.execute(
+            "insert into terms (terms, rowid, path, name, code) values ('delete', ?, ?, ?, ?)",
+            (chunk, words, split(name), split(code)),
+        )
+    conn.execute("delete from files where id = ?", row)
+
+
+def _add(conn: sqlite3.Connection, file: Indexed) -> None:
+    source = file.source
+    (file_id,) = conn.execute(
+        "insert into files (path, language, signature, sha256) values (?, ?, ?, ?) returning id",
+        (source.path, source.language, source.signature, file.sha256),
+    ).fetchone()
+    for place, (chunk, words) in enumerate(zip(file.chunks, file.words, strict=True)):
+        row = (file_id, chunk.start, chunk.end, chunk.name, chunk.text)
+        added = conn.execute("insert into chunks (file, start, end, name, code) values (?, ?, ?, ?, ?)", row)
+        conn.execute(
+            "insert into terms (rowid, path, name, code) values (?, ?, ?, ?)", (added.lastrowid, *words)
+        )
+        if file.vectors:
+            conn.execute("insert into vectors values (?, ?)", (added.lastrowid, file.vectors[place]))

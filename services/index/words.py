@@ -1,0 +1,37 @@
+"""words: code as the words that it is made of, so that a question finds `parseHttpDate` and `parse_http_date`."""
+
+import re
+from functools import lru_cache
+
+_WORD = re.compile(r"\w+")
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
+"""Of a name: `HTTP` and `Server` of `HTTPServer`, digits apart."""
+_SILENT = frozenset(
+    """a about after all also an and any are as at be because been before being between both but by can could did do
+    does doing done each either else ever every find for from get give gets given had has have having he her here him
+    his how i if in into is it its itself just know let like look made make makes many may me might more most much must
+    my need no not now of off on only or other our out over own please same she should show so some such tell than that
+    the their them then there these they this those through to too under until up us use used uses using very want was
+    we were what when where which while who whom whose why will with within without would you your code function
+    functions method methods class classes implementation implemented implements handled handles happens works work
+    """.split()
+)
+"""Words of questions that say nothing of what is looked for."""
+
+
+def split(text: str) -> str:
+    """The words of a text in lower case; of a name that has parts the parts, too."""
+    return " ".join([_spelled(word) for word in _WORD.findall(text)])
+
+
+@lru_cache(maxsize=1 << 16)
+def _spelled(word: str) -> str:
+    parts = _PART.findall(word)
+    low = word.lower()
+    return low if len(parts) < 2 else " ".join([low, *parts]).lower()
+
+
+def asked(query: str) -> list[str]:
+    """The words of a question that say what is looked for, each once; all of them where none else is left."""
+    words = list(dict.fromkeys(split(query).split()))
+    return [word for word in words if word not in _SILENT] or words

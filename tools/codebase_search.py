@@ -1,0 +1,85 @@
+"""codebase_search: find code by what it does, in words."""
+
+from pydantic import Field
+
+from interlock.state.calls import ToolError, ToolResult
+from interlock.state.search import Asked, Hit, IndexInfo
+from interlock.state.tooling import Args, Tool, ToolContext
+from interlock.tools.syntax.languages import LANGUAGES
+
+_SHOWN = 10
+"""Results that are shown unasked: a model reads them all."""
+_INDEXING_S = 60.0
+"""Seconds that a call may spend on the index; the next call goes on where it was."""
+_EVERY = 1000
+"""Files after which a person is told how far it is."""
+
+
+class CodebaseSearchArgs(Args):
+    query: str = Field(
+        min_length=1, description="What the code does or is about, in words or names: 'retry after a time-out'."
+    )
+    path: str = Field(default=".", description="Folder or file to search. Default: the workspace.")
+    language: str | None = Field(default=None, description="Only files in this language, such as 'python'.")
+    limit: int = Field(default=_SHOWN, ge=1, le=50, description=f"Most results. Default {_SHOWN}.")
+
+
+async def run(args: CodebaseSearchArgs, context: ToolContext) -> ToolResult:
+    if args.language is not None and args.language not in LANGUAGES:
+        known = ", ".join(sorted(LANGUAGES))
+        raise ToolError("invalid_tool_params", f"No language {args.language!r}; there are {known}.")
+    path = context.workspace.readable(args.path)
+    if not path.is_relative_to(context.workspace.root):
+        raise ToolError("path_refused", f"{args.path!r} isn't indexed: only the workspace itself is.")
+    within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
+    info = await context.index.update(_told(context), within)
+    asked = Asked(
+        query=args.query,
+        path=path.relative_to(context.workspace.root).as_posix(),
+        language=args.language,
+        limit=args.limit,
+    )
+    found = await context.index.query(asked)
+    hits = await context.index.read(context.index.rank(found, asked))
+    return _result(args, hits, info, found.error)
+
+
+def _told(context: ToolContext):
+    shown = 0
+
+    def told(done: int, total: int) -> None:
+        nonlocal shown
+        if done - shown >= _EVERY:
+            shown = done
+            context.emit_output(f"indexed {done:,} of {total:,} files\n")
+
+    return told
+
+
+def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: str | None) -> ToolResult:
+    notes: list[str] = []
+    if info.state != "indexed":
+        notes.append(f"The index isn't complete yet ({info.files:,} files are in it): more may be there.")
+    if problem := error or info.error:
+        notes.append(f"Only words were compared: {problem}")
+    if not hits:
+        text = f"No relevant code found for {args.query!r}. Try other words, or grep_search for an exact text."
+    else:
+        found = [
+            f"{hit.path}:{hit.start_line}-{hit.end_line} (score {hit.score:.2f})\n{hit.code.strip()}" for hit in hits
+        ]
+        text = "\n\n".join([f"{len(hits)} results for {args.query!r}, best first:", *found])
+    count = f"{len(hits)} {'result' if len(hits) == 1 else 'results'}"
+    return ToolResult(status="success", content="\n\n".join([text, *notes]), meta={"summary": count})
+
+
+TOOL = Tool(
+    name="codebase_search",
+    description="Finds the code that answers a question, best first, from an index of the workspace: functions,"
+    " classes and sections of documents by their words, names and paths. For exact text use grep_search.",
+    args=CodebaseSearchArgs,
+    risk="read",
+    summary=lambda args: f"Search for {args.query!r}" + ("" if args.path == "." else f" in {args.path}"),
+    run=run,
+    paths=lambda args: [(args.path, "read")],
+)
