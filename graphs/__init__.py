@@ -23,6 +23,7 @@ PIPELINES = {
     "tools": "one batch of tool calls: every call decided, then executed in groups",
     "plan": "plan mode: explore, write a plan, have it approved by a person, hand it over to main",
     "mcp": "MCP servers: what they offer, one of their resources or prompts, or one call of a tool",
+    "search": "code found by what it does: an index of the workspace, brought up to date and asked",
     "subagent": "one sub-agent: turns and tools of its own until it hands over its result",
     "investigate": "the codebase investigator: reads until its objective is answered by a report",
 }

@@ -16,7 +16,6 @@ from interlock.state.messages import Message
 from interlock.state.search import SearchInput, SearchOutput, SearchState
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext, error_of
-from interlock.tools.syntax.languages import LANGUAGES
 
 
 def build() -> Graph:
@@ -31,7 +30,7 @@ def build() -> Graph:
     g.node("format", format_results)
 
     g.edge(START, "scan")
-    g.by_label("scan", {"update": "hash", "as it is": "query"})
+    g.by_label("scan", {"update": "hash", "as it is": "query", "only": "format", "refused": "format"})
     g.by_label("hash", {"changed": "chunk", "unchanged": "query", "only": "format"})
     g.by_label("chunk", {"embed": "embed", "store": "store"})
     g.by_label("embed", {"embedded": "store", "failed": "query", "only": "format"})
@@ -45,14 +44,16 @@ def build() -> Graph:
 def enter(given: SearchInput, context: WorkflowContext) -> dict[str, Any]:
     if given.index != "only" and not (given.query or "").strip():
         raise InputError("Input field 'query' is empty: say in words what is looked for.", "query")
-    plain = given.model_dump(mode="json", include={"query", "path", "language", "limit", "min_score", "index"})
+    plain = given.model_dump(
+        mode="json", include={"query", "path", "language", "limit", "min_score", "index"}
+    )
     text = clean(json.dumps(plain, ensure_ascii=False))
     return {"request": context.transcript.append("", [Message(role="user", content=text)])}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SearchOutput:
     found = json.loads(context.transcript.message(values["found"]).text)
-    return SearchOutput(**found, error=error_of(values))
+    return SearchOutput(status=values["search_status"], **found, error=error_of(values))
 
 
 PIPELINE = Pipeline(

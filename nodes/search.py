@@ -13,24 +13,34 @@ from interlock.state.node import node
 from interlock.state.search import Asked, Candidates, SearchInput, SearchState
 
 
-@node(reads=("request",), writes=("added", "removed", "found", "index_error"), labels=("update", "as it is"))
+@node(
+    reads=("request",),
+    writes=("added", "removed", "found", "index_error", "search_status", "error"),
+    labels=("update", "as it is", "only", "refused"),
+)
 async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Nothing is looked at where the index shall stay as it is, or another process is at it already."""
     deps = runtime.context
-    fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "label": "as it is"}
-    if request_of(state, deps).index == "never" or not await deps.index.scan():
-        return fresh
-    return {**fresh, "label": "update"}
+    use = request_of(state, deps).index
+    fresh: SearchState = {"added": 0, "removed": 0, "found": "", "index_error": "", "search_status": ""}
+    try:
+        _asked(state, deps)
+    except ToolError as error:
+        problem = {"type": error.kind, "message": str(error)}
+        return {**fresh, "search_status": "failed", "error": problem, "label": "refused"}
+    if use == "never" or not await deps.index().scan():
+        return {**fresh, "error": {}, "label": "only" if use == "only" else "as it is"}
+    return {**fresh, "error": {}, "label": "update"}
 
 
 @node(reads=("request",), writes=("removed",), labels=("changed", "unchanged", "only"))
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """By time stamps and size, then by the hash of the bytes."""
     deps = runtime.context
-    waiting, removed = await deps.index.compare()
+    waiting, removed = await deps.index().compare()
     if waiting:
         return {"removed": removed, "label": "changed"}
-    await deps.index.release()
+    await deps.index().release()
     only = request_of(state, deps).index == "only"
     return {"removed": removed, "label": "only" if only else "unchanged"}
 
@@ -38,8 +48,8 @@ async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("added",), writes=("added",), labels=("embed", "store"))
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    files = await deps.index.chunk()
-    return {"added": state["added"] + files, "label": "embed" if deps.index.embeds else "store"}
+    files = await deps.index().chunk()
+    return {"added": state["added"] + files, "label": "embed" if deps.index().embeds else "store"}
 
 
 @node(reads=("request",), writes=("index_error",), labels=("embedded", "failed", "only"))
@@ -47,9 +57,9 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Where that fails, what was indexed before is searched."""
     deps = runtime.context
     try:
-        await deps.index.embed()
+        await deps.index().embed()
     except ToolError as error:
-        await deps.index.release()
+        await deps.index().release()
         only = request_of(state, deps).index == "only"
         return {"index_error": str(error), "label": "only" if only else "failed"}
     return {"label": "embedded"}
@@ -58,18 +68,18 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(reads=("request",), labels=("more", "done", "only"))
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    left, total = await deps.index.store()
+    left, total = await deps.index().store()
     runtime.stream_writer(Progress(what="indexing", done=total - left, total=total, unit="files"))
     if left:
         return {"label": "more"}
-    await deps.index.release()
+    await deps.index().release()
     return {"label": "only" if request_of(state, deps).index == "only" else "done"}
 
 
 @node(reads=("request",), writes=("found",))
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
-    found = await deps.index.query(_asked(state, deps))
+    found = await deps.index().query(_asked(state, deps))
     return {"found": _kept(deps, found.model_dump(mode="json"))}
 
 
@@ -77,17 +87,22 @@ async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
-    update: SearchState = {"found": _kept(deps, deps.index.rank(found, _asked(state, deps)))}
+    update: SearchState = {"found": _kept(deps, deps.index().rank(found, _asked(state, deps)))}
     return {**update, "index_error": found.error} if found.error else update
 
 
-@node(reads=("found", "added", "removed", "index_error"), writes=("found", "search_status", "error"))
+@node(
+    reads=("found", "added", "removed", "index_error", "search_status", "error"),
+    writes=("found", "search_status", "error"),
+)
 async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """The chunks themselves, and what the index holds now."""
     deps = runtime.context
-    ranked = json.loads(deps.transcript.message(state["found"]).text) if state["found"] else []
-    hits = await deps.index.read(ranked)
-    info = await deps.index.info()
+    ranked: list[tuple[int, float]] = []
+    if state["found"]:
+        ranked = json.loads(deps.transcript.message(state["found"]).text)
+    hits = await deps.index().read(ranked)
+    info = await deps.index().info()
     told: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
     if problem := state["index_error"]:
         told |= {"error": problem, "state": "failed"}
@@ -95,9 +110,10 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
         "results": [hit.model_dump(mode="json") for hit in hits],
         "index": info.model_copy(update=told).model_dump(mode="json"),
     }
-    failed = bool(problem) and not state["found"]
-    error = {"type": "index_failed", "message": problem} if failed else {}
-    return {"found": _kept(deps, output), "search_status": "failed" if failed else "done", "error": error}
+    error = state["error"]
+    if problem and not state["found"]:
+        error = {"type": "index_failed", "message": problem}
+    return {"found": _kept(deps, output), "search_status": "failed" if error else "done", "error": error}
 
 
 def request_of(state: SearchState, deps: Deps) -> SearchInput:
@@ -106,13 +122,14 @@ def request_of(state: SearchState, deps: Deps) -> SearchInput:
 
 def _asked(state: SearchState, deps: Deps) -> Asked:
     given = request_of(state, deps)
-    return Asked(
+    asked = Asked(
         query=given.query or "",
         path=given.path or ".",
         language=given.language,
         limit=given.limit,
         min_score=given.min_score,
     )
+    return deps.index().checked(asked)
 
 
 def _kept(deps: Deps, value: object) -> str:

@@ -75,6 +75,7 @@ MAIN = (
     Section("main/planning", tools=_of_tool("enter_plan_mode")),
     Section("main/delegation", tools=_of_tool("invoke_agent")),
     _SKILLS,
+    Section("main/search", tools=_of_tool("codebase_search")),
     Section("main/todos", tools=_of_tool("write_todos")),
     Section("main/answers", shared=False),
     *_XML,

@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -17,6 +17,7 @@ from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
 from interlock.state.messages import Message
 from interlock.state.models import Feature, ModelCall, Models, Reply, ToolDeclaration
+from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tool_names import WAIT
@@ -126,6 +127,7 @@ class BuiltinToolset:
     outputs: Outputs
     settings: Settings
     tools: Mapping[str, Tool] = field(default_factory=lambda: TOOLS)
+    index: Callable[[], CodeIndex] | None = None
     models: Models | None = None
     emit: Emit = lambda _: None
     """For what is to be told of a request to a model."""
@@ -262,6 +264,7 @@ class BuiltinToolset:
             time_left_s=run.time_left_s if run else None,
             shown=run.shown if run else "",
             ask=partial(self._ask, run.key) if run else None,
+            index=self.index,
             instructions=lambda name: load(f"instructions/{name}").text(),
         )
 

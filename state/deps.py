@@ -1,7 +1,7 @@
 """deps: what nodes reach besides state, as protocols. Never checkpointed; one `Deps` a drive."""
 
 import asyncio
-from collections.abc import Awaitable, Collection, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from interlock.state.messages import Message
 from interlock.state.models import Models
 from interlock.state.modes import Modes
 from interlock.state.plan import ApprovedPlan
+from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.tooling import Outputs
@@ -254,6 +255,8 @@ class Deps:
     plans: Plans
     hooks: Hooks
     mcp: McpServers
+    index: Callable[[], CodeIndex]
+    """Loaded when it is first asked for."""
     modes: Modes
     emit: Emit
 

@@ -81,6 +81,17 @@ class ToolResultEvent(Event, frozen=True):
     """Of a command that failed: `exit 1`, or its signal. To the model that is an answer, no error."""
 
 
+class Progress(Event, frozen=True):
+    """How far something long is."""
+
+    type: Literal["progress"] = "progress"
+    what: str
+    """`indexing`."""
+    done: int
+    total: int
+    unit: str
+
+
 class ErrorEvent(Event, frozen=True):
     type: Literal["error"] = "error"
     severity: Literal["warning", "error"]

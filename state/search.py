@@ -58,6 +58,7 @@ class IndexInfo(Frozen):
 class SearchOutput(WorkflowOutput):
     """Output of `search`."""
 
+    status: Literal["done", "failed"]
     results: list[Hit]
     index: IndexInfo
     error: ErrorInfo | None = None
@@ -90,9 +91,9 @@ class Asked(Frozen):
 class Candidates(Frozen):
     """Chunks by id, with what each is worth by that measure, best first."""
 
-    words: list[tuple[int, float]] = []
+    words: tuple[tuple[int, float], ...] = ()
     """0 to 1: of what the question's words could come to."""
-    meanings: list[tuple[int, float]] = []
+    meanings: tuple[tuple[int, float], ...] = ()
     """Cosine of the angle between the vectors."""
     error: str | None = None
     """Why meanings weren't compared, where that was wanted."""
@@ -107,6 +108,10 @@ class CodeIndex(Protocol):
     @property
     def embeds(self) -> bool:
         """An embedding model is set, so meanings are compared, too."""
+        ...
+
+    def checked(self, asked: Asked) -> Asked:
+        """With its path as the index has it. Raises `ToolError` for one that isn't there, and unknown languages."""
         ...
 
     async def scan(self) -> bool:

@@ -126,6 +126,12 @@ class ContextSettings(_Section):
         return [self.file_name] if isinstance(self.file_name, str) else self.file_name
 
 
+class SearchSettings(_Section):
+    embeddings: str = ""
+    """Model whose vectors are compared besides words: a Gemini id, `openai:MODEL` (of OPENAI_BASE_URL, whoever serves
+    it) or `model2vec:FOLDER`; empty: words alone."""
+
+
 class IdeSettings(_Section):
     context_file: str = Field("", alias="contextFile")
     """JSON file in which an editor keeps what is open; relative ones lie in the workspace."""
@@ -243,6 +249,7 @@ class Settings(_Section):
     snapshots: SnapshotSettings = Field(default_factory=lambda: SnapshotSettings.model_validate({}))
     ide: IdeSettings = Field(default_factory=lambda: IdeSettings.model_validate({}))
     context: ContextSettings = Field(default_factory=lambda: ContextSettings.model_validate({}))
+    search: SearchSettings = Field(default_factory=lambda: SearchSettings.model_validate({}))
     mcp: McpSettings = Field(default_factory=lambda: McpSettings.model_validate({}))
     mcp_servers: dict[str, McpServer] = Field(default_factory=dict[str, McpServer], alias="mcpServers")
     processors: list[str] = Field(default_factory=list[str])

@@ -42,7 +42,7 @@ OTHER_NAMES = {
 """Another name → ours. Where the other is a tool of its own (the task loop's), rules for ours are for it, too."""
 ELSEWHERE = frozenset(
     {
-        *("save_memory", "codebase_search", "activate_skill"),
+        *("save_memory", "activate_skill"),
         *("get_internal_docs", "MemoryTool", "NotebookEdit"),
         *("ask_followup_question", "attempt_completion"),
         *("new_task", "switch_mode", "update_todo_list", "use_mcp_tool"),

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from interlock.state.calls import CallKey, Planned, Preview, Risk, ToolResult
 from interlock.state.messages import Message
 from interlock.state.models import Feature
+from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.workspace import PathRefused, Place, Workspace
 
@@ -101,6 +102,8 @@ class ToolContext:
     """The preview that a person approved; empty: nobody was asked."""
     instructions: Callable[[str], str] = str
     """The text of `prompts/instructions/NAME.md`."""
+    index: Callable[[], CodeIndex] | None = None
+    """The index of the workspace's code; it is loaded when it is first asked for."""
     ask: "Ask | None" = None
     """Puts a question to the model of a role; None: the call is only previewed."""
 

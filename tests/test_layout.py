@@ -40,6 +40,7 @@ SERVICES_MAY_IMPORT = {
     "hooks": {"config", "policy", "process", "secrets"},
     "mcp": {"files", "process", "toolset"},
     "snapshots": {"files"},
+    "index": {"files", "models", "secrets", "sqlite"},
     "trust": {"config", "files", "hooks", "policy"},
 }
 """The sub-rooms of `services/`, each with those that it may look into; they go one way."""

@@ -3,9 +3,8 @@
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.search import Asked, Hit, IndexInfo
+from interlock.state.search import Asked, Hit, IndexInfo, Told
 from interlock.state.tooling import Args, Tool, ToolContext
-from interlock.tools.syntax.languages import LANGUAGES
 
 _SHOWN = 10
 """Results that are shown unasked: a model reads them all."""
@@ -17,7 +16,8 @@ _EVERY = 1000
 
 class CodebaseSearchArgs(Args):
     query: str = Field(
-        min_length=1, description="What the code does or is about, in words or names: 'retry after a time-out'."
+        min_length=1,
+        description="What the code does or is about, in words or names: 'retry after a time-out'.",
     )
     path: str = Field(default=".", description="Folder or file to search. Default: the workspace.")
     language: str | None = Field(default=None, description="Only files in this language, such as 'python'.")
@@ -25,26 +25,18 @@ class CodebaseSearchArgs(Args):
 
 
 async def run(args: CodebaseSearchArgs, context: ToolContext) -> ToolResult:
-    if args.language is not None and args.language not in LANGUAGES:
-        known = ", ".join(sorted(LANGUAGES))
-        raise ToolError("invalid_tool_params", f"No language {args.language!r}; there are {known}.")
-    path = context.workspace.readable(args.path)
-    if not path.is_relative_to(context.workspace.root):
-        raise ToolError("path_refused", f"{args.path!r} isn't indexed: only the workspace itself is.")
+    if context.index is None:
+        raise ToolError("no_index", "Nothing is indexed here; use grep_search.")
+    index = context.index()
+    asked = index.checked(Asked(query=args.query, path=args.path, language=args.language, limit=args.limit))
     within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
-    info = await context.index.update(_told(context), within)
-    asked = Asked(
-        query=args.query,
-        path=path.relative_to(context.workspace.root).as_posix(),
-        language=args.language,
-        limit=args.limit,
-    )
-    found = await context.index.query(asked)
-    hits = await context.index.read(context.index.rank(found, asked))
+    info = await index.update(_told(context), within)
+    found = await index.query(asked)
+    hits = await index.read(index.rank(found, asked))
     return _result(args, hits, info, found.error)
 
 
-def _told(context: ToolContext):
+def _told(context: ToolContext) -> Told:
     shown = 0
 
     def told(done: int, total: int) -> None:
@@ -63,10 +55,13 @@ def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: s
     if problem := error or info.error:
         notes.append(f"Only words were compared: {problem}")
     if not hits:
-        text = f"No relevant code found for {args.query!r}. Try other words, or grep_search for an exact text."
+        text = (
+            f"No relevant code found for {args.query!r}. Try other words, or grep_search for an exact text."
+        )
     else:
         found = [
-            f"{hit.path}:{hit.start_line}-{hit.end_line} (score {hit.score:.2f})\n{hit.code.strip()}" for hit in hits
+            f"{hit.path}:{hit.start_line}-{hit.end_line} (score {hit.score:.2f})\n{hit.code.strip()}"
+            for hit in hits
         ]
         text = "\n\n".join([f"{len(hits)} results for {args.query!r}, best first:", *found])
     count = f"{len(hits)} {'result' if len(hits) == 1 else 'results'}"

@@ -28,6 +28,7 @@ def parser() -> Parser:
         [
             ("interlock run main 'fix the failing test'", "the same as interlock -p"),
             ('interlock run turn --input \'{"request": "hello"}\' -o json', "one model turn, input as JSON"),
+            ("interlock run search 'where are retries delayed'", "code found by what it does"),
             ("interlock run main --batch tasks.jsonl > results.jsonl", "one input a line, one output a line"),
         ],
     )
@@ -36,6 +37,7 @@ def parser() -> Parser:
     flag(made, "-p --prompt PROMPT", "what to do; same as the words")
     flag(made, "--input JSON|@FILE|-", "the input as a JSON object; -: from stdin")
     flag(made, "--batch FILE.jsonl", "one input a line; -: from stdin")
+    flag(made, "--json", "same as -o json", action="store_const", dest="output_format", const="json")
     add_running_flags(made)
     return made
 

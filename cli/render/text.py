@@ -21,6 +21,7 @@ from interlock.state.events import (
     LoopDetected,
     MessageEvent,
     NodeStart,
+    Progress,
     Retry,
     Thought,
     ToolOutput,
@@ -141,7 +142,9 @@ class TextView:
 
     def _note(self, event: Event) -> None:
         """What only moves the spinner, or is for --verbose."""
-        if isinstance(event, Finished):
+        if isinstance(event, Progress) and self._progress:
+            self._progress.detail = bar(event)
+        elif isinstance(event, Finished):
             if self._verbose and self._thought:
                 self._line(self._paint(self._thought.strip(), "dim"), reading=True)
             self._thought = ""
@@ -150,6 +153,7 @@ class TextView:
         elif isinstance(event, NodeStart):
             if self._progress:
                 self._progress.node = f"{event.workflow} › {event.node}"
+                self._progress.detail = ""
             if event.node == "continue":
                 self._intermediate()
 
@@ -222,6 +226,14 @@ class TextView:
     def _end(self) -> None:
         self._ended = True
         self._hide()
+
+
+def bar(event: Progress, width: int = 20) -> str:
+    """`━━━━────  indexing 1,200 of 10,000 files`."""
+    filled = width * event.done // max(event.total, 1)
+    return (
+        f"{'━' * filled}{'─' * (width - filled)} {event.what} {event.done:,} of {event.total:,} {event.unit}"
+    )
 
 
 def notice(event: Event, verbose: bool) -> str:

@@ -1,10 +1,12 @@
 """compose: the `Deps` of a drive."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.engine.driver.agents import RunAgents
@@ -35,12 +37,14 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
+from interlock.state.search import CodeIndex
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
 from interlock.tools import TASK_LOOP, TOOLS, activate_skill, browser_action
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+    from interlock.services.index.index import WorkspaceIndex
 
 
 _ALL_TOOLS = ("task", "tools", "system-prompt")
@@ -57,6 +61,28 @@ class SystemClock:
         return time.monotonic()
 
 
+@dataclass
+class IndexOnDemand:
+    """The index of the workspace: most runs never ask for it."""
+
+    home: Path
+    prepared: RunConfig
+    _made: "WorkspaceIndex | None" = None
+
+    def __call__(self) -> CodeIndex:
+        if self._made is None:
+            from interlock.services.index.index import open_index
+
+            prepared = self.prepared
+            name = prepared.settings.search.embeddings
+            self._made = open_index(self.home, prepared.workspace, name, prepared.env, prepared.redact)
+        return self._made
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()
+
+
 @dataclass(frozen=True)
 class DriveServices:
     """The deps, and the parts of them that the engine itself uses."""
@@ -67,10 +93,12 @@ class DriveServices:
     models: ChatModels
     processes: SupervisedProcesses
     mcp: Servers
+    index: IndexOnDemand
 
     async def close(self) -> None:
         self.deps.snapshots.close()
         self.processes.close()
+        await asyncio.to_thread(self.index.close)
         await self.mcp.close()
         await self.models.aclose()
 
@@ -102,7 +130,8 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
     tools = _tools(prepared)
-    toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit)
+    index = IndexOnDemand(store.home, prepared)
+    toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit, index)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
@@ -125,10 +154,11 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         plans=RunPlans(store, info, prepared),
         hooks=hooks,
         mcp=servers,
+        index=index,
         modes=prepared.modes,
         emit=connections.emit,
     )
-    return DriveServices(deps, transcript, journal, models, commands, servers)
+    return DriveServices(deps, transcript, journal, models, commands, servers, index)
 
 
 def _snapshots(
@@ -199,6 +229,7 @@ def _toolset(
     servers: Servers,
     models: ChatModels,
     emit: Emit,
+    index: IndexOnDemand,
     chosen: Mapping[str, Tool],
     counts: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
@@ -211,6 +242,7 @@ def _toolset(
         tools=chosen,
         models=models,
         emit=emit,
+        index=index,
     )
     return JoinedToolset(own, servers, counts) if servers.names() else own
 

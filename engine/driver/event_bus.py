@@ -16,6 +16,7 @@ from interlock.state.events import (
     MessageEvent,
     NodeEnd,
     NodeStart,
+    Progress,
     Result,
     Thought,
     ToolOutput,
@@ -239,7 +240,7 @@ def _is_droppable(event: Event) -> bool:
     """A piece of something that comes whole later, or that only shows progress."""
     if isinstance(event, MessageEvent):
         return event.delta
-    return isinstance(event, (Thought, ToolOutput, NodeStart, NodeEnd))
+    return isinstance(event, (Thought, ToolOutput, Progress, NodeStart, NodeEnd))
 
 
 def _is_anything(_event: Event) -> bool:

@@ -91,6 +91,11 @@ class IndexFile:
                 self._make(conn)
             return conn
 
+    def make_anew(self) -> None:
+        """Empty, the lock being held."""
+        with explained(self.path):
+            self._make(self._open())
+
     def readable(self) -> sqlite3.Connection | None:
         """None: there is no index, or none of this version."""
         if self._conn is None and not self.path.exists():

@@ -5,19 +5,24 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile
-from interlock.services.index.ranking import by_words, ranked
+from interlock.services.index.embedding import Embedder
+from interlock.services.index.ranking import Meanings, by_words, ranked
 from interlock.services.index.sources import Indexed, Source, indexed, path_words, read, sources
 from interlock.services.index.words import split
+from interlock.services.secrets.redaction import Redactor
 from interlock.services.sqlite import explained, transaction
+from interlock.state.calls import ToolError
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Told
 from interlock.state.tooling import Workspace
 from interlock.tools._in_thread import Stop, in_thread
+from interlock.tools.syntax.languages import LANGUAGES
 
 T = TypeVar("T")
 _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20
@@ -29,19 +34,35 @@ _CANDIDATES = 4
 class WorkspaceIndex:
     """Implements `CodeIndex`. Phases run in a thread, one at a time; nothing is opened before it is needed."""
 
-    def __init__(self, home: Path, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._file = IndexFile(home, workspace.root)
+    def __init__(self, home: Path, workspace: Workspace, embedder: Embedder | None = None) -> None:
+        self._workspace, self._embedder = workspace, embedder
+        self._file = IndexFile(home, workspace.root, embedder.identity if embedder else "")
+        self._meanings = Meanings()
         self._one = threading.Lock()
         self._updating = asyncio.Lock()
         self._found: list[Source] | None = None
         self._pending: deque[Source] | None = None
         self._batch: list[Indexed] = []
         self._total = 0
+        self._check: Callable[[], None] = lambda: None
+        """Ends the work in its thread when nobody waits for it any more."""
 
     @property
     def embeds(self) -> bool:
-        return False
+        return self._embedder is not None
+
+    def checked(self, asked: Asked) -> Asked:
+        if asked.language is not None and asked.language not in LANGUAGES:
+            near = get_close_matches(asked.language, LANGUAGES, 3, 0.5) or sorted(LANGUAGES)
+            raise ToolError(
+                "invalid_tool_params", f"No language {asked.language!r}; there is {', '.join(near)}."
+            )
+        path, root = self._workspace.readable(asked.path), self._workspace.root
+        if not path.is_relative_to(root):
+            raise ToolError("path_refused", f"{asked.path!r} isn't indexed, only the workspace itself is.")
+        if not path.exists():
+            raise ToolError("file_not_found", f"No file or folder {asked.path!r} in the workspace.")
+        return asked.model_copy(update={"path": path.relative_to(root).as_posix()})
 
     async def scan(self) -> bool:
         return await self._in_turn(self._scan)
@@ -53,7 +74,12 @@ class WorkspaceIndex:
         return await self._in_turn(self._chunk)
 
     async def embed(self) -> None:
-        return None
+        if not self._batch:  # the process before this one cut them
+            await self.chunk()
+        if self._embedder is not None:
+            texts = [f"{f.source.path} {c.name}\n{c.text}" for f in self._batch for c in f.chunks]
+            vectors = iter(await self._embedder.vectors(texts))
+            self._batch = [f._replace(vectors=[next(vectors) for _ in f.chunks]) for f in self._batch]
 
     async def store(self) -> tuple[int, int]:
         return await self._in_turn(self._store)
@@ -63,7 +89,14 @@ class WorkspaceIndex:
         self._file.unlock()
 
     async def query(self, asked: Asked) -> Candidates:
-        return await self._in_turn(self._query, asked)
+        error, vector = None, None
+        if self._embedder is not None:
+            try:
+                (vector,) = await self._embedder.vectors([asked.query], question=True)
+            except ToolError as failed:
+                error = str(failed)
+        found = await self._in_turn(self._query, asked, vector)
+        return found.model_copy(update={"error": error})
 
     def rank(self, found: Candidates, asked: Asked) -> list[tuple[int, float]]:
         return ranked(found, asked)
@@ -99,20 +132,21 @@ class WorkspaceIndex:
     async def _in_turn(self, work: Callable[..., T], *args: object) -> T:
         def locked(stop: Stop) -> T:
             with self._one, explained(self._file.path):
-                stop.check()
-                return work(stop, *args)
+                self._check = stop.check
+                self._check()
+                return work(*args)
 
         return await in_thread(locked)
 
-    def _scan(self, stop: Stop) -> bool:
+    def _scan(self) -> bool:
         if not self._file.lock():
             return False
-        self._found = list(sources(self._workspace, stop.check))
+        self._found = list(sources(self._workspace, self._check))
         self._pending, self._batch = None, []
         return True
 
-    def _compare(self, stop: Stop) -> tuple[int, int]:
-        if self._found is None and not self._scan(stop):
+    def _compare(self) -> tuple[int, int]:
+        if self._found is None and not self._scan():
             return 0, 0
         conn = self._file.writable()
         known = {row[0]: row[1:] for row in conn.execute("select path, signature, sha256 from files")}
@@ -120,7 +154,7 @@ class WorkspaceIndex:
         pending: list[Source] = []
         same: list[Source] = []
         for source in found:
-            stop.check()
+            self._check()
             signature, digest = known.pop(source.path, ("", ""))
             if signature and signature == source.signature:
                 continue
@@ -133,7 +167,7 @@ class WorkspaceIndex:
             )
             conn.execute("update meta set value = ? where key = 'complete'", ("" if pending else "1",))
         for path in known:
-            stop.check()
+            self._check()
             with transaction(conn):
                 _forget(conn, path)
         self._pending, self._total = deque(pending), len(found)
@@ -143,12 +177,12 @@ class WorkspaceIndex:
         data = read(self._workspace, source.path)
         return "" if data is None else sha256(data)
 
-    def _chunk(self, stop: Stop) -> int:
+    def _chunk(self) -> int:
         if self._pending is None:
-            self._compare(stop)
+            self._compare()
         self._batch, size = [], 0
         for source in list(self._pending or ())[:_BATCH_FILES]:
-            stop.check()
+            self._check()
             data = read(self._workspace, source.path)
             if data is not None:
                 self._batch.append(indexed(source, data))
@@ -159,11 +193,14 @@ class WorkspaceIndex:
                 break
         return len(self._batch)
 
-    def _store(self, stop: Stop) -> tuple[int, int]:
+    def _store(self) -> tuple[int, int]:
         if self._pending is None or not self._batch:
-            self._chunk(stop)
+            self._chunk()
         assert self._pending is not None
         conn = self._file.writable()
+        if self._other_model(conn):
+            self._file.make_anew()
+            return self._compare()[0], self._total
         with transaction(conn):
             for file in self._batch:
                 _forget(conn, file.source.path)
@@ -176,13 +213,23 @@ class WorkspaceIndex:
         self._batch = []
         return len(self._pending), self._total
 
-    def _query(self, stop: Stop, asked: Asked) -> Candidates:
+    def _other_model(self, conn: sqlite3.Connection) -> bool:
+        """Whether the model of this name gives vectors of another length now."""
+        made = next((v for file in self._batch for v in file.vectors), None)
+        stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
+        return made is not None and stored is not None and stored[0] != len(made)
+
+    def _query(self, asked: Asked, vector: bytes | None) -> Candidates:
         conn = self._file.readable()
         if conn is None:
             return Candidates()
-        return Candidates(words=by_words(conn, asked, asked.limit * _CANDIDATES))
+        most = asked.limit * _CANDIDATES
+        words = tuple(by_words(conn, asked, most))
+        if vector is None:
+            return Candidates(words=words)
+        return Candidates(words=words, meanings=tuple(self._meanings.nearest(conn, vector, asked, most)))
 
-    def _read(self, stop: Stop, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
+    def _read(self, ranked: Sequence[tuple[int, float]]) -> list[Hit]:
         conn = self._file.readable()
         if conn is None:
             return []
@@ -195,7 +242,7 @@ class WorkspaceIndex:
             if row is not None
         ]
 
-    def _info(self, stop: Stop) -> IndexInfo:
+    def _info(self) -> IndexInfo:
         conn = self._file.readable()
         if conn is None:
             return IndexInfo(state="none")
@@ -233,3 +280,10 @@ def _add(conn: sqlite3.Connection, file: Indexed) -> None:
         )
         if file.vectors:
             conn.execute("insert into vectors values (?, ?)", (added.lastrowid, file.vectors[place]))
+
+
+def open_index(
+    home: Path, workspace: Workspace, embeddings: str, env: Mapping[str, str], redact: Redactor
+) -> WorkspaceIndex:
+    """`embeddings`: the model that settings name; empty: words alone."""
+    return WorkspaceIndex(home, workspace, Embedder(embeddings, env, redact) if embeddings else None)

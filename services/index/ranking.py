@@ -1,16 +1,14 @@
 """ranking: which chunks answer a question: by its words (BM25), by its meaning, or by both."""
 
-import math
 import sqlite3
 from functools import cache
+from typing import Any
 
 from interlock.services.index.words import asked as words_of
 from interlock.state.search import Asked, Candidates
 
 _WEIGHTS = "bm25(2.0, 4.0, 1.0)"
 """Of path, name and code."""
-_FETCHED = 4
-"""Candidates for each result that is wanted."""
 _COMMON = 0.1
 """Share of the chunks from which a word is too common to be looked up, beside three rarer ones: it costs the most time
 and says the least."""
@@ -44,11 +42,10 @@ _stemmer = cache(_Stemmer)
 
 def by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[int, float]]:
     """Chunks by id, best first, with what they are worth."""
-    total = conn.execute("select count(*) from chunks").fetchone()[0]
-    weights = _weights(conn, asked.query, total)
-    if not weights:
+    words = _looked_up(conn, asked.query)
+    if not words:
         return []
-    match = " OR ".join(f'"{term}"' for term in weights)
+    match = " OR ".join(f'"{word}"' for word in words)
     condition, values = _narrowed(asked)
     found = conn.execute(
         f"""select terms.rowid, -terms.rank from terms
@@ -60,14 +57,14 @@ def by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[in
     return [(chunk, value / full) for chunk, value in found]
 
 
-def _weights(conn: sqlite3.Connection, query: str, total: int) -> dict[str, float]:
-    """The words to look up, the rarest first, each with its inverse document frequency."""
+def _looked_up(conn: sqlite3.Connection, query: str) -> list[str]:
+    """Those of its words that are in the index, the rarest first."""
+    (total,) = conn.execute("select count(*) from chunks").fetchone()
     stem = _stemmer()
-    stems = dict.fromkeys(stem(word) for word in words_of(query))
-    counts = {s: row[0] for s in stems if s and (row := _count(conn, s))}
-    rare = sorted(counts, key=lambda s: (counts[s], s))[:_MOST_TERMS]
-    kept = [s for place, s in enumerate(rare) if place < _KEPT or counts[s] <= total * _COMMON]
-    return {s: math.log(1 + (total - counts[s] + 0.5) / (counts[s] + 0.5)) for s in kept}
+    words = {stem(word): word for word in words_of(query)}
+    counts = {word: row[0] for s, word in words.items() if s and (row := _count(conn, s))}
+    rare = sorted(counts, key=lambda word: (counts[word], word))[:_MOST_TERMS]
+    return [word for place, word in enumerate(rare) if place < _KEPT or counts[word] <= total * _COMMON]
 
 
 def _count(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
@@ -86,6 +83,51 @@ def _narrowed(asked: Asked) -> tuple[str, list[str]]:
         conditions.append("files.language = ?")
         values.append(asked.language)
     return "".join(f" and {c}" for c in conditions), values
+
+
+class Meanings:
+    """The vectors of an index, in memory as long as it doesn't change."""
+
+    def __init__(self) -> None:
+        self._at: object = None
+        self._ids: Any = None
+        self._vectors: Any = None
+
+    def nearest(
+        self, conn: sqlite3.Connection, vector: bytes, asked: Asked, most: int
+    ) -> list[tuple[int, float]]:
+        """Chunks by id, the nearest first, with the cosine of the angle."""
+        import numpy as np
+
+        self._load(conn, len(vector))
+        condition, values = _narrowed(asked)
+        ids, vectors = self._ids, self._vectors
+        if condition:
+            rows = conn.execute(
+                "select chunks.id from chunks join files on files.id = chunks.file where true" + condition,
+                values,
+            ).fetchall()
+            chosen = np.isin(ids, np.fromiter((row[0] for row in rows), np.int64, len(rows)))
+            ids, vectors = ids[chosen], vectors[chosen]
+        near = vectors @ np.frombuffer(vector, np.float32)
+        count = min(most, len(near))
+        best = np.argpartition(-near, count - 1)[:count] if count else np.array([], np.int64)
+        best = best[np.lexsort((ids[best], -near[best]))]
+        return [(int(ids[place]), float(near[place])) for place in best]
+
+    def _load(self, conn: sqlite3.Connection, size: int) -> None:
+        import numpy as np
+
+        now = (conn.execute("pragma data_version").fetchone()[0], conn.total_changes, size)
+        if self._at == now:
+            return
+        rows = conn.execute(
+            "select chunk, vector from vectors where length(vector) = ? order by chunk", (size,)
+        ).fetchall()
+        self._ids = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+        joined = b"".join(row[1] for row in rows)
+        self._vectors = np.frombuffer(joined, np.float32).reshape(len(rows), -1 if rows else 1)
+        self._at = now
 
 
 def ranked(found: Candidates, asked: Asked) -> list[tuple[int, float]]:

@@ -7,14 +7,20 @@ _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 """Of a name: `HTTP` and `Server` of `HTTPServer`, digits apart."""
 _SILENT = frozenset(
-    """a about after all also an and any are as at be because been before being between both but by can could did do
-    does doing done each either else ever every find for from get give gets given had has have having he her here him
-    his how i if in into is it its itself just know let like look made make makes many may me might more most much must
-    my need no not now of off on only or other our out over own please same she should show so some such tell than that
-    the their them then there these they this those through to too under until up us use used uses using very want was
-    we were what when where which while who whom whose why will with within without would you your code function
-    functions method methods class classes implementation implemented implements handled handles happens works work
-    """.split()
+    re.findall(
+        r"\w+",
+        """
+        a about after all also an and any are as at be because been before being between both but by can
+        could did do does doing done each either else ever every find for from get give gets given had has
+        have having he her here him his how i if in into is it its itself just know let like look made make
+        makes many may me might more most much must my need no not now of off on only or other our out over
+        own please same she should show so some such tell than that the their them then there these they
+        this those through to too under until up us use used uses using very want was we were what when
+        where which while who whom whose why will with within without would you your code function functions
+        method methods class classes implementation implemented implements handled handles happens works
+        work
+        """,
+    )
 )
 """Words of questions that say nothing of what is looked for."""
 

@@ -170,7 +170,7 @@ class GeminiProvider:
         turn_tracing_off()
         quiet_clients()
         self._ask(model)
-        with _developer_api():
+        with developer_api():
             self._model = ChatGoogleGenerativeAI(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType]
@@ -219,7 +219,7 @@ def _thinks(model: str) -> bool | None:
 
 
 @contextmanager
-def _developer_api() -> Generator[None]:
+def developer_api() -> Generator[None]:
     """The SDK takes these variables over `vertexai=False`, and then wants a Google Cloud project."""
     names = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
     taken = {name: os.environ.pop(name) for name in names if name in os.environ}

@@ -1,0 +1,167 @@
+"""embedding: texts as vectors: by Gemini, by any endpoint that speaks OpenAI's protocol, or by a small model here."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+from interlock.services.models.names import GEMINI_KEYS, GEMINI_URL, gemini_key
+from interlock.services.secrets.redaction import Redactor
+from interlock.state.calls import ToolError
+
+_OPENAI_URL = "https://api.openai.com/v1"
+_BATCH, _AT_ONCE = 60, 8
+"""Texts of a request (Roo Code), and requests that are under way at a time."""
+_TRIES, _DELAY_S = 4, 0.5
+"""The first and three more; the wait doubles (Roo Code)."""
+_TIMEOUT_S = 60.0
+_OK = 200
+_AGAIN = (429, 500, 502, 503, 504)
+_EXTRA = "pip install 'interlock-agent[search]'"
+
+Vectors = Sequence[Sequence[float]]
+_Ask = Callable[[list[str], bool], Awaitable[Vectors]]
+"""Texts, and whether they are questions."""
+
+
+class _TryAgain(Exception):  # noqa: N818 - no fault yet
+    """The endpoint is busy; the text says what it answered."""
+
+
+class Embedder:
+    """One embedding model, as settings name it. Loaded and connected to when it is first asked."""
+
+    def __init__(self, name: str, env: Mapping[str, str], redact: Redactor) -> None:
+        """`name`: a Gemini id, `openai:MODEL` or `model2vec:FOLDER`."""
+        self.name = name
+        self._env, self._redact = env, redact
+        self._ask: _Ask | None = None
+
+    @property
+    def identity(self) -> str:
+        """What vectors of the same meaning share: the model, and where it is served."""
+        served = self._env.get("OPENAI_BASE_URL", "") if self.name.startswith("openai:") else ""
+        return f"{self.name} {served}".strip()
+
+    async def vectors(self, texts: Sequence[str], *, question: bool = False) -> list[bytes]:
+        """Of length 1, float32. Raises `ToolError` in one line."""
+        if self._ask is None:
+            self._ask = await asyncio.to_thread(self._made)
+        slots = asyncio.Semaphore(_AT_ONCE)
+        parts = [list(texts[at : at + _BATCH]) for at in range(0, len(texts), _BATCH)]
+        found = await asyncio.gather(*(self._answer(part, question, slots) for part in parts))
+        return await asyncio.to_thread(_normalised, list(chain.from_iterable(found)))
+
+    async def _answer(self, texts: list[str], question: bool, slots: asyncio.Semaphore) -> Vectors:
+        assert self._ask is not None
+        async with slots:
+            for attempt in range(_TRIES):
+                try:
+                    found = await self._ask(texts, question)
+                except _TryAgain as busy:
+                    if attempt == _TRIES - 1:
+                        raise self._failed(str(busy)) from None
+                    await asyncio.sleep(_DELAY_S * 2**attempt)
+                    continue
+                if len(found) != len(texts):
+                    raise self._failed(f"it gave {len(found)} vectors for {len(texts)} texts")
+                return found
+        raise AssertionError
+
+    def _failed(self, why: str) -> ToolError:
+        return ToolError("embedding_failed", f"The embedding model {self.name!r} failed: {why}.")
+
+    def _made(self) -> _Ask:
+        provider, colon, model = self.name.partition(":")
+        if not colon:
+            return self._gemini(self.name)
+        makers = {"openai": self._openai, "model2vec": self._model2vec, "gemini": self._gemini}
+        if provider in makers:
+            return makers[provider](model)
+        raise self._failed("expected a Gemini id, openai:MODEL or model2vec:FOLDER")
+
+    def _openai(self, model: str) -> _Ask:
+        import httpx
+
+        url = f"{(self._env.get('OPENAI_BASE_URL') or _OPENAI_URL).rstrip('/')}/embeddings"
+        key = self._env.get("OPENAI_API_KEY", "")
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+        async def ask(texts: list[str], question: bool) -> Vectors:  # noqa: ARG001 - its models take no task
+            body = {"model": model, "input": [self._redact(text) for text in texts]}
+            try:
+                async with httpx.AsyncClient(timeout=_TIMEOUT_S, headers=headers) as client:
+                    answer = await client.post(url, json=body)
+            except httpx.TransportError as error:
+                raise _TryAgain(f"{url}: {error or type(error).__name__}") from error
+            if answer.status_code in _AGAIN:
+                raise _TryAgain(f"{url} answered {answer.status_code}")
+            if answer.status_code != _OK:
+                raise self._failed(f"{url} answered {answer.status_code} {answer.text[:200]!r}")
+            try:
+                rows = sorted(answer.json()["data"], key=lambda row: row["index"])
+                return [row["embedding"] for row in rows]
+            except (ValueError, KeyError, TypeError) as error:
+                raise self._failed(f"{url} answered something else than embeddings") from error
+
+        return ask
+
+    def _gemini(self, model: str) -> _Ask:
+        key = gemini_key(self._env)
+        if key is None:
+            raise self._failed(f"no API key: {' or '.join(GEMINI_KEYS)} is expected")
+        from langchain_google_genai import GoogleGenerativeAIEmbeddings
+        from langchain_google_genai._common import GoogleGenerativeAIError
+
+        from interlock.services.models.gemini import developer_api
+
+        url = self._env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL
+        with developer_api():
+            client = GoogleGenerativeAIEmbeddings(
+                model=model,
+                api_key=key,  # pyright: ignore[reportArgumentType, reportCallIssue]
+                base_url=url,
+                vertexai=False,
+            )
+
+        async def ask(texts: list[str], question: bool) -> Vectors:
+            task = "CODE_RETRIEVAL_QUERY" if question else "RETRIEVAL_DOCUMENT"
+            try:
+                sent = [self._redact(text) for text in texts]
+                return await client.aembed_documents(sent, batch_size=_BATCH, task_type=task)
+            except GoogleGenerativeAIError as error:
+                code = getattr(error.__cause__, "code", None)
+                why = " ".join(str(error.__cause__ or error).split())[:200]
+                if code is None or code in _AGAIN:
+                    raise _TryAgain(why) from error
+                raise self._failed(why) from error
+
+        return ask
+
+    def _model2vec(self, folder: str) -> _Ask:
+        try:
+            from model2vec import StaticModel
+        except ImportError as error:
+            raise self._failed(f"it isn't installed: {_EXTRA}") from error
+        try:
+            model = StaticModel.from_pretrained(folder)
+        except Exception as error:  # whatever its loaders raise
+            raise self._failed(" ".join(f"{type(error).__name__}: {error}".split())[:300]) from error
+
+        async def ask(texts: list[str], question: bool) -> Vectors:  # noqa: ARG001 - it has one task
+            found: Any = await asyncio.to_thread(model.encode, texts)
+            return found
+
+        return ask
+
+
+def _normalised(vectors: Vectors) -> list[bytes]:
+    try:
+        import numpy as np
+    except ImportError as error:
+        raise ToolError("embedding_failed", f"Vectors need numpy: {_EXTRA}") from error
+    if not vectors:
+        return []
+    made = np.asarray(vectors, dtype=np.float32)
+    made /= np.maximum(np.linalg.norm(made, axis=1, keepdims=True), 1e-12)
+    return [row.tobytes() for row in made]

@@ -1,0 +1,381 @@
+"""`search`: the workspace's code found in words: what is indexed, kept up to date, ranked, and said when it fails."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from embedding_server import EmbeddingServer, embedding_server
+from test_paths import Replies, Stage, call
+
+from interlock.engine import Outcome, run_sync
+from interlock.engine.diagrams import declared_edges, taken_edges
+
+CAR = '''class Garage:
+    """Where what people drive stays over night."""
+
+    def __init__(self, size: int) -> None:
+        # FILL
+        self.places = {}
+
+    def remove_automobile(self, plate: str) -> None:
+        del self.places[plate]
+
+
+def parseHttpDate(text: str) -> float:
+    return time.mktime(time.strptime(text, FORMAT))
+'''.replace("# FILL", "\n        ".join(f"self.row_{n} = [None] * size" for n in range(40)))
+USER = """// Greets whoever signed in.
+export const greetUser = (name: string): string => {
+  return `Hello, ${name}, how are you today?`
+}
+"""
+NOTES = """# Notes
+
+## How releases are made
+
+Tag the commit, build the wheel and upload it from the tag, never from a branch.
+"""
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Stage:
+    made = Stage(tmp_path / "stage")
+    (made.work / "a.txt").unlink()
+    for name, text in {"src/garage.py": CAR, "web/user.ts": USER, "NOTES.md": NOTES}.items():
+        write(made, name, text)
+    return made
+
+
+@pytest.fixture
+def server() -> Generator[EmbeddingServer]:
+    with embedding_server() as made:
+        yield made
+
+
+def write(stage: Stage, name: str, text: str | bytes, settled: bool = True) -> Path:
+    """`settled`: it was there for a while, so that its time stamps can be believed."""
+    path = stage.work / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    if settled:
+        os.utime(path, (1_700_000_000, 1_700_000_000))
+    return path
+
+
+def search(
+    stage: Stage, query: str | None = None, *, env: dict[str, str] | None = None, **given: Any
+) -> Outcome:
+    options = stage.options([])
+    options.env.update(env or {})  # pyright: ignore[reportAttributeAccessIssue]
+    return run_sync("search", {"query": query, **given}, options=options)
+
+
+def paths(outcome: Outcome) -> list[str]:
+    assert outcome.status == "done", outcome.error
+    return [hit["path"] for hit in outcome.output["results"]]
+
+
+def index_file(stage: Stage) -> Path:
+    (found,) = (stage.folder / "home" / "index").glob("*.db")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("query", "path", "code"),
+    [
+        ("where is an HTTP date parsed", "src/garage.py", "def parseHttpDate"),
+        ("remove an automobile", "src/garage.py", "    def remove_automobile"),
+        ("greet the user", "web/user.ts", "// Greets whoever"),
+        ("how do we make a release", "NOTES.md", "# Notes\n\n## How releases"),
+        ("garage", "src/garage.py", "class Garage"),
+    ],
+)
+def test_a_question_finds_the_definition_that_answers_it(
+    stage: Stage, query: str, path: str, code: str
+) -> None:
+    best = search(stage, query).output["results"][0]
+    assert (best["path"], best["score"]) == (path, 1.0)
+    assert best["code"].startswith(code)
+    lines = (stage.work / path).read_text().split("\n")[best["start_line"] - 1 : best["end_line"]]
+    assert best["code"] == "\n".join(lines)
+
+
+def test_only_what_changed_is_indexed_again(stage: Stage) -> None:
+    first = search(stage, "garage").output["index"]
+    assert (first["state"], first["files"], first["added"], first["removed"]) == ("indexed", 3, 3, 0)
+    write(stage, "web/user.ts", USER.replace("greet", "welcome"))
+    write(stage, "new.py", "def brand_new_thing():\n    return 'a value that nothing else has'\n")
+    (stage.work / "NOTES.md").unlink()
+    second = search(stage, "welcome")
+    index = second.output["index"]
+    assert (index["files"], index["added"], index["removed"]) == (3, 2, 1)
+    assert paths(second) == ["web/user.ts"]
+    assert paths(search(stage, "how do we make a release")) == []
+    assert search(stage, "x", index="only").output["index"]["added"] == 0
+
+
+def test_a_file_of_the_same_size_and_time_that_changed_at_once_is_seen(stage: Stage) -> None:
+    write(
+        stage,
+        "new.py",
+        "def first_name_of_it():\n    return 'a value that nothing else has'\n",
+        settled=False,
+    )
+    search(stage, index="only")
+    write(
+        stage,
+        "new.py",
+        "def other_name_of_it():\n    return 'a value that nothing else has'\n",
+        settled=False,
+    )
+    assert "other_name" in search(stage, "other name of it").output["results"][0]["code"]
+
+
+def test_the_index_stays_as_it_is_where_that_is_asked(stage: Stage) -> None:
+    none = search(stage, "garage", index="never")
+    assert (none.output["results"], none.output["index"]["state"]) == ([], "none")
+    search(stage, index="only")
+    write(stage, "new.py", CAR)
+    assert set(paths(search(stage, "garage", index="never"))) == {"src/garage.py"}
+
+
+def test_what_git_and_the_user_ignore_and_what_is_no_text_is_not_found(stage: Stage) -> None:
+    (stage.work / ".git").mkdir()
+    write(stage, ".gitignore", "made/\n")
+    write(stage, ".geminiignore", "kept.py\n")
+    names = [
+        "made/a.py",
+        "kept.py",
+        ".env",
+        ".hidden/a.py",
+        "venv/a.py",
+        "node_modules/a.js",
+        "a.bin",
+        "a.csv",
+    ]
+    for name in names:
+        write(stage, name, CAR.replace("Garage", "Secret"))
+    write(stage, "binary.py", b"class Secret:\x00" * 100)
+    write(stage, "huge.py", CAR.replace("Garage", "Secret") * 5000)
+    write(
+        stage, "latin.py", "class Straße: # ".encode("latin-1") + b"a comment that is long enough to be kept"
+    )
+    (stage.work / "link.py").symlink_to(stage.work / "src/garage.py")
+    outcome = search(stage, "Secret", limit=200)
+    assert paths(outcome) == []
+    assert (
+        outcome.output["index"]["files"] == 5
+    )  # the three, latin.py and the binary one, so that it is known
+    assert paths(search(stage, "a comment long enough")) == ["latin.py"]
+
+
+@pytest.mark.parametrize(
+    ("narrowed", "found"),
+    [
+        ({"path": "web"}, {"web/user.ts"}),
+        ({"path": "./web/"}, {"web/user.ts"}),
+        ({"path": "web/user.ts"}, {"web/user.ts"}),
+        ({"language": "typescript"}, {"web/user.ts"}),
+        ({"path": "src", "language": "typescript"}, set[str]()),
+        ({}, {"web/user.ts", "webs/user.py"}),
+    ],
+)
+def test_a_search_is_narrowed_by_folder_and_language(
+    stage: Stage, narrowed: dict[str, Any], found: set[str]
+) -> None:
+    write(stage, "webs/user.py", "def greet_user_of_another_folder():\n    return 'hello to somebody'\n")
+    assert set(paths(search(stage, "greet user", min_score=0, **narrowed))) == found
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"path": "nowhere"}, "No file or folder 'nowhere'"),
+        ({"path": "../.."}, "outside the workspace"),
+        ({"language": "pyton"}, "No language 'pyton'; there is python"),
+    ],
+)
+def test_what_cannot_be_searched_is_said_in_one_line(stage: Stage, given: dict[str, Any], says: str) -> None:
+    outcome = search(stage, "x", **given)
+    assert outcome.exit_code == 1
+    assert says in (outcome.error or {})["message"]
+    assert not (stage.folder / "home" / "index").exists()
+
+
+@pytest.mark.parametrize("query", ["", "  ", None])
+def test_a_search_for_nothing_is_bad_input(stage: Stage, query: str | None) -> None:
+    with pytest.raises(Exception, match="'query' is empty"):
+        search(stage, query)
+
+
+@pytest.mark.parametrize("query", ['"', "NEAR(", "*", "the of and", "a" * 5000, "é漢字 \U0001f600", "x OR y"])
+def test_any_question_is_only_words(stage: Stage, query: str) -> None:
+    assert search(stage, query).status == "done"
+
+
+def test_while_another_process_indexes_one_searches_what_is_there(stage: Stage) -> None:
+    search(stage, index="only")
+    write(stage, "new.py", CAR.replace("Garage", "Newer"))
+    with index_file(stage).with_suffix(".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert paths(search(stage, "garage", limit=1)) == ["src/garage.py"]
+        assert paths(search(stage, "newer", min_score=1)) == []
+        assert search(stage, index="only").output["index"]["added"] == 0
+    assert paths(search(stage, "newer", limit=1)) == ["new.py"]
+
+
+@pytest.mark.parametrize("damage", ["version", "bytes", "tables"])
+def test_an_index_of_another_version_or_a_damaged_one_is_made_anew(stage: Stage, damage: str) -> None:
+    search(stage, index="only")
+    file = index_file(stage)
+    if damage == "bytes":
+        file.write_bytes(b"no database at all" * 1000)
+    else:
+        conn = sqlite3.connect(file)
+        change = "update meta set value = '0' where key = 'version'"
+        conn.execute(change if damage == "version" else "drop table meta")
+        conn.commit()
+        conn.close()
+    assert search(stage, "garage", index="never").output["index"]["state"] == "none"
+    again = search(stage, "garage", limit=1)
+    assert (paths(again), again.output["index"]["added"]) == (["src/garage.py"], 3)
+
+
+def test_only_the_owner_can_read_the_index(stage: Stage) -> None:
+    search(stage, index="only")
+    assert index_file(stage).stat().st_mode & 0o777 == 0o600
+    assert index_file(stage).parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_model_finds_code_by_the_tool(stage: Stage) -> None:
+    asked = call("codebase_search", query="remove an automobile", path="src")
+    replies: Replies = [{"tool_calls": [asked]}, {"text": "found"}]
+    outcome = run_sync("main", {"prompt": "go"}, options=stage.options(replies))
+    (answer,) = [m for m in outcome.output["history"] if m["role"] == "tool"]
+    assert "src/garage.py:47-48 (score 1.00)\n" in answer["content"]
+    assert "def remove_automobile" in answer["content"]
+
+
+def test_the_model_is_told_when_to_search(stage: Stage) -> None:
+    outcome = run_sync("system-prompt", {}, options=stage.options([]))
+    assert "codebase_search" in outcome.output["text"]
+    assert "search" in [section["name"] for section in outcome.output["sections"]]
+
+
+# Meanings
+
+
+def test_meanings_find_what_shares_no_word(stage: Stage, server: EmbeddingServer) -> None:
+    assert paths(search(stage, "erase a vehicle")) == []
+    stage.settings = {"search": {"embeddings": "openai:any"}}
+    env = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-1"}
+    outcome = search(stage, "erase a vehicle", env=env, limit=1)
+    assert "remove_automobile" in outcome.output["results"][0]["code"]
+    assert server.requests[0]["headers"]["Authorization"] == "Bearer sk-1"
+    sent = len(server.requests)
+    assert paths(search(stage, "erase a vehicle", env=env, limit=1, path="web")) == ["web/user.ts"]
+    assert len(server.requests) == sent + 1, "only the question is sent: the chunks have their vectors"
+
+
+def test_gemini_gives_vectors_through_its_own_client(stage: Stage, server: EmbeddingServer) -> None:
+    stage.settings = {"search": {"embeddings": "gemini-embedding-001"}}
+    env = {"GOOGLE_GEMINI_BASE_URL": server.url, "GEMINI_API_KEY": "key"}
+    outcome = search(stage, "erase a vehicle", env=env, limit=1)
+    assert "remove_automobile" in outcome.output["results"][0]["code"]
+    assert [r["tasks"] for r in server.requests] == [{"RETRIEVAL_DOCUMENT"}, {"CODE_RETRIEVAL_QUERY"}]
+
+
+def test_a_busy_endpoint_is_asked_again_and_a_dead_one_is_told_of(
+    stage: Stage, server: EmbeddingServer
+) -> None:
+    stage.settings = {"search": {"embeddings": "openai:any"}}
+    env = {"OPENAI_BASE_URL": server.url}
+    server.answers = [429]
+    assert search(stage, env=env, index="only").output["index"]["state"] == "indexed"
+    write(stage, "new.py", CAR)
+    server.answers = [400, 400]
+    outcome = search(stage, "garage", env=env, limit=1)
+    assert paths(outcome) == ["src/garage.py"], "by its words"
+    assert outcome.output["index"]["state"] == "failed"
+    assert "answered 400" in outcome.output["index"]["error"]
+    server.answers = [400]
+    failed = search(stage, env=env, index="only")
+    assert (failed.exit_code, (failed.error or {})["type"]) == (1, "index_failed")
+
+
+def test_a_model_that_gives_other_vectors_now_has_the_index_made_anew(
+    stage: Stage, server: EmbeddingServer
+) -> None:
+    stage.settings = {"search": {"embeddings": "openai:any"}}
+    env = {"OPENAI_BASE_URL": server.url}
+    search(stage, env=env, index="only")
+    server.length = 7
+    write(stage, "new.py", CAR)
+    index = search(stage, env=env, index="only").output["index"]
+    assert (index["state"], index["files"]) == ("indexed", 4)
+    assert (
+        "remove_automobile" in search(stage, "erase a vehicle", env=env, limit=1).output["results"][0]["code"]
+    )
+
+
+def test_secrets_are_not_sent_to_an_endpoint(stage: Stage, server: EmbeddingServer) -> None:
+    key = "AKIA" + "IOSFODNN7EXAMPLE"
+    write(stage, "new.py", f"def connect_to_storage():\n    return connect({key!r}, region='north')\n")
+    stage.settings = {"search": {"embeddings": "openai:any"}}
+    search(stage, env={"OPENAI_BASE_URL": server.url}, index="only")
+    assert any("connect_to_storage" in text for text in server.texts)
+    assert not any(key in text for text in server.texts)
+
+
+def test_a_small_model_in_a_folder_gives_vectors_here(stage: Stage, tmp_path: Path) -> None:
+    static_model(tmp_path / "model")
+    stage.settings = {"search": {"embeddings": f"model2vec:{tmp_path / 'model'}"}}
+    outcome = search(stage, "erase a vehicle", limit=1)
+    assert outcome.output["index"]["state"] == "indexed"
+    assert "remove_automobile" in outcome.output["results"][0]["code"]
+
+
+def test_a_model_that_is_not_there_is_told_of(stage: Stage, tmp_path: Path) -> None:
+    stage.settings = {"search": {"embeddings": f"model2vec:{tmp_path / 'none'}"}}
+    outcome = search(stage, index="only")
+    assert outcome.exit_code == 1
+    assert "model2vec" in (outcome.error or {})["message"]
+
+
+def static_model(folder: Path) -> None:
+    """A model of the server's meanings, in model2vec's own format."""
+    import numpy as np
+    from embedding_server import MEANINGS
+    from model2vec import StaticModel
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = ["[UNK]", *(word for means in MEANINGS for word in means.split())]
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Whitespace(), pre_tokenizers.Split("_", "removed")]
+    )
+    vectors = [[0.001] * 5, *([float(word in m.split()) for m in MEANINGS] for word in words[1:])]
+    StaticModel(np.array(vectors, np.float32), tokenizer).save_pretrained(folder)
+
+
+def test_every_edge_is_taken(stage: Stage, server: EmbeddingServer) -> None:
+    runs = [search(stage, "x", path="nowhere"), search(stage, "x", index="never")]
+    runs += [search(stage, index="only"), search(stage, "x"), search(stage, index="only")]
+    with index_file(stage).with_suffix(".lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        runs.append(search(stage, index="only"))
+    for number in range(201):
+        write(stage, f"many/{number}.py", f"def number_{number}_of_many():\n    return {number} * {number}\n")
+    runs.append(search(stage, "many"))
+    stage.settings = {"search": {"embeddings": "openai:any"}}
+    env = {"OPENAI_BASE_URL": server.url}
+    server.answers = [400, 400, 400]
+    runs += [search(stage, env=env, index="only"), search(stage, "x", env=env), search(stage, "x", env=env)]
+    taken: set[tuple[str, str, str]] = set()
+    for outcome in runs:
+        taken |= taken_edges("search", stage.path(outcome.run))
+    assert declared_edges("search") - taken == set()
