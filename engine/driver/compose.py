@@ -43,8 +43,8 @@ from interlock.state.toolset import Toolset
 from interlock.tools import TASK_LOOP, TOOLS, activate_skill, browser_action
 
 if TYPE_CHECKING:
-    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
     from interlock.services.index.index import WorkspaceIndex
+    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 
 _ALL_TOOLS = ("task", "tools", "system-prompt")
@@ -124,13 +124,12 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = plans_folder(store.home, info.run)
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
-    outputs = OutputFiles(store.home, prepared.redact)
+    outputs, index = OutputFiles(store.home, prepared.redact), IndexOnDemand(store.home, prepared)
     processes, commands = _processes(prepared, outputs)
     servers = open_servers(prepared, outputs, connections.emit)
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
     tools = _tools(prepared)
-    index = IndexOnDemand(store.home, prepared)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit, index)
     approvals = SqlApprovals(conn, info.run, prepared.redact)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)

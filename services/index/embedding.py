@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from importlib import import_module
 from itertools import chain
 from typing import Any
 
@@ -140,24 +141,23 @@ class Embedder:
 
     def _model2vec(self, folder: str) -> _Ask:
         try:
-            from model2vec import StaticModel
+            loader: Any = import_module("model2vec")
         except ImportError as error:
             raise self._failed(f"it isn't installed: {_EXTRA}") from error
         try:
-            model = StaticModel.from_pretrained(folder)
+            model = loader.StaticModel.from_pretrained(folder)
         except Exception as error:  # whatever its loaders raise
             raise self._failed(" ".join(f"{type(error).__name__}: {error}".split())[:300]) from error
 
         async def ask(texts: list[str], question: bool) -> Vectors:  # noqa: ARG001 - it has one task
-            found: Any = await asyncio.to_thread(model.encode, texts)
-            return found
+            return await asyncio.to_thread(model.encode, texts)
 
         return ask
 
 
 def _normalised(vectors: Vectors) -> list[bytes]:
     try:
-        import numpy as np
+        np: Any = import_module("numpy")
     except ImportError as error:
         raise ToolError("embedding_failed", f"Vectors need numpy: {_EXTRA}") from error
     if not vectors:

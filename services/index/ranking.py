@@ -2,6 +2,7 @@
 
 import sqlite3
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 from interlock.services.index.words import asked as words_of
@@ -97,7 +98,7 @@ class Meanings:
         self, conn: sqlite3.Connection, vector: bytes, asked: Asked, most: int
     ) -> list[tuple[int, float]]:
         """Chunks by id, the nearest first, with the cosine of the angle."""
-        import numpy as np
+        np: Any = import_module("numpy")
 
         self._load(conn, len(vector))
         condition, values = _narrowed(asked)
@@ -116,7 +117,7 @@ class Meanings:
         return [(int(ids[place]), float(near[place])) for place in best]
 
     def _load(self, conn: sqlite3.Connection, size: int) -> None:
-        import numpy as np
+        np: Any = import_module("numpy")
 
         now = (conn.execute("pragma data_version").fetchone()[0], conn.total_changes, size)
         if self._at == now:
