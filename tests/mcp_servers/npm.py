@@ -1,0 +1,40 @@
+"""npm: packages from npm, installed once on a machine into a folder of their own; what lacks them is skipped."""
+
+import fcntl
+import shutil
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+PACKAGES = (
+    "@modelcontextprotocol/server-everything@2026.8.31",
+    "@modelcontextprotocol/server-filesystem@2026.8.31",
+    "@google/gemini-cli@0.61.0",
+)
+_INSTALL_S = 300
+_INSTALL = ("install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+
+
+@cache
+def programs() -> Path:
+    """Where their programs are."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("npm isn't installed: servers from npm and gemini-cli aren't tried")
+    names = "".join(c if c.isalnum() else "-" for c in "".join(PACKAGES))
+    folder = Path(tempfile.gettempdir()) / f"interlock-tests-{names}"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "whole").exists():
+            (folder / "package.json").write_text("{}")
+            done = subprocess.run(
+                [npm, *_INSTALL, *PACKAGES], cwd=folder, capture_output=True, text=True, timeout=_INSTALL_S
+            )
+            if done.returncode != 0:
+                pytest.skip(f"npm can't install here: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+            (folder / "whole").touch()
+    return folder / "node_modules" / ".bin"
