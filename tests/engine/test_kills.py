@@ -3,8 +3,9 @@
 One kill at a moment, before and after every commit, effect and node; and several at random ones, from a seed that is
 printed (KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts and
 answers, and one around its calls, with the record of who decided what; one that is summarised and compressed; a parent
-with three running sub-agents, of which none may be lost; a long session that goes through all that a turn does by
-itself. `make sweeps` takes every moment, the usual run of the tests a few.
+with three running sub-agents, of which none may be lost; one with calls of an MCP server, which asks a person, too; a
+long session that goes through all that a turn does by itself. `make sweeps` takes every moment, the usual run of the
+tests a few.
 """
 
 import os
@@ -20,6 +21,7 @@ STATES = {
     "calls_program": 48,
     "helpers_program": 32,
     "agents_program": 90,
+    "mcp_program": 30,
 }
 """How many different states a program's kills leave at least."""
 
@@ -33,7 +35,7 @@ def test_a_kill_at_any_moment_changes_nothing(program: str, share: int) -> None:
     told = killed(program, "every" if every else "states", share, SHARES)
     assert told["differ"] == []
     assert told["kills"] >= STATES[program] // SHARES
-    if program in ("program", "hooks_program", "calls_program"):
+    if program in ("program", "hooks_program", "calls_program", "mcp_program"):
         assert told["asked"] >= 1, "no kill came between a command's intent and its end"
 
 
@@ -65,6 +67,7 @@ def test_a_long_session_that_is_killed_ends_as_the_undisturbed_one() -> None:
         ("calls_program", 50, 60),
         ("helpers_program", 7, 60),
         ("agents_program", 200, 300),
+        ("mcp_program", 30, 100),
     ],
 )
 def test_a_kill_at_some_moments_changes_nothing(program: str, first: int, step: int) -> None:

@@ -123,6 +123,8 @@ class Stage:
     def _decision(self, name: str, request: dict[str, Any]) -> Decision:
         if request["kind"] == "approval":
             return Decision(name, "proceed_once")
+        if request["kind"] == "question":
+            return Decision(name, "proceed_once", text="Ann")
         happened = self.play.happened(self.scene, request)
         return Decision(name, "reject" if happened else "proceed_once", text="skip" if happened else "redo")
 

@@ -40,6 +40,7 @@ class Moments:
         from interlock.engine.store import steps
         from interlock.services import sqlite, transcript
         from interlock.services.files import calls as file_calls
+        from interlock.services.mcp import servers
         from interlock.services.process import processes
 
         original = sqlite.transaction
@@ -59,15 +60,19 @@ class Moments:
         self._around(transcript, "store_file", "output file")
         # Between two nodes, of which the first waits with what it wrote for a commit.
         self._around(steps.StepLog, "ended", "the end of a node")
-        run = processes.SupervisedProcesses.run
+        self._around_async(processes.SupervisedProcesses, "run", "command")
+        self._around_async(servers.Servers, "call", "call of a server")
 
-        async def supervised(*args: Any, **kwargs: Any) -> Any:
-            self._here("before command")
-            ended = await run(*args, **kwargs)
-            self._here("after command")
+    def _around_async(self, owner: Any, name: str, what: str) -> None:
+        function = getattr(owner, name)
+
+        async def wrapped(*args: Any, **kwargs: Any) -> Any:
+            self._here(f"before {what}")
+            ended = await function(*args, **kwargs)
+            self._here(f"after {what}")
             return ended
 
-        processes.SupervisedProcesses.run = supervised  # type: ignore[method-assign]
+        setattr(owner, name, wrapped)
 
     def _around(self, module: Any, name: str, what: str) -> None:
         function = getattr(module, name)
@@ -82,7 +87,7 @@ class Moments:
         _replace_everywhere(function, wrapped)
 
 
-_DURABLE = ("after commit", "after write", "after output file", "after command")
+_DURABLE = ("after commit", "after write", "after output file", "after command", "after call of a server")
 """After these the disk, or the world, is another. Kills between two of them leave the same."""
 
 

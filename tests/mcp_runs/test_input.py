@@ -33,7 +33,7 @@ def test_a_run_parks_for_a_servers_question_and_the_answer_is_the_servers(place:
     assert place.noted() == []
     done = place.resume(parked.run, decisions=[Decision(request["id"], "proceed_once", text="Ann")])
     assert (done.status, done.output["response"]) == ("done", "over")
-    assert place.noted() == ['quiz {"action": "accept", "content": {"name": "Ann"}}']
+    assert place.noted() == ['quiz you {"action": "accept", "content": {"name": "Ann"}}']
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_what_is_typed_becomes_what_the_form_asks_for(
     (request,) = parked.pending
     done = place.resume(parked.run, decisions=[Decision(request["id"], "proceed_once", text=text)])
     assert done.status == "done", (done.error, done.pending)
-    assert place.noted() == [f'quiz {{"action": "accept", "content": {content}}}']
+    assert place.noted() == [f'quiz you {{"action": "accept", "content": {content}}}']
 
 
 @pytest.mark.parametrize(

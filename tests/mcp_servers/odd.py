@@ -96,7 +96,7 @@ def call(name: str, args: dict[str, Any], token: Any) -> dict[str, Any]:
         answer = json.loads(sys.stdin.readline())
         if "error" in answer:
             return text(f"nobody said: {answer['error']['message']}", isError=True)
-        log(f"quiz {json.dumps(answer['result'])}")
+        log(f"quiz {args['text']} {json.dumps(answer['result'])}")
         return text("thanks")
     if name == "sample":
         message = {"role": "user", "content": {"type": "text", "text": "Say yes."}}

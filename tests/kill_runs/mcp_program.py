@@ -1,0 +1,59 @@
+"""mcp_program: kills a run that calls an MCP server: asked about, with an effect, and one that asks a person for input.
+
+What the server did it writes down itself; each call may have been done once.
+"""
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from kill_runs.harness import Play, show
+from kill_runs.scene import Scene
+from mcp_servers.place import SERVER
+
+REPLIES: list[dict[str, Any]] = [
+    {
+        "tool_calls": [
+            {"name": "mcp_odd_note", "args": {"text": "first"}},
+            {"name": "read_file", "args": {"file_path": "a.txt"}},
+            {"name": "mcp_odd_quiz", "args": {"text": "second"}},
+            {"name": "mcp_odd_picture", "args": {}},
+        ],
+    },
+    {"expect": "note done.*thanks.*embedded", "text": "All done."},
+]
+
+
+@dataclass(frozen=True)
+class ServedScene(Scene):
+    def prepare(self) -> None:
+        super().prepare()
+        settings = self.folder / "user" / ".interlock" / "settings.json"
+        settings.parent.mkdir(parents=True)
+        env = {"ODD_LOG": str(self.folder / "effects.log"), "ODD_TOOLS": "note,quiz,picture"}
+        odd = {"command": sys.executable, "args": ["-I", "-S", str(SERVER)], "env": env}
+        settings.write_text(json.dumps({"mcpServers": {"odd": odd}, "model": {"skipNextSpeakerCheck": True}}))
+
+    def expected_effects(self) -> tuple[str, ...]:
+        return ("first", "second")
+
+    def effects(self) -> list[str]:
+        log = self.folder / "effects.log"
+        lines = log.read_text().splitlines() if log.exists() else []
+        return [line.split()[1] for line in lines if line.startswith(("note", "quiz"))]
+
+
+def happened(scene: Scene, request: dict[str, Any]) -> bool:
+    """As a person who looks into what the server wrote down; a picture leaves nothing there."""
+    return request["call"]["args"].get("text") in scene.effects()
+
+
+if __name__ == "__main__":
+    import mcp.client.client  # once, not in each child
+    import mcp.client.subscriptions  # noqa: F401
+
+    show(Play(REPLIES, scene=ServedScene, happened=happened, exact=False))
