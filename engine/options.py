@@ -36,6 +36,8 @@ class Options:
     mode: str | None = None
     """Of work; None: the run's own."""
     protocol: str | None = None
+    task_path: str = ""
+    """Of a subtask: ids of the calls that it was asked for by; its scripted replies are chosen by that."""
     overrides: Mapping[str, Any] = field(default_factory=_empty)
     """Settings from flags, in Gemini's nested keys."""
     include_directories: tuple[Path, ...] = ()

@@ -15,6 +15,7 @@ from interlock.nodes.hooks import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, request_approval
 from interlock.nodes.tools_decide import (
     before_tool,
+    check_mode,
     check_policy,
     ready,
     resolve,
@@ -28,7 +29,17 @@ from interlock.state.tools import DecideOut, DecideSend, DecideState
 @cache
 def build() -> Graph:
     g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
-    g.nodes(resolve, validate, check_policy, take_edit, request_approval, notify, apply_decision, ready)
+    g.nodes(
+        resolve,
+        validate,
+        check_mode,
+        check_policy,
+        take_edit,
+        request_approval,
+        notify,
+        apply_decision,
+        ready,
+    )
     g.part("edit", edit.build)
     g.node("await_approval", await_person)
     g.node("respond", respond_undone)
@@ -38,7 +49,8 @@ def build() -> Graph:
 
     g.edge(START, "resolve")
     g.by_label("resolve", {"known": "validate", "unknown": "respond"})
-    g.by_label("validate", {"valid": "check_policy", "invalid": "respond"})
+    g.by_label("validate", {"valid": "check_policy", "in a mode": "check_mode", "invalid": "respond"})
+    g.by_label("check_mode", {"allowed": "check_policy", "restricted": "respond"})
     g.by_label("check_policy", {**permitted, "hooks": "before_tool", "deny": "respond", "no match": "edit"})
     g.edge("edit", "take_edit")
     g.by_label("take_edit", {"corrected": "validate", "answered": "respond"})

@@ -28,7 +28,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.node("collect", collect)
 
     g.edge(START, "parse")
-    g.fan_out("parse", each_call, "decide")
+    g.fan_out("parse", each_call, "decide", otherwise="next_group")
     g.edge("decide", "next_group")
     g.fan_out("next_group", each_of_group, "execute", otherwise="collect")
     g.edge("execute", "collect")

@@ -4,18 +4,20 @@ import difflib
 import json
 import re
 import shlex
+from typing import Any
 
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
 from interlock.prompts import render
-from interlock.state.calls import ToolResult
+from interlock.state.calls import CallView, ToolResult, failure
 from interlock.state.deps import Deps
 from interlock.state.errors import UserError
 from interlock.state.mcp import McpInput, McpState, ServerView
 from interlock.state.messages import Message, TextPart
 from interlock.state.node import node
 from interlock.state.text import harmless
+from interlock.state.tool_names import mcp_name
 
 _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
 """A prompt of a server, as a person calls it."""
@@ -125,6 +127,31 @@ def _arguments(given: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
         if words := rest[place:] if name == free[-1] else rest[place : place + 1]:
             found[name] = " ".join(words)
     return found
+
+
+MCP_BY_NAMES = ("use_mcp_tool", "access_mcp_resource")
+"""Tools that name a server and what they want of it."""
+
+
+async def named_call(deps: Deps, call: CallView) -> CallView | ToolResult:
+    """The call of the server's own tool that one of `MCP_BY_NAMES` stands for; an error that says what there is."""
+    server = str(call.args["server_name"])
+    await deps.mcp.ready(server if server in deps.mcp.names() else None)
+    views = {view.name: view for view in deps.mcp.views()}
+    if server not in views:
+        there = ", ".join(views) or "none"
+        return failure("mcp_unavailable", f"There is no MCP server {server!r}. There are: {there}.")
+    if views[server].status != "connected":
+        return failure("mcp_unavailable", _why(views[server]))
+    tool = str(call.args.get("tool_name") or "read_resource")
+    name = mcp_name(server, tool)
+    if deps.toolset.info(name) is None:
+        prefix = mcp_name(server, "")
+        there = ", ".join(item.name.removeprefix(prefix) for item in views[server].tools) or "none"
+        return failure("mcp_unavailable", f"MCP server {server!r} has no tool {tool!r}. It has: {there}.")
+    args = call.args.get("arguments") or {} if call.name == "use_mcp_tool" else {"uri": call.args["uri"]}
+    parsed: Any = json.loads(args) if isinstance(args, str) else args
+    return CallView(id=call.id, name=name, args=parsed)
 
 
 def request_of(state: McpState, deps: Deps) -> McpInput:

@@ -8,9 +8,10 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.context import shown_memory
 from interlock.nodes.plan import reviewing, track
-from interlock.nodes.tools_results import as_sent, recorded_of
-from interlock.prompts import load
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled
+from interlock.nodes.tools_results import as_sent, recorded_of, result_event
+from interlock.prompts import load, render
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, failure
+from interlock.state.conversation import LOOP_END, MISTAKES
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
@@ -18,6 +19,7 @@ from interlock.state.messages import Message, TextPart
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
 from interlock.state.refused import EFFECTS, Refusals, Refused, refusals_in
+from interlock.state.task import DEEPEST
 from interlock.state.tool_names import WAIT
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState, outcomes_of
 from interlock.state.toolset import ToolInfo
@@ -35,7 +37,7 @@ _REASON = 300
 """Characters of a reason in the state."""
 
 
-@node(reads=("head",), writes=("message", "count", "stop"))
+@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"))
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Calls stay in the chain; the batch is named by the record that holds them."""
     deps = runtime.context
@@ -48,7 +50,28 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
         use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
         runtime.stream_writer(use)
-    return {"message": state["head"], "count": len(message.tool_calls), "stop": ""}
+    parsed: ToolsState = {"message": state["head"], "count": len(message.tool_calls), "stop": ""}
+    if withheld := state.get("withheld"):
+        parsed["decided"] = {
+            index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()
+        }
+    return parsed
+
+
+def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:
+    """Answer a call that isn't to be run."""
+    deps, key = runtime.context, CallKey(message=state["head"], index=index)
+    call = deps.journal.call(key)
+    match why:
+        case "repeated":
+            result = failure("repeated_call", render("task_loop/repeated_call", tool=call.name))
+        case "too deep":
+            result = failure("not_executed", render("task_loop/too_deep", levels=str(DEEPEST)))
+        case _:
+            result = failure("not_executed", render("task_loop/second_call"))
+    deps.journal.finish(key, call, result)
+    runtime.stream_writer(result_event(deps, key, ""))
+    return {"word": "answered", "attempt": 1}
 
 
 @node(
@@ -105,7 +128,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
 
 @node(
     reads=("message", "count", "decided", "finished", *_KEPT),
-    writes=("ended", "plan_text", "plan_verdict", "todos", *_KEPT),
+    writes=("ended", "plan_text", "plan_verdict", "todos", "mode", *LOOP_END, *_KEPT),
     labels=("groups left", "done"),
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
@@ -120,7 +143,9 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         (call, as_sent(deps.transcript, record, result))
         for record, (call, result) in zip(records, done, strict=True)
     ]
-    head = deps.transcript.append(state["head"], [_answer(call, sent) for call, sent in shown])
+    names = [call.name for call in deps.transcript.message(state["message"]).tool_calls]
+    answers = [_answer(call, name, sent) for name, (call, sent) in zip(names, shown, strict=True)]
+    head = deps.transcript.append(state["head"], answers)
     for index, record in enumerate(deps.transcript.ids(head, len(shown))):
         if not records[index]:  # else the journal alone holds all of it
             key = CallKey(message=state["message"], index=index, attempt=outcomes[index]["attempt"])
@@ -133,7 +158,8 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
     moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    return {**collected, **_stop(deps, state, outcomes, done), **moved, **_todos(deps, done)}
+    told: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
+    return {**collected, **_stop(deps, state, outcomes, done), **moved, **told}
 
 
 def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
@@ -153,9 +179,10 @@ def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     return [Message(role="user", origin="context", content=(heading, *shown))]
 
 
-def _answer(call: CallView, sent: ToolResult) -> Message:
+def _answer(call: CallView, name: str, sent: ToolResult) -> Message:
+    """`name`: as the model called it."""
     content = (TextPart(text=sent.content), *sent.data) if sent.data else sent.content
-    return Message(role="tool", tool_call_id=call.id, name=call.name, content=content, status=sent.status)
+    return Message(role="tool", tool_call_id=call.id, name=name, content=content, status=sent.status)
 
 
 def _stop(
@@ -176,11 +203,27 @@ def _stop(
 
 def _todos(deps: Deps, done: Sequence[_Done]) -> ToolsState:
     """The newest list of steps leaves the conversation for the state: compression can't lose it."""
-    lists = [r.meta["todos"] for c, r in done if c.name == "write_todos" and r.status == "success"]
+    lists = [r.meta["todos"] for _, r in done if "todos" in r.meta and r.status == "success"]
     if not lists:
         return {}
     record = Message(role="tool", name="write_todos", content=json.dumps(lists[-1], ensure_ascii=False))
     return {"todos": deps.transcript.append("", [record])}
+
+
+def _loop_end(deps: Deps, done: Sequence[_Done]) -> ToolsState:
+    """What the task loop goes by, and what it goes on with."""
+    types = {(result.error or {}).get("type", "") for _, result in done}
+    end: ToolsState = {"completed": "", "subtask": "", "mistaken": not types.isdisjoint(MISTAKES)}
+    for meta in (result.meta for _, result in done if result.status == "success"):
+        if text := meta.get("completed"):
+            message = Message(role="assistant", content=str(text))
+            end["completed"] = deps.transcript.append("", [message])
+        if task := meta.get("subtask"):
+            message = Message(role="tool", content=json.dumps(task, ensure_ascii=False))
+            end["subtask"] = deps.transcript.append("", [message])
+        if mode := meta.get("switch_to_mode"):
+            end["mode"] = str(mode)
+    return end
 
 
 def _plan_of(state: ToolsState) -> PlanMode:
@@ -199,8 +242,9 @@ def _risk(deps: Deps, name: str) -> str:
 
 def each_call(state: ToolsState) -> Sequence[DecideSend]:
     """Every call is decided by itself, all at once: their questions are pending together."""
-    mode = state["approval_mode"]
-    return [{"message": state["message"], "index": i, "approval_mode": mode} for i in range(state["count"])]
+    mode, withheld = state["approval_mode"], state.get("withheld") or {}
+    chosen = [i for i in range(state["count"]) if str(i) not in withheld]
+    return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
 
 
 def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:

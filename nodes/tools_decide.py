@@ -5,12 +5,14 @@ from pydantic import JsonValue
 
 from interlock.nodes.edit_subject import strings
 from interlock.nodes.hooks import fired, fires
+from interlock.nodes.mcp import MCP_BY_NAMES, named_call
 from interlock.nodes.tools_approval import info_of, is_foreseen
 from interlock.nodes.tools_results import (
     CALL,
     attempt_at,
     by_policy,
     earlier_calls,
+    mode_refusal,
     moved,
     names,
     note,
@@ -45,6 +47,14 @@ _FRESH: DecideState = {
 async def resolve(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """An unknown tool is an error with the nearest names."""
     deps, key, call = attempt_at(state, runtime)
+    if call.name in MCP_BY_NAMES and deps.toolset.invalid(call) is None:
+        named = await named_call(deps, call)
+        if isinstance(named, ToolResult):
+            deps.journal.finish(key, call, named)
+            return {**_FRESH, "label": "unknown", "status": moved("validating", "fail")}
+        deps.journal.amend(key.next, named)
+        note_change(runtime, key, "program", 2, call.name, "it is the server's own tool")
+        return {**_FRESH, "label": "known", "attempt": 2}
     if deps.toolset.info(call.name) is not None:
         return {**_FRESH, "label": "known", "attempt": _placed(runtime, state, key, call)}
     near = deps.toolset.nearest(call.name)
@@ -64,15 +74,28 @@ def _placed(runtime: Runtime[Deps], state: DecideState, key: CallKey, call: Call
     return 2
 
 
-@node(reads=(*CALL, "status"), writes=("status",), labels=("valid", "invalid"), pure=True)
+@node(
+    reads=(*CALL, "mode", "status"), writes=("status",), labels=("valid", "in a mode", "invalid"), pure=True
+)
 async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """Bad arguments are an error that names the field."""
     deps, key, call = attempt_at(state, runtime)
     problem = deps.toolset.invalid(call)
     if problem is None:
-        return {"label": "valid"}
+        return {"label": "in a mode" if state.get("mode") else "valid"}
     deps.journal.finish(key, call, failure("invalid_tool_params", problem))
     return {"label": "invalid", "status": moved(state["status"], "fail")}
+
+
+@node(reads=(*CALL, "mode", "status"), writes=("status",), labels=("allowed", "restricted"), pure=True)
+async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
+    """A tool, or a file, that the mode of work doesn't have."""
+    deps, key, call = attempt_at(state, runtime)
+    refusal = mode_refusal(deps, state.get("mode", ""), call)
+    if refusal is None:
+        return {"label": "allowed"}
+    deps.journal.finish(key, call, refusal)
+    return {"label": "restricted", "status": moved(state["status"], "fail")}
 
 
 @node(

@@ -16,6 +16,7 @@ from interlock.nodes.tools_results import (
     CALL,
     answered,
     attempt_at,
+    mode_refusal,
     moved,
     note_hooks,
     one_reason,
@@ -40,7 +41,7 @@ _LEAST_S = 0.1
 
 
 @node(
-    reads=(*CALL, "approval", "agent", "given", "hooked", "status"),
+    reads=(*CALL, "approval", "agent", "mode", "given", "hooked", "status"),
     writes=("status",),
     labels=("done", "long output", "hooks", "unknown outcome", "input wanted"),
     recorded=True,
@@ -127,6 +128,8 @@ def _repeatable(deps: Deps, info: ToolInfo, row: JournalRow) -> bool:
 
 def _refused(deps: Deps, state: ExecuteState, call: CallView) -> ToolResult | None:
     """What was approved is what runs: arguments and files are compared with the request once more."""
+    if restricted := mode_refusal(deps, state.get("mode", ""), call):
+        return restricted  # a link, or the modes themselves, may have changed since it was decided
     if not state["approval"]:
         return None
     request, answer = answered(deps, state["approval"])

@@ -48,7 +48,7 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
         reason="The model asks you.",
         preview=preview.text,
         choices=("proceed_once", "reject"),
-        questions=questions,
+        questions=preview.questions or questions,
     )
     put_request(runtime, request)
     return {"label": asked(state), "approval": request.key}
@@ -58,13 +58,24 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
 async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """The answer is the call's result, word for word."""
     deps, key, call = attempt_at(state, runtime)
-    _, answer = answered(deps, state["approval"])
+    request, answer = answered(deps, state["approval"])
     note_person(runtime, key, state["approval"], answer)
     if answer.choice == "reject":  # a question that nobody answers has no result for hooks
         deps.journal.finish(key, call, rejected(answer))
         return {"label": "done", "status": moved("scheduled", "execute", "fail")}
-    deps.journal.finish(key, call, ToolResult(status="success", content=answer.text or ""))
+    result = ToolResult(status="success", content=answer.text or "", meta=_mode_of(request, answer))
+    deps.journal.finish(key, call, result)
     return _over(state, "succeed", "done")
+
+
+def _mode_of(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
+    """Of an answer that was chosen from those that were offered: the mode to go on in, where it names one."""
+    raw = request.questions[0].get("options") if request.questions else None
+    options = [o for o in raw if isinstance(o, dict)] if isinstance(raw, list) else []
+    return next(
+        ({"switch_to_mode": o["mode"]} for o in options if o.get("mode") and o.get("label") == answer.text),
+        {},
+    )
 
 
 def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:

@@ -95,6 +95,17 @@ def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     )
 
 
+def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
+    """The answer to a call that the mode of work doesn't have; None: it has it. `call` is valid."""
+    info = deps.toolset.info(call.name)
+    if not mode or info is None:
+        return None
+    if info.name == "switch_mode" and call.args.get("mode_slug") == mode:
+        return ToolResult(status="success", content=f"You are in mode {mode!r} already.")
+    why = deps.modes.refusal(mode, call, info.name, deps.toolset.writes(call))
+    return failure("mode_restriction", why) if why else None
+
+
 def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
     """Write it, idempotently, before anything stops for it; and tell."""
     request = request.model_copy(update={"agent": runtime.context.info.agent})

@@ -30,7 +30,10 @@ _PREVIEW_CHARS, _PREVIEW_LINES, _LINE_CHARS = 250, 10, 500
 _TELLING = re.compile(r"(?:Exit Code|Signal|Error|PID|Process Group PGID): .*")
 _SPARED = 50
 """Tokens; an output that isn't longer isn't worth a file."""
-REQUEST = ("head", "sticky_model", "request_head", "request_model", "request_temperature", "request_tools")
+REQUEST = (
+    *("head", "mode", "sticky_model", "request_head", "request_model", "request_temperature"),
+    "request_tools",
+)
 """Keys of what a request is made of."""
 
 
@@ -208,7 +211,12 @@ async def request_of(state: TurnState, deps: Deps) -> Request:
         raise RunError(f"Calls without an answer before a model request: {[c.id for c in unanswered]!r}.")
     await deps.mcp.ready()
     named = state.get("request_tools")
-    tools = [t for t in deps.toolset.declarations() if named is None or t.name in named]
+    mode = deps.modes.get(state.get("mode", ""))
+    tools = [
+        tool
+        for tool in deps.toolset.declarations()
+        if (named is None or tool.name in named) and (mode is None or mode.allows(tool.name))
+    ]
     model = state.get("request_model") or state["sticky_model"]
     return Request(curated(history, deps.transcript), model, state.get("request_temperature"), tools)
 

@@ -70,7 +70,7 @@ class LoopWatch:
 
 @node(
     reads=(
-        *(*REQUEST, "hooked", "attempt", "stream_problem", "unavailable", "loop_keys"),
+        *(*REQUEST, "hooked", "protocol", "attempt", "stream_problem", "unavailable", "loop_keys"),
         "time_left_s",
     ),
     writes=(
@@ -123,6 +123,7 @@ async def _ask(state: TurnState, runtime: Runtime[Deps]) -> tuple[Reply, LoopWat
         messages=request.messages,
         model=request.model,
         tools=request.tools,
+        xml=state.get("protocol") == "xml",
         temperature=request.temperature,
         watch=watch.text if watch else None,
     )

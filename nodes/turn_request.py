@@ -146,7 +146,8 @@ async def before_model(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     `ended` also by an answer that a hook gave in the model's place.
     """
     deps = runtime.context
-    request = await request_of({"head": state["head"], "sticky_model": state["sticky_model"]}, deps)
+    unchanged: TurnState = {"head": state["head"], "mode": state.get("mode", "")}
+    request = await request_of({**unchanged, "sticky_model": state["sticky_model"]}, deps)
     outcome = await fired("BeforeModel", {"llm_request": shown_request(request)}, state, runtime)
     if outcome.stop is None and (text := replacement("BeforeModel", outcome, runtime)):
         runtime.stream_writer(MessageEvent(role="assistant", content=text, delta=True))

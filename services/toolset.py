@@ -181,6 +181,16 @@ class BuiltinToolset:
             return f"{call.name}: {refused}"
         return None
 
+    def writes(self, call: CallView) -> list[str] | None:
+        tool = self._names.get(call.name)
+        if tool is None:
+            return None
+        named = [path for path, access in tool.paths(_parse(tool, call)) if access == "write"]
+        try:
+            return [self.workspace.relative(self.workspace.writable(path)) for path in named] or None
+        except PathRefused:
+            return None
+
     def summary(self, call: CallView) -> str:
         tool = self._names.get(call.name)
         if tool is None:

@@ -140,6 +140,8 @@ class Preview(Frozen):
     """Set when the call would fail as it stands; then nobody is asked, and it isn't run."""
     code: str = ""
     """The problem's error type, where it has one."""
+    questions: tuple[dict[str, JsonValue], ...] = ()
+    """Of a call that asks a person: as `ApprovalRequest.questions`."""
 
 
 class ApprovalRequest(Frozen):

@@ -83,3 +83,32 @@ class BatchEnd(TypedDict, total=False):
     """`person` or `hook`, when it must."""
     refused: Refusals
     """What somebody refused since the prompt."""
+
+
+MISTAKES = frozenset(
+    {
+        *(
+            "invalid_tool_params",
+            "tool_not_registered",
+            "mode_restriction",
+            "repeated_call",
+            "mcp_unavailable",
+        ),
+        *("no_occurrence", "occurrence_mismatch", "no_change", "invalid_diff", "omission_placeholder"),
+    }
+)
+"""Types of a call's error that count: what a model that pays attention doesn't do."""
+
+
+class LoopEnd(TypedDict, total=False):
+    """What a batch tells the task loop."""
+
+    completed: str
+    """Chain record (detached) of the result that was handed over; empty: none was."""
+    subtask: str
+    """Chain record (detached) with the subtask that was asked for, as JSON; empty: none was."""
+    mistaken: bool
+    """A call of the batch was a mistake (`MISTAKES`), and none was without."""
+
+
+LOOP_END = ("completed", "subtask", "mistaken")

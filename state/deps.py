@@ -28,6 +28,7 @@ from interlock.state.plan import ApprovedPlan
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition, AgentInstance
+from interlock.state.task import Tasks
 from interlock.state.tooling import Outputs
 from interlock.state.toolset import Policy, Toolset
 
@@ -253,6 +254,7 @@ class Deps:
     snapshots: Snapshots
     agents: Agents
     plans: Plans
+    tasks: Tasks
     hooks: Hooks
     mcp: McpServers
     index: Callable[[], CodeIndex]

@@ -37,6 +37,8 @@ class ModelCall:
     model: str = ""
     """A resolved model name; empty: the role's alias decides."""
     tools: Sequence[ToolDeclaration] = ()
+    xml: bool = False
+    """The model calls by tags in its text; it is sent none of the declarations, which stand in its system prompt."""
     schema: Mapping[str, Any] | None = None
     """JSON Schema of the answer, for helper calls."""
     temperature: float | None = None

@@ -229,6 +229,28 @@ class SecuritySettings(_Section):
     )
 
 
+class TaskSettings(_Section):
+    """Of the task loop; names and meaning are Roo Code's."""
+
+    consecutive_mistake_limit: int = Field(3, alias="consecutiveMistakeLimit", ge=0)
+    """Mistakes in a row after which a person is asked; 0: never."""
+    confirm_completion: bool | None = Field(None, alias="confirmCompletion")
+    """Whether a person is asked about a result; null: where one sits before the terminal."""
+    auto_approval: bool = Field(True, alias="autoApprovalEnabled")
+    """False: none of those below counts."""
+    allow_read_only: bool = Field(False, alias="alwaysAllowReadOnly")
+    allow_write: bool = Field(False, alias="alwaysAllowWrite")
+    allow_execute: bool = Field(False, alias="alwaysAllowExecute")
+    """Only of commands that begin as one of `allowedCommands`."""
+    allowed_commands: list[str] = Field(default_factory=list[str], alias="allowedCommands")
+    denied_commands: list[str] = Field(default_factory=list[str], alias="deniedCommands")
+    """Counts without `alwaysAllowExecute`, too."""
+    allow_browser: bool = Field(False, alias="alwaysAllowBrowser")
+    allow_mcp: bool = Field(False, alias="alwaysAllowMcp")
+    allow_mode_switch: bool = Field(False, alias="alwaysAllowModeSwitch")
+    allow_subtasks: bool = Field(False, alias="alwaysAllowSubtasks")
+
+
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
 
@@ -244,6 +266,7 @@ class Settings(_Section):
     general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
     model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
+    task: TaskSettings = Field(default_factory=lambda: TaskSettings.model_validate({}))
     agents: AgentSettings = Field(default_factory=lambda: AgentSettings.model_validate({}))
     security: SecuritySettings = Field(default_factory=lambda: SecuritySettings.model_validate({}))
     snapshots: SnapshotSettings = Field(default_factory=lambda: SnapshotSettings.model_validate({}))

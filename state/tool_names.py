@@ -38,15 +38,13 @@ OTHER_NAMES = {
     "list_files": "list_directory",
     "apply_diff": "replace",
     "insert_content": "replace",
+    "update_todo_list": "write_todos",
+    "ask_followup_question": "ask_user",
 }
 """Another name → ours. Where the other is a tool of its own (the task loop's), rules for ours are for it, too."""
 ELSEWHERE = frozenset(
     {
-        *("save_memory", "activate_skill"),
-        *("get_internal_docs", "MemoryTool", "NotebookEdit"),
-        *("ask_followup_question", "attempt_completion"),
-        *("new_task", "switch_mode", "update_todo_list", "use_mcp_tool"),
-        *("access_mcp_resource",),
+        *("save_memory", "activate_skill", "get_internal_docs", "MemoryTool", "NotebookEdit"),
     }
 )
 """Tools that aren't here: a rule may name them for other programs that read it."""

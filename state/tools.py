@@ -6,7 +6,7 @@ from pydantic import Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.calls import CallOutcome, OneCall, merge_by_key, outcome_of
-from interlock.state.conversation import BatchEnd
+from interlock.state.conversation import BatchEnd, LoopEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode
 from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, WorkflowOutput
@@ -30,7 +30,7 @@ Outcomes = Annotated[dict[str, CallOutcome], merge_by_key]
 """Call index → what deciding it came to, or executing it. Read them by `outcomes_of`."""
 
 
-class ToolsState(Labelled, PlanMode, BatchEnd, total=False):
+class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
     """What a batch knows besides the chain and the journal."""
 
     head: str
@@ -51,6 +51,8 @@ class ToolsState(Labelled, PlanMode, BatchEnd, total=False):
     """`stopped`, when it must; else empty."""
     noted_epoch: int
     """Drive in which the model was last told which background processes had ended."""
+    withheld: dict[str, str]
+    """Index of each call that isn't to be run → why, by the task loop."""
 
 
 def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:

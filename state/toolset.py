@@ -82,6 +82,10 @@ class Toolset(Protocol):
         """Why the arguments can't be used, naming the field; None: they can. Paths are checked here too."""
         ...
 
+    def writes(self, call: CallView) -> list[str] | None:
+        """Files that a call of this shape changes, relative to the workspace, links followed; None: it names none."""
+        ...
+
     def summary(self, call: CallView) -> str:
         """One line for people."""
         ...

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from interlock.engine.driver.agents import RunAgents
 from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.hooks import HookLog, RunHooks
+from interlock.engine.driver.linked import RunTasks
 from interlock.engine.driver.plans import RunPlans, plans_folder
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store.approvals import SqlApprovals
@@ -29,6 +30,7 @@ from interlock.services.mcp.servers import Servers
 from interlock.services.mcp.spec import specs_of
 from interlock.services.mcp.toolset import JoinedToolset
 from interlock.services.models import ChatModels
+from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
@@ -40,15 +42,15 @@ from interlock.state.events import Emit
 from interlock.state.search import CodeIndex
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
-from interlock.tools import TASK_LOOP, TOOLS, activate_skill, browser_action
+from interlock.tools import OTHERS_OF_TASK, TASK_LOOP, TOOLS, activate_skill, browser_action
 
 if TYPE_CHECKING:
     from interlock.services.index.index import WorkspaceIndex
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 
-_ALL_TOOLS = ("task", "tools", "system-prompt")
-"""Workflows that have the task loop's tools: its own, and those whose input says what they are about."""
+_ALL_TOOLS = ("tools", "system-prompt")
+"""Workflows whose input says which loop they are about."""
 
 
 class SystemClock:
@@ -129,9 +131,8 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     servers = open_servers(prepared, outputs, connections.emit)
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
-    tools = _tools(prepared)
+    tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit, index)
-    approvals = SqlApprovals(conn, info.run, prepared.redact)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     agents.root = deps = Deps(
@@ -151,6 +152,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         snapshots=_snapshots(prepared, info, store, connections),
         agents=agents,
         plans=RunPlans(store, info, prepared),
+        tasks=RunTasks(store, info, prepared),
         hooks=hooks,
         mcp=servers,
         index=index,
@@ -249,13 +251,17 @@ def _toolset(
 def _tools(prepared: RunConfig) -> dict[str, Tool]:
     """All that there are here."""
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
+    tools |= mode_tools(prepared.modes)
     return {n: tool for n, tool in tools.items() if prepared.skills or n != activate_skill.TOOL.name}
 
 
 def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """Not those that end a sub-agent, nor another loop's; nor those that start one, where settings allow none."""
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
-    hidden |= set() if info.workflow in _ALL_TOOLS else TASK_LOOP
+    if info.workflow == "task":
+        hidden |= OTHERS_OF_TASK
+    elif info.workflow not in _ALL_TOOLS:
+        hidden |= TASK_LOOP
     hidden |= set() if browser_action.installed() else {"browser_action"}
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
@@ -270,7 +276,7 @@ def _models(
         log=log,
         clock=SystemClock(),
         env=prepared.env,
-        agent=info.agent,
+        agent=info.agent or prepared.options.task_path,
         record_to=prepared.options.record_to,
         fake=prepared.options.fake,
         delay_scale=prepared.settings.model.retry_delay_scale,

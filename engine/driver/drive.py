@@ -19,6 +19,7 @@ from langgraph.types import Command, Interrupt, StateSnapshot
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, fence, fenced, lost
+from interlock.engine.driver.linked import has_ended
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.driver.stored import check_stored
 from interlock.engine.store.approvals import ready_answers
@@ -27,6 +28,7 @@ from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.nodes.task import child_in
 from interlock.services.models import turn_tracing_off
 from interlock.state.deps import RunInfo, Token
 
@@ -233,9 +235,11 @@ class Drive:
             self.conn.end_waiting()
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
-        """Interrupt id → taken up, for the pending ones that have an answer. The answer itself is a row."""
-        waiting = {item.id for item in pending(snapshot)}
-        return {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
+        """Interrupt id → taken up, for the pending ones that have an answer (it is a row), or whose subtask is over."""
+        waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
+        answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
+        over = {name: True for name, child in waiting.items() if child and has_ended(self.conn, child)}
+        return {**answered, **over}
 
     @contextmanager
     def _errors(self) -> Generator[None]:

@@ -1,16 +1,13 @@
 """plans: a run's plan files, and the run that carries an approved plan out."""
 
-import hashlib
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
+from interlock.engine.driver.linked import begin_linked, linked_id
 from interlock.engine.driver.prepare import RunConfig, kept_options
 from interlock.engine.store.database import Store
-from interlock.engine.store.runs import NewRun, insert_run
+from interlock.engine.store.runs import NewRun
 from interlock.prompts import render
 from interlock.services.files.filesystem import write_atomically
-from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView
 from interlock.state.deps import RunInfo
@@ -59,13 +56,14 @@ class RunPlans:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
     def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
-        run = _linked(self._info.run)
+        run = linked_id(f"main of {self._info.run}")
         text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
-        with closing(self._store.connect()) as conn:
-            chain = ChainTranscript(conn, self._store.outputs, run, redact=self._prepared.redact)
+
+        def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
-            _insert_linked(conn, self._new(run, head, prompt, mode, plan), self._info.run)
-        return run
+            return self._new(run, head, prompt, mode, plan)
+
+        return begin_linked(self._store, self._prepared, self._info.run, run, made)
 
     def _new(self, run: str, record: str, prompt: str, mode: str, plan: ApprovedPlan) -> NewRun:
         prepared = self._prepared
@@ -89,18 +87,3 @@ class RunPlans:
 
 def plans_folder(home: Path, run: str) -> Path:
     return home / "plans" / run
-
-
-def _linked(run: str) -> str:
-    """The same for the same plan run, so that a hand-over that was killed begins no second one."""
-    letters = "0123456789abcdefghjkmnpqrstvwxyz"
-    digest = hashlib.sha256(f"main of {run}".encode()).digest()
-    return "".join(letters[byte % 32] for byte in digest[:8])
-
-
-def _insert_linked(conn: sqlite3.Connection, new: NewRun, parent: str) -> None:
-    """Insert the run with its parent; twice changes nothing."""
-    with transaction(conn):
-        if conn.execute("select 1 from runs where run = ?", (new.run,)).fetchone() is None:
-            insert_run(conn, new)
-            conn.execute("update runs set parent = ? where run = ?", (parent, new.run))

@@ -131,6 +131,7 @@ _KEPT = (
     "sandbox",
     "rights",
     "source",
+    "task_path",
 )
 """Options that a resumed run keeps, unless it is given others. Not `skip_trust`: that was said of one drive,
 and whoever goes on with the run may meet other files."""

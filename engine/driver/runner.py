@@ -12,6 +12,7 @@ from langgraph.types import StateSnapshot
 from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
+from interlock.engine.driver.linked import above, deepest, topmost
 from interlock.engine.driver.outcome import conclude, result_event, unrecorded
 from interlock.engine.driver.prepare import (
     RunConfig,
@@ -85,7 +86,8 @@ async def begin(
         insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
         return first
 
-    return await _driven(store, chosen, prepared, name, renderers, start, stop)
+    outcome = await _driven(store, chosen, prepared, name, renderers, start, stop)
+    return await _through_tasks(outcome, store, options, renderers, stop)
 
 
 async def go_on(
@@ -96,9 +98,45 @@ async def go_on(
     renderers: Sequence[Renderer],
     stop: Stop,
 ) -> Outcome:
-    """Record the decisions, then resume: with what they allow, after a crash, or with a further prompt."""
+    """Record the decisions, then resume: with what they allow, after a crash, or with a further prompt.
+
+    A task that waits for a subtask goes on with that, and then after it.
+    """
     store = Store(options.home)
     store.open()
+    run = deepest(store.home, find_run(store.home, run, options.workspace).run)
+    outcome = await _resumed(run, store, decisions, prompt, options, renderers, stop)
+    return await _through_tasks(outcome, store, options, renderers, stop)
+
+
+async def _through_tasks(
+    outcome: Outcome, store: Store, options: Options, renderers: Sequence[Renderer], stop: Stop
+) -> Outcome:
+    """On with a subtask that was begun, and with the task above one that is over; told as the end of the topmost."""
+    options = replace(options, workspace=None, approval_mode=None, mode=None, model=None, attach=())
+    while outcome.workflow == "task" and not stop.why:
+        run, below = outcome.run, deepest(store.home, outcome.run)
+        waits = outcome.status == "waiting" and not outcome.pending and below != run
+        following = (
+            below if waits else above(store.home, run) if outcome.status in ("done", "cancelled") else None
+        )
+        if following is None:
+            break
+        outcome = await _resumed(following, store, [], None, options, renderers, stop)
+    if outcome.workflow != "task" or (top := topmost(store.home, outcome.run)) == outcome.run:
+        return outcome
+    return replace(outcome, run=top, resume_command=f"interlock resume {top}")
+
+
+async def _resumed(
+    run: str,
+    store: Store,
+    decisions: Sequence[Decision],
+    prompt: str | None,
+    options: Options,
+    renderers: Sequence[Renderer],
+    stop: Stop,
+) -> Outcome:
     row = find_run(store.home, run, options.workspace)
     given = restored(options, _kept(store, row.run), row.workspace)
     chosen, changed = begun_with(row.run, row.workflow, given)

@@ -17,6 +17,8 @@ select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, 
        r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
        (select count(*) from approvals a where a.run = r.run and a.answer is null and a.superseded = 0
         and a.interrupt is not null) as waiting,
+       (select count(*) from runs c where c.parent = r.run and r.workflow = 'task' and c.workflow = 'task'
+        and c.status not in ('done', 'cancelled')) as below,
        (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
         where m.run = r.run) as tokens
 from runs r left join lease l on l.run = r.run
@@ -171,7 +173,7 @@ def _run_row(row: sqlite3.Row) -> RunRow:
     elif row["status"] in _ENDED:
         status = row["status"]
     else:
-        status = "waiting" if row["waiting"] else "interrupted"
+        status = "waiting" if row["waiting"] or row["below"] else "interrupted"
     told: dict[str, Any] = {
         "status": status,
         "error": json.loads(row["error"]) if row["error"] else None,

@@ -91,7 +91,7 @@ class SqlJournal:
         for attempt in range(key.attempt, 1, -1):
             row = self._row(key.model_copy(update={"attempt": attempt}))
             if row is not None and row.args is not None:
-                return CallView(id=call.id, name=call.name, args=json.loads(row.args))
+                return CallView(id=call.id, name=row.tool, args=json.loads(row.args))
         return CallView(id=call.id, name=call.name, args=call.args)
 
     def intend(self, key: CallKey, call: CallView, planned: Planned | None = None) -> None:

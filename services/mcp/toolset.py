@@ -64,6 +64,9 @@ class JoinedToolset:
         tool = self._servers.tools().get(call.name)
         return None if tool is None else _misfit(tool, call)
 
+    def writes(self, call: CallView) -> list[str] | None:
+        return None if self._servers.owner(call.name) else self._others.writes(call)
+
     def summary(self, call: CallView) -> str:
         server = self._servers.owner(call.name)
         if server is None:

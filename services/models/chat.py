@@ -15,6 +15,7 @@ from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, exp
 from interlock.services.models.names import limit, provider_of, resolve, role_model
 from interlock.services.models.request import Budget, ModelLog, PerMessage, Request, RequestHash
 from interlock.services.models.script import ReplyRecorder
+from interlock.services.models.tagged import tagged
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
@@ -23,6 +24,7 @@ from interlock.state.messages import estimate_message
 from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
+from interlock.state.xml_calls import as_text
 
 
 async def counted(
@@ -87,6 +89,7 @@ class ChatModels:
         self._redact = redact
         self._redacted = PerMessage(redact.message)
         self._ids = PerMessage(call_ids)
+        self._texts = PerMessage(as_text)
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
         """Thoughts and text as they come, the `Reply` last. Raises `Stopped` where the budget is used up.
@@ -161,10 +164,11 @@ class ChatModels:
         own = self._temperature if call.schema is None else None
         chosen = (call.temperature, own, self._settings.model.temperature)
         default = _TEMPERATURE if call.schema is None else _HELPER_TEMPERATURE
+        messages = self._redacted(call.messages)
         return Request(
             model=self.resolve(call.model or role_model(self._settings, call.role)),
-            messages=self._redacted(call.messages),
-            tools=call.tools,
+            messages=self._texts(messages) if call.xml else messages,
+            tools=() if call.xml else call.tools,
             schema=call.schema,
             temperature=next((t for t in chosen if t is not None), default),
             agent=self._agent,
@@ -192,6 +196,7 @@ class ChatModels:
             provider = await self._providers.get(request.model)
             source = provider.stream(request)
             pieces = raced(source, stall_s=stall_s, total_s=call.timeout_s, on_silence=silent)
+            pieces = tagged(pieces, call.tools) if call.xml else pieces
             async with aclosing(pieces):
                 async for chunk in pieces:
                     for item in answer.add(chunk):

@@ -2,16 +2,20 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, cast
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    create_model,
     field_validator,
 )
 
@@ -23,6 +27,8 @@ from interlock.services.policy.patterns import PatternError, compile_pattern
 from interlock.state.calls import CallView
 from interlock.state.modes import ALWAYS, BUILT_IN, Group, Mode
 from interlock.state.text import clean_json
+from interlock.state.tooling import Tool
+from interlock.tools import new_task, switch_mode
 
 PROJECT_FILE = ".roomodes"
 GLOBAL_FILE = Path(SETTINGS_FOLDERS[-1]) / "custom_modes.yaml"
@@ -136,6 +142,30 @@ class ModeBook:
 
 def _listed(mode: Mode) -> str:
     return f"the groups {', '.join(g.name for g in mode.groups)}" if mode.groups else "no group of tools"
+
+
+def mode_tools(book: ModeBook) -> dict[str, Tool]:
+    """The tools that name a mode, with those that there are."""
+    slugs = tuple(mode.slug for mode in book.all())
+    return {
+        "switch_mode": replace(
+            switch_mode.TOOL, args=_naming(switch_mode.SwitchModeArgs, "mode_slug", slugs)
+        ),
+        "new_task": replace(new_task.TOOL, args=_naming(new_task.NewTaskArgs, "mode", slugs)),
+    }
+
+
+@cache
+def _naming(args: type[BaseModel], name: str, slugs: tuple[str, ...]) -> type[BaseModel]:
+    def known(slug: str) -> str:
+        if slug not in slugs:
+            raise ValueError(f"no mode has this slug; there are {', '.join(slugs)}")
+        return slug
+
+    told = args.model_fields[name].description
+    field = Field(description=told, json_schema_extra={"enum": list(slugs)})
+    fields: Any = {name: (Annotated[str, AfterValidator(known)], field)}
+    return create_model(args.__name__, __base__=args, **fields)
 
 
 def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[str]]:

@@ -1,0 +1,130 @@
+"""task: one task in a mode of work, for models that call natively or by tags: one call a message until its result.
+
+`turn` and `tools` alternate; a message without a call, mistakes that a person helped with, a person's feedback and a
+subtask's result lead to the next request. A result, a limit, a second loop, an error, a person or a hook ends it. Each
+request has its prompt made anew: by the mode, rules and servers that there are then.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from interlock.graphs import context as opening
+from interlock.graphs import tools, turn
+from interlock.graphs._hooks import hooks
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.graphs.main import follow_up
+from interlock.nodes.hooks import await_person, notify
+from interlock.nodes.main import after_context, before_agent, nudge
+from interlock.nodes.task import (
+    after_notify,
+    after_turn,
+    ask_completion,
+    ask_guidance,
+    await_child,
+    choose_call,
+    finish,
+    load_mode,
+    open_child,
+    remind,
+    resumed,
+    take_completion,
+    take_guidance,
+    take_result,
+    weigh,
+)
+from interlock.state.messages import Message
+from interlock.state.subagent import MAX_DEPTH
+from interlock.state.task import TaskInput, TaskOutput, TaskState
+from interlock.state.workflow import WorkflowContext, append_history, error_of, read_history
+
+
+def build(depth: int = MAX_DEPTH) -> Graph:
+    """`depth`: levels of sub-agents below it."""
+    g = Graph("task", TaskState)
+    g.node("load_mode", load_mode)
+    g.part("build_prompt", opening.build, pure=True)
+    g.part("turn", turn.build)
+    g.node("choose_call", choose_call)
+    g.part("tools", lambda: tools.build(depth))
+    g.nodes(weigh, remind, nudge, ask_guidance, take_guidance, ask_completion, take_completion)
+    g.node("await_guidance", await_person)
+    g.node("await_completion", await_person)
+    g.nodes(notify, open_child)
+    g.node("child", await_child)
+    g.nodes(take_result, finish)
+    hooks(g, {"BeforeAgent": (before_agent, {"passed": "turn", "ended": "finish"})})
+    _edges(g)
+    return g
+
+
+def _edges(g: Graph) -> None:
+    g.edge(START, "load_mode")
+    g.edge("load_mode", "build_prompt")
+    g.route("build_prompt", after_context, {"plain": "turn", "hooked": "before_agent"})
+    turned = {"calls": "choose_call", "nothing called": "remind", "first loop": "nudge", "ended": "finish"}
+    g.route("turn", after_turn, turned)
+    g.edge("choose_call", "tools")
+    g.edge("tools", "weigh")
+    on = {"three mistakes": "ask_guidance", "go on": "build_prompt"}
+    result = {"completed": "ask_completion", "accepted": "finish", "stopped": "finish"}
+    g.by_label("weigh", {**result, "subtask": "open_child", **on})
+    g.by_label("remind", on)
+    g.edge("nudge", "build_prompt")
+    g.by_label("ask_guidance", {"asked": "await_guidance", "notify": "notify"})
+    g.by_label("ask_completion", {"asked": "await_completion", "notify": "notify"})
+    g.route("notify", after_notify, {"guidance": "await_guidance", "completion": "await_completion"})
+    g.edge("await_guidance", "take_guidance")
+    g.by_label("take_guidance", {"go on": "build_prompt", "stopped": "finish"})
+    g.edge("await_completion", "take_completion")
+    g.by_label("take_completion", {"accepted": "finish", "feedback": "build_prompt", "stopped": "finish"})
+    g.edge("open_child", "child")
+    g.edge("child", "take_result")
+    g.edge("take_result", "build_prompt")
+    g.edge("finish", END)
+
+
+def enter(given: TaskInput, context: WorkflowContext) -> dict[str, Any]:
+    return {
+        **follow_up(Message(role="user", origin="person", content=given.prompt), context),
+        "head": resumed(append_history(context.transcript, given.resume), context.transcript),
+        "first_todos": given.todos or "",
+        "session_turns": 0,
+        "last_prompt_tokens": 0,
+        "depth": 0,
+        "path": "",
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> TaskOutput:
+    transcript = context.transcript
+    result = transcript.message(values["result"]).text if values.get("result") else ""
+    said = [m.text for m in transcript.read(values["head"]) if m.role == "assistant" and m.text]
+    todos = values.get("todos")
+    return TaskOutput(
+        status=values.get("status", "running"),
+        result=result,
+        response=result or (said[-1] if said else ""),
+        history=read_history(transcript, values["head"]),
+        todos=json.loads(transcript.message(todos).text) if todos else [],
+        mode=values.get("mode", ""),
+        mistakes=values.get("mistakes", 0),
+        children=values.get("children", []),
+        stats=context.stats(),
+        error=error_of(values),
+    )
+
+
+PIPELINE = Pipeline(
+    "task",
+    build,
+    TaskInput,
+    TaskOutput,
+    prompt_field="prompt",
+    needs_model=True,
+    enter=enter,
+    leave=leave,
+    follow_up=follow_up,
+)

@@ -1,0 +1,308 @@
+"""task: the task loop around turns and calls: its mode, one call a message, mistakes, subtasks, the result."""
+
+import hashlib
+import json
+from typing import Literal, cast
+
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+
+from interlock.nodes.hooks import asked
+from interlock.nodes.main import append_text, turn_end
+from interlock.nodes.main import finish as ended_by
+from interlock.nodes.tools_results import answered, put_request
+from interlock.prompts import render
+from interlock.state.calls import ApprovalRequest, CallKey, CallView
+from interlock.state.conversation import fresh_prompt
+from interlock.state.deps import Deps, Transcript
+from interlock.state.errors import RunError
+from interlock.state.events import ErrorEvent, HandOver
+from interlock.state.main import MainState
+from interlock.state.messages import Message, ToolCall, open_calls
+from interlock.state.modes import DEFAULT
+from interlock.state.node import node
+from interlock.state.refused import refusals_in
+from interlock.state.task import DEEPEST, REPEATS, Subtask, TaskState
+from interlock.tools.update_todo_list import steps_of
+
+_FRESH: TaskState = {
+    "flavour": "task",
+    "withheld": {},
+    "call_key": "",
+    "repeats": 0,
+    "mistakes": 0,
+    "completed": "",
+    "subtask": "",
+    "mistaken": False,
+    "child": "",
+    "result": "",
+    "first_todos": "",
+    "stop": "",
+    "status": "running",
+    "refused": {},
+    "hook_stage": "",
+}
+_SCROLLS = ("scroll_down", "scroll_up")
+"""Of a browser: to do the same again is to go on."""
+_CHILD = "child:"
+
+
+@node(
+    reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable"),
+    writes=(*fresh_prompt(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
+    pure=True,
+)
+async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """Before the first request, and again with each further prompt."""
+    deps, mode = runtime.context, state.get("mode") or DEFAULT
+    if deps.modes.get(mode) is None:
+        told = f"There is no mode {mode!r} any more; the task goes on in {DEFAULT!r}."
+        runtime.stream_writer(ErrorEvent(severity="warning", message=told))
+        mode = DEFAULT
+    opened: TaskState = {
+        **fresh_prompt(),
+        **_FRESH,
+        "mode": mode,
+        "children": state.get("children", []),
+        "unavailable": {m: how for m, how in state.get("unavailable", {}).items() if how == "run"},
+    }
+    if state["prompt"]:
+        opened["asked"] = state["prompt"]
+    if steps := steps_of(state.get("first_todos", "")):
+        text = json.dumps(steps, ensure_ascii=False)
+        opened["todos"] = deps.transcript.append("", [Message(role="tool", content=text)])
+        listed = Message(role="user", origin="context", content=f"Steps so far:\n{state['first_todos']}")
+        opened["head"] = deps.transcript.append(state["head"], [listed])
+    return opened
+
+
+@node(
+    reads=("reply", "call_key", "repeats", "depth"),
+    writes=("withheld", "call_key", "repeats", "completed", "subtask"),
+    pure=True,
+)
+async def choose_call(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """The first call of a message is run, unless it is the same as the three before it; the others are answered."""
+    calls = runtime.context.transcript.message(state["reply"]).tool_calls
+    key = _key(calls[0])
+    repeats = state["repeats"] + 1 if key and key == state["call_key"] else 1
+    chosen: TaskState = {
+        "withheld": {str(index): "second" for index in range(1, len(calls))},
+        "call_key": key,
+        "repeats": repeats,
+        "completed": "",
+        "subtask": "",
+    }
+    if repeats >= REPEATS:
+        return {**chosen, "withheld": {**chosen["withheld"], "0": "repeated"}, "call_key": "", "repeats": 0}
+    if calls[0].name == "new_task" and state["depth"] >= DEEPEST:
+        return {**chosen, "withheld": {**chosen["withheld"], "0": "too deep"}}
+    return chosen
+
+
+def _key(call: ToolCall) -> str:
+    """The same for calls that are the same, in whatever order their arguments stand; empty: it may be repeated."""
+    if call.args.get("action") in _SCROLLS:
+        return ""
+    text = json.dumps([call.name, call.args], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+@node(
+    reads=("stop", "completed", "subtask", "mistaken", "mistakes"),
+    writes=("mistakes", "result"),
+    labels=("stopped", "completed", "accepted", "subtask", "three mistakes", "go on"),
+    pure=True,
+)
+async def weigh(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """What a batch leads to. A person is asked about a result only where one sits there, or settings say so."""
+    deps = runtime.context
+    mistakes = state["mistakes"] + 1 if state.get("mistaken") else 0
+    if state.get("stop"):
+        return {"label": "stopped", "mistakes": mistakes}
+    if state["completed"]:
+        asks = deps.settings.task.confirm_completion
+        confirmed = deps.info.interactive if asks is None else asks
+        label = "completed" if confirmed else "accepted"
+        return {"label": label, "mistakes": 0, "result": state["completed"]}
+    if state["subtask"]:
+        return {"label": "subtask", "mistakes": 0}
+    return {"label": _after_mistakes(mistakes, deps), "mistakes": mistakes}
+
+
+def _after_mistakes(mistakes: int, deps: Deps) -> Literal["three mistakes", "go on"]:
+    limit = deps.settings.task.consecutive_mistake_limit
+    return "three mistakes" if limit and mistakes >= limit else "go on"
+
+
+@node(reads=("head", "mistakes"), writes=("head", "mistakes"), labels=("three mistakes", "go on"))
+async def remind(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """A message without a call is a mistake, too."""
+    mistakes = state["mistakes"] + 1
+    head = append_text(runtime, state["head"], render("task_loop/remind"))
+    return {"label": _after_mistakes(mistakes, runtime.context), "head": head, "mistakes": mistakes}
+
+
+@node(reads=("reply", "mistakes", "hooked"), writes=("approval",), labels=("asked", "notify"))
+async def ask_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """Whoever answers says how to go on."""
+    reason = (
+        f"The model made {state['mistakes']} mistakes in a row. Say how it shall go on; reject ends the task."
+    )
+    return _ask(state, runtime, "guidance", reason, reason)
+
+
+@node(reads=("reply", "result", "hooked"), writes=("approval",), labels=("asked", "notify"))
+async def ask_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """A rejection with words is feedback; the task goes on with it."""
+    text = runtime.context.transcript.message(state["result"]).text
+    reason = (
+        "The task is done, says the model. Approve the result, or reject it and say what is still to be done."
+    )
+    return _ask(state, runtime, "completion", reason, text)
+
+
+def _ask(
+    state: TaskState,
+    runtime: Runtime[Deps],
+    what: Literal["guidance", "completion"],
+    reason: str,
+    preview: str,
+) -> TaskState:
+    key = CallKey(message=state["reply"], index=0)
+    request = ApprovalRequest(
+        key=f"{key}:{what}:1",
+        kind="question" if what == "guidance" else "approval",
+        call=CallView(id=what, name="attempt_completion" if what == "completion" else "task", args={}),
+        reason=reason,
+        preview=preview,
+        choices=("proceed_once", "reject", "cancel"),
+        questions=({"question": reason},) if what == "guidance" else (),
+    )
+    put_request(runtime, request)
+    return {"label": asked(state), "approval": request.key}
+
+
+@node(
+    reads=("approval", "head"), writes=("head", "mistakes", "stop", "stopped_by"), labels=("go on", "stopped")
+)
+async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    _, answer = answered(runtime.context, state["approval"])
+    said = (answer.text or answer.feedback or "").strip()
+    if answer.choice != "proceed_once" and not said:
+        return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
+    if not said:
+        return {"label": "go on", "mistakes": 0}
+    text = render("task_loop/guidance", feedback=said)
+    return {"label": "go on", "mistakes": 0, "head": append_text(runtime, state["head"], text)}
+
+
+@node(
+    reads=("approval", "head", "result"),
+    writes=("head", "result", "stop", "stopped_by"),
+    labels=("accepted", "feedback", "stopped"),
+)
+async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    _, answer = answered(runtime.context, state["approval"])
+    said = (answer.feedback or answer.text or "").strip()
+    if answer.choice == "cancel":
+        return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
+    if answer.choice == "proceed_once" and not said:
+        return {"label": "accepted"}
+    text = render("task_loop/feedback", feedback=said or "This isn't done.")
+    return {"label": "feedback", "head": append_text(runtime, state["head"], text), "result": ""}
+
+
+@node(
+    reads=(
+        "subtask",
+        "reply",
+        "children",
+        "depth",
+        "path",
+        "protocol",
+        "approval_mode",
+        "model",
+        "max_turns",
+    ),
+    writes=("child", "children"),
+)
+async def open_child(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """Only begun here: whoever drives this run drives that one next, or a person resumes it."""
+    deps = runtime.context
+    wanted = json.loads(deps.transcript.message(state["subtask"]).text)
+    call = deps.transcript.message(state["reply"]).tool_calls[0].id
+    run = deps.tasks.begin(Subtask(call, wanted["mode"], wanted["message"], wanted["todos"]), state)
+    runtime.stream_writer(HandOver(run=run, workflow="task"))
+    return {"child": run, "children": [*(c for c in state["children"] if c != run), run]}
+
+
+@node(reads=("child",), writes=("child",))
+async def await_child(state: TaskState) -> TaskState:
+    """Names the run that it waits for; its end is a row of that run. Does nothing else."""
+    interrupt(f"{_CHILD}{state['child']}")
+    return {"child": state["child"]}
+
+
+@node(reads=("child", "head", "subtask", "refused"), writes=("child", "head", "refused"))
+async def take_result(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """The result is a message; mode, steps and conversation are those from before."""
+    deps = runtime.context
+    end = deps.tasks.end(state["child"])
+    if end is None:
+        raise RunError(
+            f"Subtask {state['child']!r} hasn't ended. Go on with: interlock resume {state['child']}"
+        )
+    mode = repr(json.loads(deps.transcript.message(state["subtask"]).text)["mode"])
+    if end.how == "done":
+        text = render("task_loop/subtask_done", mode=mode, result=end.result)
+    else:
+        text = render("task_loop/subtask_ended", mode=mode, how=end.how)
+    message = Message(role="user", origin="agent", content=text)
+    refused = {**refusals_in(state), **end.refused}
+    return {"child": "", "head": deps.transcript.append(state["head"], [message]), "refused": refused}
+
+
+@node(reads=("turn_status", "reply", "stop", "stopped_by", "refused", "result"), writes=("status", "error"))
+async def finish(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
+    """As `main` ends; an answer is what was handed over, and a turn that ended badly isn't one."""
+    turn_status = "ok" if state.get("result") else state["turn_status"]
+    loop: MainState = {
+        "turn_status": turn_status,
+        "stop": state.get("stop", ""),
+        "refused": refusals_in(state),
+    }
+    loop["reply"] = state.get("result") or state.get("reply", "")
+    loop["stopped_by"] = state.get("stopped_by", "")
+    return cast(TaskState, await ended_by(loop, runtime))
+
+
+def resumed(head: str, transcript: Transcript) -> str:
+    """The head of an earlier conversation to go on from: each of its calls has an answer, before anything is added."""
+    if not head:
+        return ""
+    text = render("task_loop/interrupted")
+    answers = [
+        Message(role="tool", tool_call_id=call.id, name=call.name, content=text, status="cancelled")
+        for call in open_calls(transcript.read(head))
+    ]
+    note = Message(role="user", origin="context", content=render("task_loop/resumed"))
+    return transcript.append(head, [*answers, note])
+
+
+def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", "ended"]:
+    found = turn_end(state["turn_status"])
+    return "nothing called" if found == "ok" else found
+
+
+def after_notify(state: TaskState) -> Literal["guidance", "completion"]:
+    return "guidance" if ":guidance:" in state["approval"] else "completion"
+
+
+def child_in(interrupted: object) -> str:
+    """The run that an interrupt waits for; empty: it waits for a person."""
+    return (
+        interrupted.removeprefix(_CHILD)
+        if isinstance(interrupted, str) and interrupted.startswith(_CHILD)
+        else ""
+    )

@@ -1,0 +1,304 @@
+"""xml_calls: calls that a model writes as tags in its text, and how a conversation with calls reads as such text.
+
+A call is `<tool><param>value</param></tool>`: tags are exact, without attributes. Inside a parameter everything is
+text up to its closing tag. `TagParser` reads a message in whatever pieces it comes; its work grows with the text alone.
+"""
+
+import json
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pydantic import JsonValue
+
+from interlock.state.messages import DataPart, Message, TextPart, ToolCall
+
+RAW = frozenset({"content", "diff", "old_string", "new_string"})
+"""Parameters that hold pieces of files: one line break at each end is ours, the rest theirs (Roo Code: `content`)."""
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+_WORDS = {"true": True, "false": False}
+
+
+class TaggedCall(NamedTuple):
+    """A call as it was written; values are text."""
+
+    name: str
+    params: dict[str, str]
+
+
+class _Mark(NamedTuple):
+    """A tag of a parameter inside a call."""
+
+    name: str
+    opens: bool
+    start: int
+    end: int
+    """Offsets in the text between the call's own tags."""
+
+
+class TagParser:
+    """Tells a message's text from its calls."""
+
+    def __init__(self, tools: Mapping[str, Collection[str]]) -> None:
+        """`tools`: name → names of its parameters."""
+        self._tools = tools
+        self._openings = _prefixes(f"<{name}>" for name in tools)
+        self._buffer = ""
+        """What came and isn't decided yet: at most the beginning of a tag."""
+        self._before = ""
+        """The character before the buffer."""
+        self._text: list[str] = []
+        self._tool = ""
+        self._param = ""
+        self._closed = ""
+        """The piece of a file that was closed last in this call: it may turn out to go on."""
+        self._blank = True
+        """Nothing but blanks came since the last tag of a parameter."""
+        self._inside: list[str] = []
+        self._length = 0
+        self._marks: list[_Mark] = []
+        self._tags: Mapping[str, bool] = {}
+        self.calls: list[TaggedCall] = []
+        self.problem = ""
+        """What is wrong with the calls; empty: nothing."""
+
+    @property
+    def text(self) -> str:
+        """What isn't part of a call."""
+        return "".join(self._text).strip()
+
+    def feed(self, piece: str) -> str:
+        """Take a piece in; what of the message's own text is certain by now."""
+        self._buffer += piece
+        shown: list[str] = []
+        position = 0
+        while position < len(self._buffer):
+            if self._param:
+                step = self._in_param(position)
+            elif self._tool:
+                step = self._in_tool(position)
+            else:
+                step = self._in_text(position, shown)
+            if step == position:
+                break
+            position = step
+        if position:
+            self._before = self._buffer[position - 1]
+            self._buffer = self._buffer[position:]
+        self._text += shown
+        return "".join(shown)
+
+    def close(self, *, cut: bool = False) -> str:
+        """The message has ended; the rest of its text. A call whose parameters are whole counts without its closing
+        tag, but not in a message that was `cut` off."""
+        rest, self._buffer = self._buffer, ""
+        if not self._tool:
+            self._text.append(rest)
+            return rest
+        name = self._param or self._tool
+        if self._param or cut or (rest.strip() and not f"</{self._tool}>".startswith(rest.strip())):
+            self._refuse(f"the call of {self._tool} ended before </{name}>")
+        else:
+            self._end_call()
+        return ""
+
+    def _in_text(self, position: int, shown: list[str]) -> int:
+        buffer = self._buffer
+        at = buffer.find("<", position)
+        if at < 0:
+            shown.append(buffer[position:])
+            return len(buffer)
+        if at > position:
+            shown.append(buffer[position:at])
+        tag = _tag(buffer, at, self._openings)
+        quoted = (buffer[at - 1] if at else self._before) == "`"
+        if tag is None:
+            return at
+        if tag and tag[1] == "/":  # nobody can tell where the file ended
+            self._refuse(f"{tag} stands behind the call that it belongs to")
+            tag = ""
+        if not tag or quoted:
+            shown.append(tag or "<")
+            return at + len(tag or "<")
+        self._begin_call(tag[1:-1])
+        return at + len(tag)
+
+    def _begin_call(self, name: str) -> None:
+        self._tool, self._inside, self._length, self._marks = name, [], 0, []
+        self._closed, self._blank = "", True
+        params = self._tools[name]
+        closing = (f"</{param}>" for param in params)
+        others = (f"<{tool}>" for tool in self._tools if tool not in params)
+        self._tags = _prefixes([f"</{name}>", *(f"<{param}>" for param in params), *closing, *others])
+
+    def _in_tool(self, position: int) -> int:
+        buffer = self._buffer
+        at = buffer.find("<", position)
+        if at < 0:
+            return self._take(position, len(buffer))
+        if at > position:
+            self._take(position, at)
+        tag = _tag(buffer, at, self._tags)
+        if tag is None:
+            return at
+        if not tag:
+            return self._take(at, at + 1)
+        if tag == f"</{self._tool}>":
+            self._end_call()
+        elif tag.startswith("</"):
+            self._mark(tag[2:-1], False, tag)
+        elif self._closed and not self._blank:  # the file goes on
+            return self._take(at, at + len(tag))
+        elif tag[1:-1] in self._tools[self._tool]:
+            self._param = tag[1:-1]
+            self._mark(self._param, True, tag)
+        else:
+            self._refuse(f"the call of {self._tool} ended before </{self._tool}>")
+            self._begin_call(tag[1:-1])
+        return at + len(tag)
+
+    def _in_param(self, position: int) -> int:
+        names = {self._param, self._closed} - {""}
+        buffer, found = (
+            self._buffer,
+            [(at, n) for n in names if (at := self._buffer.find(f"</{n}>", position)) >= 0],
+        )
+        if not found:
+            return self._take(position, max(position, len(buffer) - max(map(len, names)) - 2))
+        at, name = min(found)
+        self._take(position, at)
+        self._param = ""
+        self._mark(name, False, f"</{name}>")
+        return at + len(name) + 3
+
+    def _take(self, start: int, end: int) -> int:
+        if end > start:
+            self._inside.append(text := self._buffer[start:end])
+            self._length += end - start
+            self._blank = self._blank and text.isspace()
+        return end
+
+    def _mark(self, name: str, opens: bool, tag: str) -> None:
+        self._marks.append(_Mark(name, opens, self._length, self._length + len(tag)))
+        self._inside.append(tag)
+        self._length += len(tag)
+        self._blank = True
+        if name in RAW and not opens:
+            self._closed = name
+
+    def _end_call(self) -> None:
+        params = _params("".join(self._inside), self._marks)
+        self._openings |= _prefixes(f"</{name}>" for name in params if name in RAW)
+        self.calls.append(TaggedCall(self._tool, params))
+        self._tool = self._param = ""
+
+    def _refuse(self, why: str) -> None:
+        self.problem = self.problem or why
+        self._tool = self._param = ""
+
+
+def _prefixes(tags: Any) -> dict[str, bool]:
+    """Each beginning of a tag → whether it is all of it."""
+    found: dict[str, bool] = {}
+    for tag in tags:
+        for end in range(1, len(tag)):
+            found.setdefault(tag[:end], False)
+        found[tag] = True
+    return found
+
+
+def _tag(buffer: str, at: int, tags: Mapping[str, bool]) -> str | None:
+    """The tag that begins there; empty: none does; None: more must come to tell."""
+    for end in range(at + 1, len(buffer) + 1):
+        whole = tags.get(buffer[at:end])
+        if whole is None:
+            return ""
+        if whole:
+            return buffer[at:end]
+    return None
+
+
+def _params(inside: str, marks: Sequence[_Mark]) -> dict[str, str]:
+    """A closing tag that comes once more belongs to the value, which then goes on to it: a file may hold it. What was
+    taken for parameters in between was part of the value, too."""
+    spans: list[tuple[_Mark, _Mark]] = []
+    last: dict[str, int] = {}
+    opened: _Mark | None = None
+    for mark in marks:
+        if mark.opens:
+            opened = mark
+        elif opened is not None and opened.name == mark.name:
+            last[mark.name] = len(spans)
+            spans.append((opened, mark))
+            opened = None
+        elif (at := last.get(mark.name, len(spans))) < len(spans) and spans[at][0].name == mark.name:
+            opened = None
+            first, before = spans[at]
+            own = mark.name in RAW or at == len(spans) - 1  # else it is a later parameter's text
+            if own and _goes_on(mark, inside[before.end : mark.start]):
+                del spans[at:]
+                spans.append((first, mark))
+    return {first.name: _value(first.name, inside[first.end : end.start]) for first, end in spans}
+
+
+def _goes_on(mark: _Mark, between: str) -> bool:
+    return mark.name in RAW or bool(between.strip())
+
+
+def _value(name: str, text: str) -> str:
+    if name not in RAW:
+        return text.strip()
+    text = text.removeprefix("\r\n") if text.startswith("\r\n") else text.removeprefix("\n")
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
+    """The values as the tool's JSON Schema has them; what can't be that stays text, which its tool refuses by name."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    return {name: _typed(text, properties.get(name, {})) for name, text in params.items()}
+
+
+def _typed(text: str, schema: Mapping[str, Any]) -> JsonValue:
+    for option in schema.get("anyOf", [schema]):
+        kind = option.get("type", "string")
+        if kind == "string":
+            return text
+        if kind == "boolean" and text.lower() in _WORDS:
+            return _WORDS[text.lower()]
+        if kind in ("integer", "number") and _INTEGER.fullmatch(text):
+            return int(text)
+        if kind in ("number", "array", "object") and (found := _json(text, kind)) is not None:
+            return found
+    return text
+
+
+def _json(text: str, kind: str) -> JsonValue:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    wanted = {"number": (int, float), "array": list, "object": dict}[kind]
+    return value if isinstance(value, wanted) and not isinstance(value, bool) else None
+
+
+def as_tags(call: ToolCall) -> str:
+    """The call as its model would write it."""
+    lines = [f"<{call.name}>"]
+    for name, value in call.args.items():
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        lines.append(f"<{name}>\n{text}\n</{name}>" if name in RAW else f"<{name}>{text}</{name}>")
+    return "\n".join([*lines, f"</{call.name}>"])
+
+
+def as_text(message: Message) -> Message:
+    """A message without calls and results: both are text. Who reads it sees what it would have written itself."""
+    if message.role == "assistant" and message.tool_calls:
+        text = "\n\n".join([*filter(None, [message.text]), *map(as_tags, message.tool_calls)])
+        return message.model_copy(update={"content": text, "tool_calls": (), "signature": None})
+    if message.role != "tool":
+        return message
+    kind = "output" if message.status in (None, "success") else "error"
+    text = f"[{message.name}]\n<tool_result>\n<{kind}>\n{message.text}\n</{kind}>\n</tool_result>"
+    data = () if isinstance(message.content, str) else message.content
+    parts = (TextPart(text=text), *(part for part in data if isinstance(part, DataPart)))
+    return Message(role="user", content=parts if len(parts) > 1 else text)

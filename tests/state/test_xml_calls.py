@@ -1,0 +1,255 @@
+"""The XML protocol: however a message is cut into pieces, it reads the same; what stands in a value stays text."""
+
+import random
+from collections.abc import Iterable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.state.messages import Message, ToolCall
+from interlock.state.xml_calls import RAW, TaggedCall, TagParser, arguments, as_tags, as_text
+
+TOOLS = {
+    "read_file": ("path", "start_line"),
+    "write_to_file": ("path", "content", "line_count"),
+    "execute_command": ("command", "cwd"),
+    "attempt_completion": ("result",),
+    "finish": (),
+}
+WORDS = [
+    *(f"<{name}>" for name in TOOLS),
+    *(f"</{name}>" for name in TOOLS),
+    *(f"<{p}>" for names in TOOLS.values() for p in names),
+    *(f"</{p}>" for names in TOOLS.values() for p in names),
+    *(
+        "<",
+        ">",
+        "</",
+        "`",
+        "\n",
+        "\r\n",
+        " ",
+        "x",
+        "é",
+        "😀",
+        "<read_file ",
+        "<read_file/>",
+        "<b>",
+        "&lt;",
+        "<read_",
+    ),
+]
+TEXTS = st.lists(st.one_of(st.sampled_from(WORDS), st.text(max_size=5)), max_size=40).map("".join)
+
+
+def read(pieces: Iterable[str], *, cut: bool = False) -> tuple[str, str, list[TaggedCall], str]:
+    """What was shown while it came, the text, the calls and what is wrong with them."""
+    parser = TagParser(TOOLS)
+    shown = "".join([*map(parser.feed, pieces), parser.close(cut=cut)])
+    return shown, parser.text, parser.calls, parser.problem
+
+
+def whole(text: str) -> list[tuple[str, dict[str, str]]]:
+    *_, calls, problem = read([text])
+    assert problem == ""
+    return [(call.name, call.params) for call in calls]
+
+
+@given(text=TEXTS, cuts=st.lists(st.integers(0, 300)), cut=st.booleans())
+def test_in_whatever_pieces_it_comes_it_reads_the_same(text: str, cuts: list[int], cut: bool) -> None:
+    at = sorted({0, len(text), *(c for c in cuts if c < len(text))})
+    pieces = [text[a:b] for a, b in pairwise(at)]
+    assert read([text], cut=cut) == read(text, cut=cut) == read(pieces, cut=cut)
+
+
+@given(text=TEXTS)
+def test_nothing_is_lost_that_isnt_part_of_a_call(text: str) -> None:
+    shown, kept, calls, problem = read([text])
+    assert kept == shown.strip()
+    if not calls and not problem:
+        assert shown == text
+
+
+@given(
+    name=st.sampled_from(["write_to_file", "execute_command"]),
+    text=st.lists(
+        st.sampled_from(["<b>", "</b>", "a < b", "&amp;", "\n", "  ", "<read_file>", "</finish>", "x", "`"])
+    ),
+    before=st.sampled_from(["", "I write it now.\n", "a < b and <x>, "]),
+)
+def test_a_call_that_is_written_as_its_model_would_is_read_as_it_was(
+    name: str, text: list[str], before: str
+) -> None:
+    value = "".join(text)
+    args = (
+        {"path": "a b.md", "content": value} if name == "write_to_file" else {"command": value.strip() or "x"}
+    )
+    call = ToolCall(id="1", name=name, args={**args})
+    shown, kept, calls, problem = read(before + as_tags(call))
+    assert (problem, kept, [(c.name, c.params) for c in calls]) == ("", before.strip(), [(name, args)])
+    assert shown.strip() == before.strip()
+
+
+def test_markup_inside_a_value_is_text() -> None:
+    html = "<html>\n<path>d=M0</path> <read_file><command>rm -rf /</command></read_file>\n</html>"
+    text = f"<write_to_file>\n<path>a.html</path>\n<content>\n{html}\n</content>\n</write_to_file>"
+    assert whole(text) == [("write_to_file", {"path": "a.html", "content": html})]
+
+
+def test_a_file_may_hold_the_closing_tag_of_what_holds_it() -> None:
+    """Also what looks like a parameter behind it: a file can't choose where it is written."""
+    file = "before</content>\n<path>/etc/passwd</path>\nafter"
+    text = f"<write_to_file><path>a</path><content>\n{file}\n</content><line_count>3</line_count></write_to_file>"
+    assert whole(text) == [("write_to_file", {"path": "a", "content": file, "line_count": "3"})]
+    assert whole('<execute_command><command>echo "</command>"</command></execute_command>') == [
+        ("execute_command", {"command": 'echo "</command>"'})
+    ]
+    assert whole("<read_file><path>a</path></path></read_file>") == [("read_file", {"path": "a"})]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<read_file >\n<path>a</path></read_file>",
+        '<read_file path="a"></read_file>',
+        "<read_file/>",
+        "< read_file><path>a</path>",
+        "<Read_File><path>a</path></Read_File>",
+        "<read_files><path>a</path></read_files>",
+        "</read_file>",
+        "Use `<read_file>` for that.",
+        "&lt;read_file&gt;",
+        "<",
+        "a <read_fil",
+        "<thinking>no call</thinking>",
+    ],
+)
+def test_what_only_looks_like_a_tag_is_text(text: str) -> None:
+    assert read([text]) == (text, text, [], "")
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "a</content>'\n\n<path>\n",
+        "a</content>\n<path>\n</content>\n<path>b",
+        "a</content> x <read_file><path>b</path></read_file> y",
+        "</content></content>",
+        "<content>a</content>",
+    ],
+)
+def test_a_file_may_hold_half_of_what_looks_like_a_call(file: str) -> None:
+    text = f"<write_to_file><path>a</path>\n<content>\n{file}\n</content>\n</write_to_file>"
+    assert whole(text) == [("write_to_file", {"path": "a", "content": file})]
+
+
+def test_a_file_that_holds_the_end_of_its_own_call_is_asked_for_again_not_cut_short() -> None:
+    file = "how to:\n</content>\n</write_to_file>\nthat is all"
+    text = f"<write_to_file><path>a</path><content>\n{file}\n</content></write_to_file>"
+    assert "</content> stands behind the call" in read([text])[3]
+
+
+def test_values_lose_blanks_at_their_ends_pieces_of_files_one_line_break() -> None:
+    text = "<write_to_file><path> \n a.md \n</path><content>\n\n  x \n\n</content></write_to_file>"
+    assert whole(text) == [("write_to_file", {"path": "a.md", "content": "\n  x \n"})]
+    crlf = "<write_to_file><content>\r\nx\r\n</content></write_to_file>"
+    assert whole(crlf) == [("write_to_file", {"content": "x"})]
+
+
+def test_several_calls_and_the_text_around_them() -> None:
+    text = (
+        "One.<finish></finish>Two.<read_file><path>a</path><path>b</path><junk>j</junk></read_file>\nThree."
+    )
+    shown, kept, calls, problem = read([text])
+    assert (shown, kept, problem) == ("One.Two.\nThree.", "One.Two.\nThree.", "")
+    assert [(c.name, c.params) for c in calls] == [("finish", {}), ("read_file", {"path": "b"})]
+
+
+@pytest.mark.parametrize(
+    ("text", "calls", "problem"),
+    [
+        ("<read_file><path>a", 0, "the call of read_file ended before </path>"),
+        ("<read_file><path>a</path>", 1, ""),
+        ("<read_file><path>a</path></read_", 1, ""),
+        (
+            "<read_file><path>a</path><write_to_file><path>b</path></write_to_file>",
+            1,
+            "ended before </read_file>",
+        ),
+        ("<finish></finish><write_to_file><path>b</path><content>half", 1, "ended before </content>"),
+    ],
+)
+def test_a_call_that_was_cut_off_is_no_call(text: str, calls: int, problem: str) -> None:
+    """Where every parameter is whole only the last tag may be missing, and that not in an answer that was cut."""
+    *_, found, said = read([text])
+    assert (len(found), problem in said, bool(said)) == (calls, True, bool(problem))
+    *_, found, said = read([text], cut=True)
+    assert said != ""
+    assert "half" not in str(found)
+
+
+def test_work_grows_with_the_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A megabyte, in one piece and in many: characters looked at, counted, not timed."""
+    looked = 0
+    take = TagParser._take  # pyright: ignore[reportPrivateUsage]
+
+    def counted(self: TagParser, start: int, end: int) -> int:
+        nonlocal looked
+        looked += len(self._buffer)  # pyright: ignore[reportPrivateUsage]
+        return take(self, start, end)
+
+    monkeypatch.setattr(TagParser, "_take", counted)
+    body = "line < of </code> text\n" * 50_000
+    text = f"<write_to_file><path>a</path><content>\n{body}</content></write_to_file>"
+    generator = random.Random(1)
+    at = sorted({0, len(text), *(generator.randrange(len(text)) for _ in range(20_000))})
+    *_, calls, problem = read(text[a:b] for a, b in pairwise(at))
+    assert (problem, calls[0].params["content"]) == ("", body.removesuffix("\n"))
+    assert looked < 4 * len(text)
+    *_, calls, problem = read([text])
+    assert (problem, len(calls[0].params["content"])) == ("", len(body) - 1)
+    for many in (
+        "<" * 1_000_000,
+        "<read_file" * 100_000,
+        "<read_file>" + "</path>x" * 100_000 + "</read_file>",
+    ):
+        assert read([many])[3] == ""
+
+
+def test_values_become_what_the_schema_says_or_stay_text() -> None:
+    schema = {
+        "properties": {
+            "n": {"type": "integer"},
+            "f": {"type": "number"},
+            "b": {"type": "boolean"},
+            "l": {"type": "array"},
+            "o": {"type": "object"},
+            "s": {"type": "string"},
+            "e": {"anyOf": [{"type": "integer"}, {"type": "string"}]},
+        }
+    }
+    given = {"n": "3", "f": "0.5", "b": "True", "l": "[1]", "o": '{"a": 1}', "s": "3", "e": "x", "new": "1"}
+    want = {"n": 3, "f": 0.5, "b": True, "l": [1], "o": {"a": 1}, "s": "3", "e": "x", "new": "1"}
+    assert arguments(given, schema) == want
+    bad = {"n": "3.5", "f": "x", "b": "1", "l": "{}", "o": "[" * 100_000}
+    assert arguments(bad, schema) == bad
+
+
+def test_a_conversation_reads_as_what_its_model_would_have_written() -> None:
+    call = ToolCall(id="0.0", name="write_to_file", args={"path": "a", "content": "x\n", "line_count": 1})
+    asked = as_text(Message(role="assistant", content="Now.", tool_calls=(call,)))
+    assert (asked.tool_calls, asked.text.partition("\n\n")[0]) == ((), "Now.")
+    *_, calls, _ = read([asked.text])
+    assert calls[0].params == {"path": "a", "content": "x\n", "line_count": "1"}
+    done = as_text(
+        Message(role="tool", name="write_to_file", tool_call_id="0.0", content="ok", status="success")
+    )
+    assert (done.role, done.text) == (
+        "user",
+        "[write_to_file]\n<tool_result>\n<output>\nok\n</output>\n</tool_result>",
+    )
+    bad = as_text(Message(role="tool", name="x", tool_call_id="0.0", content="no", status="error"))
+    assert "<error>\nno\n</error>" in bad.text
+    assert {"content", "diff"} <= RAW

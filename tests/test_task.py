@@ -1,0 +1,385 @@
+"""The task loop: both protocols, one call a message, modes, mistakes, questions, results; every edge of its graph."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_runs.stage import Replies, Stage, approve, call, of_hooks
+
+from interlock.engine import Decision, Outcome
+from interlock.engine.diagrams import declared_edges
+from interlock.state.messages import ToolCall
+from interlock.state.xml_calls import as_tags
+from interlock.tools import TASK_LOOP
+
+Move = Callable[[Outcome], list[Decision]]
+
+
+def tools(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"tool_calls": list(calls), **more}
+
+
+def as_xml(replies: Replies) -> Replies:
+    """The same replies, the calls written as tags."""
+    made: Replies = []
+    for reply in replies:
+        calls = [ToolCall(id="", **c) for c in reply.get("tool_calls", ())]
+        text = "\n\n".join([reply.get("text", ""), *map(as_tags, calls)])
+        made.append({**{k: v for k, v in reply.items() if k != "tool_calls"}, "text": text, "chunks": 7})
+    return made
+
+
+DONE = tools(call("attempt_completion", result="All of it is done."))
+JOB: Replies = [
+    tools(call("read_file", file_path="a.py"), text="I look."),
+    tools(call("write_to_file", path="b.py", content="x = '</content>'\n\n<path>\n")),
+    tools(call("execute_command", command="cat b.py > c.py")),
+    tools(call("update_todo_list", todos="- [x] one\n[-] two\nno step\n[ ] three")),
+    DONE,
+]
+
+
+def yes(outcome: Outcome) -> list[Decision]:
+    return approve(outcome)
+
+
+def no(outcome: Outcome) -> list[Decision]:
+    return [Decision(outcome.pending[0]["id"], "reject", feedback="and test it")]
+
+
+def cancel(outcome: Outcome) -> list[Decision]:
+    return approve(outcome, "cancel")
+
+
+def says(text: str) -> Move:
+    return lambda outcome: [Decision(outcome.pending[0]["id"], "proceed_once", text=text)]
+
+
+def texts(outcome: Outcome) -> str:
+    return "\n".join(str(m.get("content", "")) for m in outcome.output["history"])
+
+
+def answers(outcome: Outcome) -> list[str]:
+    return [m["content"] for m in outcome.output["history"] if m["role"] == "tool"]
+
+
+def play(stage: Stage, moves: list[Move], **given: Any) -> Outcome:
+    options = {"approval_mode": given.pop("approval_mode", "yolo")}
+    if "interactive" in given:
+        options["interactive"] = given.pop("interactive")
+    outcome = stage.run("task", {"prompt": "do it", "mode": "code", **given}, **options)
+    for move in moves:
+        assert (outcome.status, outcome.exit_code) == ("waiting", 75), outcome
+        outcome = stage.resume(outcome, *move(outcome))
+    return outcome
+
+
+@pytest.mark.parametrize("workflow", ["task", "main"])
+def test_the_same_job_ends_with_the_same_files_by_either_protocol(workflow: str, tmp_path: Path) -> None:
+    ends: list[tuple[object, ...]] = []
+    shell = "run_shell_command" if workflow == "main" else "execute_command"
+    job = JOB
+    if workflow == "main":
+        write = call("write_file", file_path="b.py", content="x = '</content>'\n\n<path>\n")
+        job = [
+            JOB[0],
+            tools(write),
+            tools(call(shell, command="cat b.py > c.py")),
+            {"text": "All of it is done."},
+        ]
+    for protocol, replies in (("native", job), ("xml", as_xml(job))):
+        stage = Stage(tmp_path / protocol, replies)
+        outcome = stage.run(
+            workflow, {"prompt": "do it", "protocol": protocol}, approval_mode="yolo", mode="code"
+        )
+        assert (outcome.status, outcome.output["response"]) == ("done", "All of it is done."), outcome
+        files = {p.name: p.read_text() for p in stage.work.iterdir()}
+        calls = [
+            (r["tool"], r["state"]) for r in stage.rows("select tool, state from journal order by done_at")
+        ]
+        chain = [
+            (m["role"], m.get("tool_calls"), m.get("content", "").strip()) for m in outcome.output["history"]
+        ]
+        ends.append((files, calls, chain))
+    assert ends[0] == ends[1]
+    assert ends[0][0]["b.py"] == ends[0][0]["c.py"] == "x = '</content>'\n\n<path>\n"  # pyright: ignore
+
+
+def test_a_model_that_calls_by_tags_is_told_the_tools_in_its_prompt_and_sees_its_own_words_again(
+    tmp_path: Path,
+) -> None:
+    replies = [*as_xml(JOB[:1]), {"expect": r"(?s)<tool_result>\n<output>.*def f", **as_xml([DONE])[0]}]
+    stage = Stage(tmp_path, replies)
+    outcome = play(stage, [], protocol="xml")
+    assert outcome.status == "done", outcome.error
+    told = "".join(str(row["body"]) for row in stage.rows("select body from chain where file is null"))
+    kept = "".join(p.read_text() for p in (stage.folder / "home" / "outputs").iterdir())
+    assert "<attempt_completion>" in told + kept
+
+
+def test_an_answer_that_breaks_off_in_a_call_is_asked_for_again_and_nothing_is_written(
+    tmp_path: Path,
+) -> None:
+    cut = {"text": "<write_to_file><path>b.py</path><content>half", "finish_reason": "length"}
+    stage = Stage(tmp_path, [cut, *as_xml([DONE])])
+    outcome = play(stage, [], protocol="xml")
+    assert (outcome.status, [p.name for p in stage.work.iterdir()]) == ("done", ["a.py"])
+    assert [e.reason for e in stage.events if e.type == "invalid_stream"] == [
+        "a call can't be read: the call of write_to_file ended before </content>"
+    ]
+
+
+def test_one_call_of_a_message_is_run_the_others_are_answered(tmp_path: Path) -> None:
+    write = call("write_to_file", path="b.py", content="b\n")
+    outcome = play(stage := Stage(tmp_path, [tools(call("read_file", file_path="a.py"), write), DONE]), [])
+    assert [p.name for p in stage.work.iterdir()] == ["a.py"]
+    assert "only one tool" in answers(outcome)[1]
+    assert len(answers(outcome)) == 3
+
+
+def test_the_fourth_same_call_in_a_row_is_refused_whatever_its_order_of_arguments(tmp_path: Path) -> None:
+    same = tools(call("execute_command", command="echo x >> ../log", cwd="."))
+    turned = tools(call("execute_command", cwd=".", command="echo x >> ../log"))
+    stage = Stage(tmp_path, [same, turned, same, turned, same, DONE])
+    outcome = play(stage, [])
+    assert (tmp_path / "log").read_text() == "x\n" * 4
+    assert ["was not executed: it is the same" in a for a in answers(outcome)].index(True) == 3
+
+
+def test_a_mode_switch_is_asked_for_kept_and_holds_from_the_next_request(tmp_path: Path) -> None:
+    switch = tools(call("switch_mode", mode_slug="code", reason="to build it"))
+    replies = [tools(call("write_to_file", path="b.py", content="b\n")), switch, JOB[1], DONE]
+    stage = Stage(tmp_path, replies)
+    outcome = stage.run("task", {"prompt": "x", "mode": "architect"}, approval_mode="auto_edit")
+    assert [(p["tool_name"], p["args"]["mode_slug"]) for p in outcome.pending] == [("switch_mode", "code")]
+    outcome = stage.resume(outcome, *approve(outcome))
+    assert (outcome.status, outcome.output["mode"]) == ("done", "code")
+    assert "may only edit files that match \\.md$" in answers(outcome)[0]
+    assert (stage.work / "b.py").exists()
+
+
+@pytest.mark.parametrize(
+    ("slug", "said"),
+    [("code", "in mode 'code' already"), ("cod", "no mode has this slug; there are architect")],
+)
+def test_a_switch_that_leads_nowhere_asks_nobody(slug: str, said: str, tmp_path: Path) -> None:
+    outcome = play(
+        Stage(tmp_path, [tools(call("switch_mode", mode_slug=slug)), DONE]), [], approval_mode="default"
+    )
+    assert (outcome.status, said in answers(outcome)[0]) == ("done", True)
+
+
+TRICKS = ["docs/../b.py", "./b.py", "b.md/../b.py", "link.md", "b.py", "b.md\n", "B.PY"]
+
+
+@pytest.mark.parametrize("path", TRICKS)
+@pytest.mark.parametrize("tool", ["write_to_file", "write_file", "apply_diff", "insert_content", "replace"])
+def test_no_tool_under_any_name_writes_a_file_that_the_mode_doesnt_have(
+    tool: str, path: str, tmp_path: Path
+) -> None:
+    """Also with empty content, by links and by paths that look like others."""
+    args: dict[str, dict[str, Any]] = {
+        "write_to_file": {"path": path, "content": ""},
+        "write_file": {"file_path": path, "content": ""},
+        "replace": {"file_path": path, "old_string": "", "new_string": "x"},
+        "insert_content": {"path": path, "line": 0, "content": "x"},
+        "apply_diff": {"path": path, "diff": "<<<<<<< SEARCH\nkeep\n=======\n>>>>>>> REPLACE"},
+    }
+    workflow = "task" if tool in TASK_LOOP else "main"
+    stage = Stage(
+        tmp_path / "stage", [tools(call(tool, **args[tool])), DONE if workflow == "task" else {"text": "."}]
+    )
+    for name in ("b.py", "B.PY"):
+        (stage.work / name).write_text("keep\n")
+    (stage.work / "docs").mkdir()
+    (stage.work / "link.md").symlink_to("b.py")
+    outcome = stage.run(workflow, {"prompt": "x"}, approval_mode="yolo", mode="architect")
+    assert all((stage.work / name).read_text() == "keep\n" for name in ("b.py", "B.PY"))
+    assert not (stage.work / "b.md\n").exists()
+    assert "Mode 'architect' (Architect) may only edit files that match \\.md$" in answers(outcome)[0] or (
+        path == "b.md\n"
+    )
+
+
+@pytest.mark.parametrize("tool", ["execute_command", "use_mcp_tool", "browser_action", "run_shell_command"])
+def test_a_group_that_a_mode_lacks_runs_nothing_under_any_name(tool: str, tmp_path: Path) -> None:
+    args = {"command": "touch ../ran"} if tool != "use_mcp_tool" else {"server_name": "s", "tool_name": "t"}
+    stage = Stage(tmp_path, [tools(call(tool, **args)), DONE])
+    outcome = play(stage, [], mode="orchestrator")
+    assert not (tmp_path / "ran").exists()
+    assert "error" in {m.get("status") for m in outcome.output["history"]}
+
+
+def test_a_link_that_came_after_the_decision_is_no_way_around_a_mode(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [tools(call("write_to_file", path="b.md", content="new\n")), DONE])
+    outcome = stage.run("task", {"prompt": "x", "mode": "architect"})
+    (stage.work / "b.py").write_text("keep\n")
+    (stage.work / "b.md").symlink_to("b.py")
+    while outcome.status == "waiting":  # what was approved isn't what is there now: it is asked again
+        outcome = stage.resume(outcome, *approve(outcome))
+    assert (stage.work / "b.py").read_text() == "keep\n"
+    assert "may only edit files" in answers(outcome)[0]
+
+
+def test_a_question_offers_answers_and_the_chosen_one_may_change_the_mode(tmp_path: Path) -> None:
+    tags = '<suggest mode="debug">Look into it</suggest>\n<suggest>Leave it</suggest>'
+    ask = tools(call("ask_followup_question", question="Which?", follow_up=tags))
+    for text, mode in (("Look into it", "debug"), ("Leave it", "code"), ("Something else", "code")):
+        stage = Stage(tmp_path / text, [ask, DONE])
+        outcome = stage.run("task", {"prompt": "x", "mode": "code"}, approval_mode="yolo")
+        assert [o["label"] for o in outcome.pending[0]["questions"][0]["options"]] == [
+            "Look into it",
+            "Leave it",
+        ]
+        outcome = stage.resume(outcome, *says(text)(outcome))
+        assert (outcome.output["mode"], answers(outcome)[0]) == (mode, text)
+
+
+def test_steps_are_kept_and_those_that_a_task_is_given_are_its_first(tmp_path: Path) -> None:
+    assert play(Stage(tmp_path / "a", JOB), []).output["todos"] == [
+        {"description": "one", "status": "completed"},
+        {"description": "two", "status": "in_progress"},
+        {"description": "three", "status": "pending"},
+    ]
+    stage = Stage(tmp_path / "b", [{"expect": r"\[ \] first", **DONE}])
+    outcome = play(stage, [], todos="[ ] first")
+    assert outcome.output["todos"] == [{"description": "first", "status": "pending"}]
+
+
+def test_a_task_goes_on_from_an_earlier_conversation_whose_open_calls_are_answered(tmp_path: Path) -> None:
+    history = [
+        {"role": "user", "content": "begin"},
+        {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "read_file", "args": {}}]},
+    ]
+    stage = Stage(tmp_path, [{"expect": "do it", **DONE}])
+    outcome = play(stage, [], resume=history)
+    assert outcome.status == "done", outcome.error
+    assert "was interrupted before this call was completed" in answers(outcome)[0]
+
+
+def test_a_further_prompt_goes_on_with_a_task_that_was_done(tmp_path: Path) -> None:
+    from interlock.engine import resume_sync
+
+    stage = Stage(tmp_path, [tools(call("switch_mode", mode_slug="ask")), DONE, {"expect": "more", **DONE}])
+    outcome = play(stage, [])
+    outcome = resume_sync(outcome.run, prompt="more", options=stage.options)
+    assert (outcome.status, outcome.output["mode"]) == ("done", "ask"), outcome
+
+
+def test_a_call_by_server_and_tool_that_there_isnt_says_what_there_is(tmp_path: Path) -> None:
+    replies = [
+        tools(call("use_mcp_tool", server_name="x", tool_name="y", arguments='{"a": 1}')),
+        tools(call("use_mcp_tool", server_name="x", tool_name="y", arguments="{")),
+        DONE,
+    ]
+    first, second, _ = answers(play(Stage(tmp_path, replies), []))
+    assert first == "There is no MCP server 'x'. There are: none."
+    assert "expected one JSON object" in second
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Replies, what a person does, and how it ends."""
+
+    replies: Replies
+    moves: list[Move] = field(default_factory=list[Move])
+    status: str = "done"
+    says: str = ""
+    given: dict[str, Any] = field(default_factory=dict[str, Any])
+    settings: dict[str, Any] = field(default_factory=dict[str, Any])
+    limits: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+BAD = tools(call("read_file"))
+TEXT = {"text": "I think about it."}
+CONFIRM = {"task": {"confirmCompletion": True}}
+LOOP = {"text": "the same old words again, and no end of them. " * 40}
+SCENES = {
+    "a job": Scene(JOB, says="All of it"),
+    "no call is a mistake that is told": Scene([TEXT, DONE], says="called no tool"),
+    "three mistakes ask a person": Scene([BAD, TEXT, BAD, DONE], [says("use a.py")], says="use a.py"),
+    "three words without a call": Scene([TEXT, TEXT, TEXT, DONE], [says("")], says="All"),
+    "a person ends it": Scene([BAD, BAD, BAD], [lambda o: approve(o, "cancel")], "cancelled"),
+    "a mistake that was made good doesn't count": Scene([BAD, BAD, JOB[0], BAD, DONE], says="All"),
+    "no limit of mistakes": Scene(
+        [BAD] * 3 + [TEXT] + [BAD] * 2 + [DONE], settings={"task": {"consecutiveMistakeLimit": 0}}
+    ),
+    "a result is accepted": Scene([DONE], [yes], settings=CONFIRM),
+    "a result gets feedback": Scene([DONE, {"expect": "and test it", **DONE}], [no, yes], settings=CONFIRM),
+    "a result ends it": Scene([DONE], [cancel], "cancelled", settings=CONFIRM),
+    "who sits there is asked": Scene([DONE], [yes], given={"interactive": True}),
+    "a batch is cancelled": Scene([JOB[1]], [cancel], "cancelled", given={"approval_mode": "default"}),
+    "turns are used up": Scene([JOB[0]] * 3, [], "turn_limit", limits={"max_turns": 2}),
+    "a loop is told of": Scene([LOOP, DONE], says="All"),
+    "a subtask": Scene(
+        [
+            tools(call("new_task", mode="ask", message="look", todos="[ ] a")),
+            {"expect": "it is red", **DONE},
+            tools(call("attempt_completion", result="it is red"), agent="task:0.0"),
+        ],
+        says="it is red",
+    ),
+    "all calls withheld": Scene([JOB[0]] * 4 + [DONE], says="not executed"),
+}
+
+
+def staged(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
+    stage = Stage(folder, scene.replies, settings=scene.settings, limits=scene.limits)
+    return stage, play(stage, scene.moves, **scene.given)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_scene_ends_as_it_should(name: str, tmp_path: Path) -> None:
+    _, outcome = staged(SCENES[name], tmp_path)
+    assert outcome.status == SCENES[name].status, outcome
+    assert SCENES[name].says in json.dumps(outcome.output)
+
+
+def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+    taken: set[tuple[str, str, str]] = set()
+    more = {"in a mode": Scene([tools(call("execute_command", command="x")), DONE], given={"mode": "ask"})}
+    for number, scene in enumerate([*SCENES.values(), *more.values()]):
+        stage, outcome = staged(scene, tmp_path / str(number))
+        taken |= stage.edges(outcome)
+    declared = {e for e in declared_edges("task") if e[0] == "task" and not of_hooks(e)}
+    held = {("decide", "validate", "check_mode"), ("decide", "check_mode", "respond")}
+    held |= {("decide", "check_mode", "check_policy"), ("tools", "parse", "next_group")}
+    assert (declared | held) - taken == set()
+
+
+PLANNED = {
+    "list_files": {"path": "."},
+    "search_files": {"path": ".", "regex": "def"},
+    "fetch_instructions": {"task": "create_mode"},
+    "update_todo_list": {"todos": "[ ] x"},
+}
+"""What plan mode lets through of this loop."""
+
+
+@pytest.mark.parametrize("tool", sorted(TASK_LOOP - {"ask_followup_question", "switch_mode", "new_task"}))
+def test_plan_mode_lets_nothing_of_this_loop_through_but_reading(tool: str, tmp_path: Path) -> None:
+    args = PLANNED.get(tool) or {
+        "path": "b.py",
+        "content": "x",
+        "command": "touch b.py",
+        "line": 0,
+        "result": "x",
+    }
+    known = {
+        "write_to_file": ("path", "content"),
+        "execute_command": ("command",),
+        "attempt_completion": ("result",),
+    }
+    known |= {"insert_content": ("path", "line", "content"), "apply_diff": ("path",)}
+    if tool not in PLANNED:
+        args = {name: args[name] for name in known.get(tool, ())}
+    stage = Stage(tmp_path, [tools(call(tool, **args)), DONE])
+    outcome = play(stage, [], approval_mode="plan")
+    assert [p.name for p in stage.work.iterdir()] == ["a.py"]
+    good = tool in PLANNED or tool == "attempt_completion"
+    assert outcome.output["history"][2]["status"] == ("success" if good else "error"), outcome.output[
+        "history"
+    ]

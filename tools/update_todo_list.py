@@ -1,0 +1,44 @@
+"""update_todo_list: the steps of the task, as a list of check boxes."""
+
+import re
+
+from pydantic import Field, JsonValue
+
+from interlock.state.calls import ToolResult
+from interlock.state.tooling import Args, Tool, ToolContext
+
+_STEP = re.compile(r"\s*(?:[-*]\s+)?\[([ xX~-])\]\s+(.*\S)\s*")
+_STATUS = {" ": "pending", "x": "completed", "-": "in_progress", "~": "in_progress"}
+"""Roo Code's marks."""
+
+
+class UpdateTodoListArgs(Args):
+    todos: str = Field(
+        description="The whole list, one step a line, in order: `[ ] step` is to be done, `[-] step` is being done,"
+        " `[x] step` is done. It replaces the list before."
+    )
+
+
+def steps_of(text: str) -> list[dict[str, str]]:
+    """`{description, status}` of each line that is a step; others are left out."""
+    found = map(_STEP.fullmatch, text.splitlines())
+    return [{"description": m[2], "status": _STATUS[m[1].lower()]} for m in found if m]
+
+
+async def run(args: UpdateTodoListArgs, context: ToolContext) -> ToolResult:  # noqa: ARG001 - every tool has this shape
+    steps = steps_of(args.todos)
+    todos: list[JsonValue] = [{**step} for step in steps]
+    done = sum(step["status"] == "completed" for step in steps)
+    summary = f"Steps: {done} of {len(steps)} done"
+    return ToolResult(status="success", content=f"{summary}.", meta={"summary": summary, "todos": todos})
+
+
+TOOL = Tool(
+    name="update_todo_list",
+    description="Writes down the steps of the task, so that you and the user see where it stands. Use it when there are"
+    " three steps or more, and after each step that is done or found.",
+    args=UpdateTodoListArgs,
+    risk="state",
+    summary=lambda args: f"Steps: {len(steps_of(args.todos))}",
+    run=run,
+)
