@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from interlock.cli.driving import start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
-from interlock.cli.inputs import batch_lines, json_object, prompt_from, read_spec
+from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import write_json
 from interlock.engine.options import Options
@@ -73,7 +73,11 @@ def _input(args: argparse.Namespace, workflow: "Pipeline") -> dict[str, Any]:
         return given
     if words and args.input:
         return {**given, field: words}
-    return given if args.input else {field: prompt_from(words)}
+    if args.input:
+        return given
+    needed = workflow.input.model_fields[field].is_required()
+    words = words if words or needed else piped_text(expected=False)
+    return {field: prompt_from(words)} if words or needed else {}
 
 
 def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:

@@ -82,6 +82,8 @@ class WorkspaceIndex:
             self._batch = [f._replace(vectors=[next(vectors) for _ in f.chunks]) for f in self._batch]
 
     async def store(self) -> tuple[int, int]:
+        if not self._batch:
+            await (self.embed() if self.embeds else self.chunk())
         return await self._in_turn(self._store)
 
     async def release(self) -> None:
@@ -147,6 +149,7 @@ class WorkspaceIndex:
 
     def _compare(self) -> tuple[int, int]:
         if self._found is None and not self._scan():
+            self._pending = deque()  # another process goes on with it
             return 0, 0
         conn = self._file.writable()
         known = {row[0]: row[1:] for row in conn.execute("select path, signature, sha256 from files")}
@@ -184,19 +187,15 @@ class WorkspaceIndex:
         for source in list(self._pending or ())[:_BATCH_FILES]:
             self._check()
             data = read(self._workspace, source.path)
-            if data is not None:
-                self._batch.append(indexed(source, data))
-                size += len(data)
-            else:
-                self._batch.append(Indexed(source, "", [], [], []))
+            self._batch.append(indexed(source, data or b""))
+            size += len(data or b"")
             if size > _BATCH_BYTES:
                 break
         return len(self._batch)
 
     def _store(self) -> tuple[int, int]:
         if self._pending is None or not self._batch:
-            self._chunk()
-        assert self._pending is not None
+            return 0, self._total
         conn = self._file.writable()
         if self._other_model(conn):
             self._file.make_anew()
@@ -204,8 +203,7 @@ class WorkspaceIndex:
         with transaction(conn):
             for file in self._batch:
                 _forget(conn, file.source.path)
-                if file.sha256:
-                    _add(conn, file)
+                _add(conn, file)
             last = len(self._pending) <= len(self._batch)
             conn.execute("update meta set value = ? where key = 'complete'", ("1" if last else "",))
         for _ in self._batch:

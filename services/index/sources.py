@@ -82,7 +82,7 @@ def read(workspace: Workspace, path: str) -> bytes | None:
 
 
 def indexed(source: Source, data: bytes) -> Indexed:
-    """Binary files have no chunks; they are remembered, so that nobody reads them again."""
+    """Binary files, and those that can't be read, have no chunks; they are remembered, and not read again."""
     found = [] if b"\0" in data else chunks(data, source.language)
     path = path_words(source.path)
     words = [(path, split(chunk.name), split(chunk.text)) for chunk in found]

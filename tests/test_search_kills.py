@@ -1,0 +1,140 @@
+"""An index under kills, and under several processes at once: real processes, SIGKILL and SIGSTOP."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import HANG_S, until
+
+FILES = 450
+"""Several batches."""
+COMMAND = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    for number in range(FILES):
+        file = tmp_path / "work" / f"part{number % 7}" / f"module_{number}.py"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        names = "\n".join(
+            f"def answer_{number}_{k}(question):\n    return question.replied({number * k}, 'as before')\n"
+            for k in range(4)
+        )
+        file.write_text(names)
+        os.utime(file, (1_700_000_000, 1_700_000_000))
+    return tmp_path / "work"
+
+
+def start(work: Path, home: Path, *arguments: str) -> "subprocess.Popen[str]":
+    env = {**os.environ, "INTERLOCK_HOME": str(home)}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.DEVNULL,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+    }
+    return subprocess.Popen([*COMMAND, *arguments], cwd=work, env=env, text=True, **pipes)
+
+
+def ended(process: "subprocess.Popen[str]") -> dict[str, Any]:
+    out, err = process.communicate(timeout=HANG_S)
+    assert process.returncode == 0, err
+    return json.loads(out)
+
+
+def rows(home: Path, sql: str) -> list[Any]:
+    found = list((home / "index").glob("*.db")) if home.exists() else []
+    if not found:
+        return []
+    with closing(sqlite3.connect(found[0], timeout=HANG_S)) as conn:
+        try:
+            return conn.execute(sql).fetchall()
+        except sqlite3.OperationalError:  # its tables aren't there yet
+            return []
+
+
+def stored(home: Path) -> dict[int, str]:
+    return dict(rows(home, "select id, path from files"))
+
+
+@contextmanager
+def stopped_after(process: "subprocess.Popen[str]", come: Callable[[], bool], sent: int) -> Generator[None]:
+    try:
+        until(lambda: come() or process.poll() is not None, "the first batch")
+        assert process.poll() is None, process.communicate()
+        process.send_signal(sent)
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def _more_than(home: Path, files: int) -> bool:
+    return len(stored(home)) > files
+
+
+def content(home: Path) -> list[Any]:
+    sql = "select path, start, end, name, code from chunks join files on files.id = chunks.file"
+    return sorted(rows(home, sql))
+
+
+SEARCH = ("run", "search", "answer_123_3", "--limit", "3", "--json")
+
+
+@pytest.mark.sweep
+def test_killed_while_it_indexes_it_goes_on_where_it_was(work: Path, tmp_path: Path) -> None:
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    expected = ended(start(work, whole, *SEARCH))
+    assert expected["index"]["added"] == FILES
+    before: dict[int, str] = {}
+    arguments = SEARCH
+    for _ in range(6):
+        process = start(work, killed, *arguments)
+        with stopped_after(process, partial(_more_than, killed, len(before)), signal.SIGKILL):
+            process.communicate(timeout=HANG_S)
+        now = stored(killed)
+        assert before.items() <= now.items(), "what was stored isn't indexed again"
+        before = now
+        if len(now) == FILES:
+            break
+        arguments = ("resume", "latest", "-o", "json")
+    again = ended(start(work, killed, *SEARCH))
+    assert again["index"]["added"] == FILES - len(before)
+    assert again["results"] == expected["results"]
+    assert content(killed) == content(whole)
+    assert before.items() <= stored(killed).items()
+    assert rows(killed, "pragma integrity_check") == [("ok",)]
+
+
+def test_a_killed_run_is_resumed_to_its_end(work: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    process = start(work, home, *SEARCH)
+    with stopped_after(process, lambda: bool(stored(home)), signal.SIGKILL):
+        process.communicate(timeout=HANG_S)
+    before = stored(home)
+    assert len(before) < FILES, "it was killed on its way"
+    resumed = ended(start(work, home, "resume", "latest", "-o", "json"))
+    assert resumed["index"]["state"] == "indexed"
+    assert "def answer_123_3" in resumed["results"][0]["code"]
+    after = stored(home)
+    assert (len(after), before.items() <= after.items()) == (FILES, True), "what was stored is kept"
+    assert rows(home, "pragma integrity_check") == [("ok",)]
+
+
+def test_two_processes_search_while_one_indexes(work: Path, tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    indexing = start(work, home, "run", "search", "--index", "only", "--json")
+    with stopped_after(indexing, lambda: bool(stored(home)), signal.SIGSTOP):
+        searching = [start(work, home, *SEARCH) for _ in range(2)]
+        for answer in map(ended, searching):
+            assert (answer["index"]["state"], answer["index"]["added"]) == ("indexing", 0)
+            assert answer["results"]
+            assert len(stored(home)) < FILES
+    assert ended(indexing)["index"] == {**ended(start(work, home, *SEARCH))["index"], "added": FILES}
