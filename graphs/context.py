@@ -10,7 +10,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import system_prompt
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.context import at_files, directory, environment, history, memory, tool_declarations
+from interlock.nodes.context import at_files, directory, environment, history, ide, memory, tool_declarations
 from interlock.state.context import ContextInput, ContextOutput, ContextState, DeclaredTool, FileOutcome
 from interlock.state.workflow import WorkflowContext, append_history
 
@@ -21,6 +21,7 @@ def build() -> Graph:
     g.node("history", history)
     g.node("environment", environment)
     g.node("directory", directory)
+    g.node("ide", ide)
     g.part("system-prompt", system_prompt.build, pure=True)
     g.node("memory", memory)
     g.node("tool_declarations", tool_declarations)
@@ -29,7 +30,8 @@ def build() -> Graph:
     g.edge(START, "history")
     g.by_label("history", {"new": "environment", "begun": "system-prompt"})
     g.edge("environment", "directory")
-    g.by_label("directory", {"on": "system-prompt", "prompt off": "memory"})
+    g.edge("directory", "ide")
+    g.by_label("ide", {"on": "system-prompt", "prompt off": "memory"})
     g.edge("system-prompt", "memory")
     g.edge("memory", "tool_declarations")
     g.edge("tool_declarations", "at_files")
@@ -41,6 +43,7 @@ def enter(given: ContextInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         "head": append_history(context.transcript, given.history),
         "prompt": context.prompt(given.prompt),
+        "ide_given": context.ide(given.ide),
         "off": [name for name, on in given.parts.items() if not on],
         "alone": True,
     }

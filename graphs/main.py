@@ -71,6 +71,7 @@ def enter(given: MainInput, context: WorkflowContext) -> dict[str, Any]:
     return {
         **follow_up(Message(role="user", origin="person", content=given.prompt), context),
         "head": append_history(context.transcript, given.history),
+        "ide_given": context.ide(given.ide),
         "session_turns": 0,
         "last_prompt_tokens": 0,
     }

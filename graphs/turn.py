@@ -69,6 +69,7 @@ def enter(given: TurnInput, context: WorkflowContext) -> dict[str, Any]:
     request = to_message("request", {"role": "user", "origin": "person", "content": given.request})
     return {
         "head": context.transcript.append(head, [request]),
+        "ide_given": context.ide(given.ide),
         "model": context.model,
         "approval_mode": context.approval_mode,
         "max_turns": context.limits.max_turns,

@@ -7,21 +7,23 @@ from datetime import datetime
 
 from langgraph.runtime import Runtime
 
+from interlock.nodes.ide_context import has_ide, ide_now, ide_record, ide_text
 from interlock.prompts import render
 from interlock.state.context import AGENT_FILES, ContextState, MemoryText, Reference
 from interlock.state.deps import Deps
+from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent, SystemPromptChanged
 from interlock.state.messages import Message, TextPart, estimate_message
 from interlock.state.node import node
 from interlock.state.text import clean, estimate_tokens
 
-_OPENING = ("environment", "directory", "memory")
+_OPENING = ("environment", "directory", "ide", "memory")
 """Parts of the message before the first prompt, in this order."""
 
 
 @node(
     reads=("head", "off"),
-    writes=("head", "begun", "previous", "system", "environment", "directory", "memory", "tokens", "files"),
+    writes=("head", "begun", "previous", "system", *_OPENING, "tokens", "files"),
     labels=("new", "begun"),
     pure=True,
 )
@@ -42,6 +44,7 @@ async def history(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
         "system": "",
         "environment": "",
         "directory": "",
+        "ide": "",
         "memory": "",
         "tokens": {"history": sum(estimate_tokens(m.text) for m in messages)},
         "files": [],
@@ -71,16 +74,37 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
     return _part("environment", "\n\n".join(texts), state, deps)
 
 
-@node(
-    reads=("off", "begun", "tokens"), writes=("directory", "tokens"), labels=("on", "prompt off"), pure=True
-)
+@node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), pure=True)
 async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
-    on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
     if _is_left_out("directory", state):
-        return {"label": on}
+        return {}
     deps = runtime.context
     text = render("context/directory", tree=await deps.context.tree())
-    return {"label": on, **_part("directory", text, state, deps)}
+    return _part("directory", text, state, deps)
+
+
+@node(
+    reads=("off", "begun", "alone", "ide_given", "tokens"),
+    writes=("ide", "ide_told", "tokens"),
+    labels=("on", "prompt off"),
+    pure=True,
+)
+async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
+    """All that the user's editor shows; of what changes later each turn tells (`ide_context`)."""
+    deps = runtime.context
+    on = "prompt off" if "system-prompt" in state.get("off", []) else "on"
+    if _is_left_out("ide", state) or not has_ide(state, deps):
+        return {"label": on}
+    try:
+        now = ide_now(state, deps)
+    except ConfigError as error:
+        if state.get("alone"):  # else the turn says so
+            runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
+        return {"label": on}
+    if not now["open"]:
+        return {"label": on}
+    part = _part("ide", ide_text(None, now), state, deps)
+    return {"label": on, **part, "ide_told": ide_record(now, deps.transcript)}
 
 
 @node(reads=("off", "begun", "flavour", "tokens", "files"), writes=("memory", "tokens", "files"), pure=True)
@@ -93,6 +117,9 @@ async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     files = [file for file in await deps.context.memory() if file.shown not in elsewhere]
     if not files:
         return {}
+    for file in files:
+        if file.problem:
+            runtime.stream_writer(ErrorEvent(severity="warning", message=f"{file.shown}: {file.problem}"))
     text = render("context/memory", files="\n\n".join(map(shown_memory, files)))
     read = [{"path": f.shown, "status": "read", "reason": f"memory file ({f.level})"} for f in files]
     return {**_part("memory", text, state, deps), "files": [*state["files"], *read]}

@@ -7,8 +7,8 @@ from typing import Any
 from langgraph.runtime import Runtime
 
 from interlock.prompts import render
-from interlock.state.context import IdeState
-from interlock.state.deps import Deps
+from interlock.state.context import ContextState, IdeState
+from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ConfigError
 from interlock.state.events import ErrorEvent
 from interlock.state.messages import Message, TextPart
@@ -18,12 +18,12 @@ from interlock.state.turn import TurnState
 _SECTION = "ide"
 
 
-@node(reads=("head", "ide_told"), writes=("head", "ide_told"), pure=True)
+@node(reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), pure=True)
 async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """After a compression it is told in full: what was told before is gone with the messages."""
     transcript = runtime.context.transcript
     try:
-        now = runtime.context.context.ide()
+        now = ide_now(state, runtime.context)
     except ConfigError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {}
@@ -31,10 +31,25 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     before: IdeState | None = json.loads(transcript.message(known).text) if known else None
     if now == before or (before is None and not now["open"]):
         return {}
-    text = _text(before, now)
+    text = ide_text(before, now)
     told = Message(role="user", origin="context", content=(TextPart(text=text, section=_SECTION),))
-    record = transcript.append("", [Message(role="user", origin="context", content=json.dumps(now))])
-    return {"head": transcript.append(state["head"], [told]), "ide_told": record}
+    return {"head": transcript.append(state["head"], [told]), "ide_told": ide_record(now, transcript)}
+
+
+def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:
+    """Nobody looks over a sub-agent's shoulder."""
+    return bool(deps.context.has_ide or state.get("ide_given")) and not deps.info.agent
+
+
+def ide_now(state: TurnState | ContextState, deps: Deps) -> IdeState:
+    """Raises `ConfigError`."""
+    given = state.get("ide_given", "")
+    return deps.context.ide(deps.transcript.message(given).text if given else "")
+
+
+def ide_record(now: IdeState, transcript: Transcript) -> str:
+    """What the next one is compared with."""
+    return transcript.append("", [Message(role="user", origin="context", content=json.dumps(now))])
 
 
 def _is_told(history: Sequence[Message]) -> bool:
@@ -42,7 +57,7 @@ def _is_told(history: Sequence[Message]) -> bool:
     return any(isinstance(p, TextPart) and p.section == _SECTION for p in parts)
 
 
-def _text(before: IdeState | None, now: IdeState) -> str:
+def ide_text(before: IdeState | None, now: IdeState) -> str:
     if before is None:
         return render("context/ide", state=_json({**now}))
     changed: dict[str, Any] = {

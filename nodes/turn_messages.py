@@ -9,6 +9,7 @@ from langgraph.runtime import Runtime
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from interlock.nodes.hooks import warn
+from interlock.nodes.ide_context import has_ide
 from interlock.prompts import load
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
@@ -107,12 +108,11 @@ _BOUND = ("role", "tool_calls", "tool_call_id", "name")
 M = TypeVar("M", bound=_Lenient)
 
 
-@node(reads=("head",), writes=("head", "last_prompt_tokens"), labels=("ide", "plain"), pure=True)
+@node(reads=("head", "ide_given"), writes=("head", "last_prompt_tokens"), labels=("ide", "plain"), pure=True)
 async def mask_tool_outputs(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """A new chain that names the old. The request is estimated anew, because the provider's count is of the old one."""
     deps = runtime.context
-    # Nobody looks over a sub-agent's shoulder.
-    label = "ide" if deps.context.has_ide and not deps.info.agent else "plain"
+    label = "ide" if has_ide(state, deps) else "plain"
     messages = deps.transcript.read(state["head"])
     indices = older_outputs(messages, deps.transcript)
     if not indices or gain(messages, indices) < WORTH_TOKENS:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.messages import Part
@@ -12,7 +12,7 @@ from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, Workflo
 from interlock.state.system_prompt import PromptKind
 
 PartName = Literal[
-    "history", "environment", "directory", "system-prompt", "memory", "tool_declarations", "at_files"
+    "history", "environment", "directory", "ide", "system-prompt", "memory", "tool_declarations", "at_files"
 ]
 """What can be turned off, in the order in which a first request is built."""
 
@@ -26,6 +26,10 @@ class FileOutcome(BaseModel):
     reason: str = ""
 
 
+Ide = dict[str, JsonValue]
+IDE_FIELD = "what an editor shows, as in the file of --ide-context, which comes first"
+
+
 class ContextInput(WorkflowInput):
     """Input of `context`."""
 
@@ -33,6 +37,7 @@ class ContextInput(WorkflowInput):
     history: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage], description="an earlier conversation"
     )
+    ide: Ide | None = Field(None, description=IDE_FIELD)
     parts: dict[PartName, bool] = Field(
         default_factory=dict[PartName, bool], description="part → false: it is left out"
     )
@@ -64,6 +69,10 @@ class Opening(TypedDict, total=False):
     """Newest record of the conversation; empty: there is none yet."""
     prompt: str
     """Chain record (detached) of a prompt that isn't in the conversation yet; empty: there is none."""
+    ide_given: str
+    """Chain record (detached) of the input's `ide`; empty: there is none."""
+    ide_told: str
+    """Chain record (detached) of what was last told of the user's editor; empty: nothing."""
 
 
 class ContextState(PromptKind, Opening, Labelled, total=False):
@@ -77,6 +86,7 @@ class ContextState(PromptKind, Opening, Labelled, total=False):
     """The conversation has its opening already."""
     environment: str
     directory: str
+    ide: str
     memory: str
     system: str
     """Record of the system message; empty: there is none."""
@@ -139,6 +149,8 @@ class MemoryText:
     """Its name for the model and for people."""
     level: str
     text: str
+    problem: str = ""
+    """What of it was left out, and why, for people."""
 
 
 AGENT_FILES = ("AGENTS.md", "AGENT.md")

@@ -35,6 +35,8 @@ class Conversation(LoopWatch, Sized, total=False):
     """Model turns of this prompt so far."""
     session_turns: int
     """Model turns of the run so far."""
+    ide_given: str
+    """Chain record (detached) of the input's `ide`; empty: there is none."""
     ide_told: str
     """Chain record (detached) of what was last told of the user's editor; empty: nothing."""
     turn_status: str

@@ -136,8 +136,8 @@ class ContextSource(Protocol):
         """An editor's context is named by a flag or in settings."""
         ...
 
-    def ide(self) -> IdeState:
-        """As it is now. Raises `ConfigError` for a file that can't be used."""
+    def ide(self, given: str) -> IdeState:
+        """As it is now; without a file as it was `given`, in JSON. Raises `ConfigError` for what can't be used."""
         ...
 
     async def references(self, prompt: str) -> Sequence[Reference]:

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from interlock.state.context import IDE_FIELD, Ide
 from interlock.state.conversation import BatchEnd, Conversation
 from interlock.state.hooks import HookedPrompt
 from interlock.state.plan import PlanMode
@@ -32,6 +33,7 @@ class MainInput(WorkflowInput):
     history: list[HistoryMessage] = Field(
         default_factory=list[HistoryMessage], description="an earlier conversation"
     )
+    ide: Ide | None = Field(None, description=IDE_FIELD)
 
 
 class MainOutput(WorkflowOutput):

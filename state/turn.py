@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
+from interlock.state.context import IDE_FIELD, Ide
 from interlock.state.conversation import Conversation
 from interlock.state.hooks import HookWait
 from interlock.state.loop_check import LoopWatch
@@ -33,6 +34,7 @@ class TurnInput(WorkflowInput):
 
     request: str | list[dict[str, JsonValue]] = Field(description="the user's message, text or parts ★")
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
+    ide: Ide | None = Field(None, description=IDE_FIELD)
     turn_no: int = Field(1, ge=1, description="number of this turn within its prompt")
     session_turns: int = Field(0, ge=0, description="model turns of the session before this one")
     sticky_model: str | None = Field(None, description="the model that this prompt already uses")

@@ -3,11 +3,12 @@
 Outside a run a history is a list; inside it is the head of a chain.
 """
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import JsonValue, ValidationError
 
 from interlock.state.deps import Transcript
 from interlock.state.errors import InputError
@@ -39,6 +40,11 @@ class WorkflowContext:
         """Chain record (detached) of a person's prompt; what is attached to it stands before it."""
         prompt = Message(role="user", origin="person", content=str(clean_json(text)))
         return self.transcript.append("", [*self.attached, prompt])
+
+    def ide(self, given: Mapping[str, JsonValue] | None) -> str:
+        """Chain record (detached) of an input's `ide`; empty: there is none."""
+        text = json.dumps(clean_json(given))
+        return self.transcript.append("", [Message(role="user", content=text)]) if given else ""
 
 
 def to_message(field: str, item: Mapping[str, Any]) -> Message:

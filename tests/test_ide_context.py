@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from fake_gemini.fake import FakeGemini
-from test_context_paths import Place
+from places import Place
 
 from interlock.engine import resume_sync, run_sync
 from interlock.engine.diagrams import taken_edges
@@ -79,3 +79,40 @@ def test_a_file_of_no_use_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "ide.json").write_text(text)
     with pytest.raises(ConfigError, match=r"ide.json' can't be used .*It is left out\.$"):
         read_ide(tmp_path / "ide.json")
+
+
+def test_it_is_a_part_of_the_opening_that_can_be_turned_off_and_that_an_input_may_give(
+    tmp_path: Path, fake_gemini: FakeGemini
+) -> None:
+    place, file = Place(tmp_path / "place"), tmp_path / "ide.json"
+    given = {"workspaceState": {"openFiles": [{"path": "/w/given.py", "timestamp": 1}]}}
+    built = place.run("context", {"prompt": "go", "ide": given}).output
+    [opening, _] = built["messages"]
+    sections = [part["section"] for part in opening["content"]]
+    assert sections == ["environment", "directory", "ide"] and built["tokens"]["ide"] > 0
+    off = place.run("context", {"prompt": "go", "ide": given, "parts": {"ide": False}}).output
+    assert "given.py" not in json.dumps(off)
+    shown(file, "/w/file.py")
+    overrides = {"model": {"skipNextSpeakerCheck": True}, "ide": {"contextFile": str(file)}}
+    assert "/w/file.py" in json.dumps(
+        place.run("context", {"prompt": "go", "ide": given}, overrides=overrides).output
+    )
+    fake_gemini.play({"default": {"text": "fine"}})
+    options = place.options(fake_gemini.env, overrides={"model": {"skipNextSpeakerCheck": True}})
+    run = run_sync("main", {"prompt": "go", "ide": given}, options=options).run
+    resume_sync(run, prompt="more", options=options)
+    first, second = told(fake_gemini)
+    assert first == second and len(first) == 1 and "/w/given.py" in first[0]
+    assert "/w/given.py" in json.dumps(fake_gemini.requests[0].contents[0])
+    run_sync("turn", {"request": "go", "ide": given}, options=options)
+    assert "/w/given.py" in json.dumps(fake_gemini.requests[2].contents)
+
+
+def test_an_input_of_no_use_is_one_line_and_left_out(tmp_path: Path) -> None:
+    place, heard = Place(tmp_path / "place"), list[Any]()
+    given = {"prompt": "go", "ide": {"openFiles": 3}}
+    assert run_sync("context", given, options=place.options(), renderers=[heard.append]).status == "done"
+    [line] = [e.message for e in heard if e.type == "error"]
+    assert line.startswith("The IDE's context of the input can't be used") and line.endswith(
+        "It is left out."
+    )

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.services.context.commands import command_files, load_commands
-from interlock.services.context.memory import load_memory
+from interlock.services.context.memory import load_memory, problem_in
 from interlock.services.context.rules import load_rules, rules_of
 from interlock.services.files.protected import RULES
 from interlock.state.context import IGNORE_FILE, RuleFile
@@ -80,13 +80,9 @@ def _no_mode(slug: str, modes: Collection[str]) -> str:
 def _memory(root: Path, home: Path, names: Sequence[str]) -> Iterator[Found]:
     files = load_memory(roots=[root], home=home, names=names)
     for file in files:
-        if "<!-- not read" in file.text or "<!-- not imported" in file.text:
-            lines = [line.strip() for line in file.text.splitlines() if "<!-- not " in line]
-            yield Found(False, "memory", f"{file.path}: {lines[0]}")
-        else:
-            yield Found(
-                True, "memory", f"{file.path}: {file.level}, about {estimate_tokens(file.text):,} tokens"
-            )
+        size = f"{file.level}, about {estimate_tokens(file.text):,} tokens"
+        problem = problem_in(file.text)
+        yield Found(not problem, "memory", f"{file.path}: {size}{f'; {problem}' if problem else ''}")
     for name in _MEMORY:
         if name not in names and (root / name).is_file():
             yield Found(False, "memory", f"{name}: not used; context.fileName names {', '.join(names)}")

@@ -20,20 +20,33 @@ def read_ide(file: Path) -> IdeState:
     try:
         if file.stat().st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST} bytes")
-        data: Any = json.loads(file.read_text(encoding="utf-8-sig"))
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise _useless(repr(str(file)), error) from None
+    return parse_ide(text, repr(str(file)))
+
+
+def parse_ide(text: str, where: str) -> IdeState:
+    """As `read_ide`."""
+    try:
+        data: Any = json.loads(text)
         found = data.get("workspaceState", data)["openFiles"]
         files = [_file(one) for one in cast(list[Any], found)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        raise ConfigError(
-            f"The IDE's context {str(file)!r} can't be used ({why}); expected "
-            '{"workspaceState": {"openFiles": [{"path": …}]}}. It is left out.'
-        ) from None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _useless(where, error) from None
     files.sort(key=lambda one: -one[0])
     newest = files[0][1] if files else {}
     return IdeState(
         open=[one["path"] for _, one in files[:_MOST_FILES]],
         active=newest if newest.get("active") else {},
+    )
+
+
+def _useless(where: str, error: Exception) -> ConfigError:
+    why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    return ConfigError(
+        f"The IDE's context {where} can't be used ({why}); expected "
+        '{"workspaceState": {"openFiles": [{"path": …}]}}. It is left out.'
     )
 
 

@@ -128,6 +128,15 @@ def _markdown() -> "MarkdownIt":
     return MarkdownIt("commonmark")
 
 
+_PROBLEM = re.compile(r"(@\S+ )?<!-- (not (?:read|imported): .*?) -->|^\[(Cut here: .*?)\]$", re.MULTILINE)
+
+
+def problem_in(text: str) -> str:
+    """The first thing that a memory file's text says was left out of it; empty: nothing."""
+    found = _PROBLEM.search(text)
+    return f"{found[1] or ''}{found[2] or found[3]}" if found else ""
+
+
 FILE_LIMIT = 64 * 1024
 """Bytes of one memory file with its imports (about 16,000 tokens)."""
 TOTAL_LIMIT = 256 * 1024

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from interlock.services.context.commands import load_commands
 from interlock.services.context.environment import ENTRIES, git_summary, tree
-from interlock.services.context.ide import read_ide
-from interlock.services.context.memory import git_root, load_memory, memory_below, read_memory
+from interlock.services.context.ide import parse_ide, read_ide
+from interlock.services.context.memory import git_root, load_memory, memory_below, problem_in, read_memory
 from interlock.services.context.references import resolve, shown_file
 from interlock.services.context.rules import load_rules
 from interlock.services.secrets.environment import tool_environment
@@ -138,8 +138,10 @@ class WorkspaceContext:
     def has_ide(self) -> bool:
         return self._ide is not None
 
-    def ide(self) -> IdeState:
-        return read_ide(self._ide) if self._ide is not None else IdeState(open=[], active={})
+    def ide(self, given: str) -> IdeState:
+        if self._ide is not None:
+            return read_ide(self._ide)
+        return parse_ide(given, "of the input") if given else IdeState(open=[], active={})
 
     async def references(self, prompt: str) -> Sequence[Reference]:
         return await in_thread(resolve, prompt, self._workspace) if "@" in prompt else []
@@ -153,7 +155,7 @@ class WorkspaceContext:
     async def memory(self) -> Sequence[MemoryText]:
         names = self._settings.context.file_names
         files = await asyncio.to_thread(load_memory, roots=self.roots, home=self._home, names=names)
-        return [MemoryText(f.path, self._shown(f.path), f.level, f.text) for f in files]
+        return [MemoryText(f.path, self._shown(f.path), f.level, f.text, problem_in(f.text)) for f in files]
 
     def _trees(self) -> str:
         limit = max(ENTRIES // len(self.roots), _EACH)
