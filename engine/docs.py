@@ -1,7 +1,7 @@
 """docs: the blocks of README and other pages that are generated from the code, so that they can't lie.
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
-`tour` (the demo's real output) `chart NAME` or `diagram WORKFLOW`.
+`tour` (the demo's real output), `chart NAME`, `diagram WORKFLOW` or `api MODULE`.
 """
 
 import os
@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from interlock.engine.api_page import page
 from interlock.engine.diagrams import render
 from interlock.engine.diagrams.drawing import mermaid
 from interlock.engine.diagrams.shape import extract_chart
@@ -103,6 +104,8 @@ def _text(name: str) -> str:
         return f"```mermaid\n{render(workflow)!s}```\n"
     if kind == "chart" and workflow in CHARTS:
         return f"```mermaid\n{mermaid(extract_chart(workflow, CHARTS[workflow]))}```\n"
+    if kind == "api" and workflow:
+        return page(workflow)
     if name not in _BLOCKS:
         raise UserError(f"No generated block {name!r}; expected one of {[*_BLOCKS]} or 'diagram WORKFLOW'.")
     return _BLOCKS[name]()
@@ -136,7 +139,7 @@ def check(pages: Sequence[Path]) -> list[str]:
 
 def main(args: Sequence[str]) -> int:
     """`--write | --check` over the pages of the working directory; prints what changed or is stale."""
-    pages = sorted(Path().glob("*.md"))
+    pages = sorted((*Path().glob("*.md"), *Path().glob("docs/*.md")))
     if args not in (["--write"], ["--check"]):
         print("usage: python -m interlock.engine.docs --write|--check", file=sys.stderr)
         return 2

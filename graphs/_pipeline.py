@@ -141,6 +141,7 @@ class Graph:
             self.chain.add(name, part.run, reducers)
 
     def edge(self, source: str, target: str) -> None:
+        """Add an edge; several from one node begin branches, which run side by side."""
         self.declared.append((Graph.edge, (source, target)))
         self._note(source, target)
         self._plain.append((source, target))

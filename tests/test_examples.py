@@ -1,44 +1,19 @@
 """The examples: what their READMEs say works, from an empty folder to the end; killed anywhere, they end the same."""
 
-import os
-import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import HANG_S
+from pages import followed
 
 from interlock.engine.options import Pending
 from interlock.testing import Stage, agrees, kill_everywhere, said
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(p.name for p in EXAMPLES.iterdir() if p.is_dir())
-
-
-def commands(page: Path) -> list[tuple[str, int]]:
-    """The lines of its shell blocks, with the exit codes that they tell."""
-    blocks = re.findall(r"^```sh\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE)
-    lines = [line for block in blocks for line in block.splitlines() if line.strip()]
-    parts = [line.partition("  # exit ") for line in lines]
-    return [(command, int(code or 0)) for command, _, code in parts]
-
-
-def shell(lines: list[tuple[str, int]], work: Path, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    checks = (f'{c}\nrc=$?; [ $rc = {code} ] || {{ echo "exit $rc" >&2; exit 99; }}' for c, code in lines)
-    env = {**os.environ, "WORK": str(work), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    return subprocess.run(
-        ["bash", "-c", "\n".join(checks)],
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-        check=False,
-    )
 
 
 ENDS = {
@@ -50,7 +25,7 @@ ENDS = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_commands_of_its_readme_lead_to_its_end(name: str, tmp_path: Path) -> None:
-    done = shell(commands(EXAMPLES / name / "README.md"), tmp_path / "work", EXAMPLES.parent)
+    done = followed(EXAMPLES / name / "README.md", tmp_path / "work", EXAMPLES.parent)
     assert done.returncode == 0, done.stderr[-2000:]
     assert ENDS[name] in done.stdout
 

@@ -13,7 +13,7 @@ from interlock.state.errors import UserError
 from interlock.tools import TOOLS
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(ROOT.glob("*.md"))
+PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))
 
 
 def test_the_pages_of_this_repository_are_current() -> None:

@@ -1,0 +1,38 @@
+"""pages: follows a page as a reader does: writes the files that it shows, runs its commands, in its order."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from patience import HANG_S
+
+_BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def followed(page: Path, work: Path, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Exit 0 where each command ended with the code that stands behind it (`  # exit N`), else 99."""
+    env = {**os.environ, "WORK": str(work), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    return subprocess.run(
+        ["bash", "-c", "\n".join(_script(page.read_text()))],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+
+
+def _script(text: str) -> Iterator[str]:
+    for kind, block in _BLOCK.findall(text):
+        if kind == "python":
+            first, _, code = block.partition("\n")
+            yield f"cat > {first.removeprefix('# file: ')} <<'END OF FILE'\n{code}END OF FILE"
+            continue
+        for line in filter(str.strip, block.splitlines()):
+            command, _, code = line.partition("  # exit ")
+            told = re.sub(r"[^\w ./-]", "", command)[:60]
+            yield f'{command}\nrc=$?; [ $rc = {code or 0} ] || {{ echo "{told}: exit $rc" >&2; exit 99; }}'
