@@ -19,6 +19,9 @@ COMMANDS = {
     "fork": Command("Travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"),
     "rewind": Command("Travel", "rewind RUN --at STEP", "fork in place, after showing what will change"),
     "undo": Command("Travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"),
+    "replay": Command(
+        "Travel", "replay RUN", "once more, offline, from the record; names the first difference"
+    ),
     "runs": Command("Look", "runs", "list runs; `runs rm RUN` deletes one"),
     "show": Command("Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
     "history": Command("Look", "history RUN", "every step: node, time, what it changed"),
@@ -39,7 +42,6 @@ COMMANDS = {
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
 LATER = {
-    "replay": "Replaying a run comes later; `--record-responses` and `--fake-responses` exist",
     "export": "Exporting a run comes later; `show RUN --json` exists",
 }
 """Commands of later versions: one clear line instead of being taken for a prompt."""

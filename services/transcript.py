@@ -3,7 +3,7 @@
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 
@@ -41,6 +41,8 @@ class ChainTranscript:
         self._outputs = outputs
         self._run = run
         self.redact = redact
+        self.recorded: Callable[[str, Message], Message] | None = None
+        """Of a replay: what stands for a message after this head."""
         self._agent = self._call = ""
         self._cache: dict[str, tuple[str, Message | None]] = {}
         self._last: tuple[str, list[Message]] = ("", [])
@@ -50,6 +52,7 @@ class ChainTranscript:
         if not head:
             head = self._write("", self._root(continues or None), None)
         for message in map(self.redact.message, messages):
+            message = self.recorded(head, message) if self.recorded else message
             head = self._write(head, encode(message), message)
         return head
 

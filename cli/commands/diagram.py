@@ -52,7 +52,7 @@ def execute(arguments: list[str]) -> int:
     shape = args.format or _FORMATS.get(ending, "mermaid")
     if shape == "png" and args.output is None and sys.stdout.isatty():
         raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
-    from interlock.engine.diagrams import render, run_path
+    from interlock.engine.diagrams import path_of, render
     from interlock.engine.driver.prepare import prepare
     from interlock.engine.driver.runner import with_own_nodes
     from interlock.engine.workflows import find_workflow
@@ -64,8 +64,7 @@ def execute(arguments: list[str]) -> int:
         options = replace(options, workspace=Path(run.workspace)) if run else options
         chosen = with_own_nodes(find_workflow(workflow, options)[0], prepare(options, needs_model=False))
 
-    ended = run is not None and run.status in ("done", "failed", "cancelled")
-    path = run_path(step_rows(state_home(), run.run), ended) if run else None
+    path = path_of(step_rows(state_home(), run.run), run.status) if run else None
     drawn = render(chosen or workflow, shape, args.depth, path)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
     return 0

@@ -7,14 +7,14 @@ from functools import cache
 from pathlib import Path
 
 from interlock.engine.diagrams.drawing import dot, mermaid, png, svg
-from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.diagrams.path import RunPath, path_of, run_path
 from interlock.engine.diagrams.shape import connections, extract, extract_chart, parts, places
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
 
-__all__ = ["RunPath", "check", "declared_edges", "render", "run_path", "taken_edges", "write"]
+__all__ = ["RunPath", "check", "declared_edges", "path_of", "render", "run_path", "taken_edges", "write"]
 
 _FIX = "interlock diagrams --write"
 _HEADER = f"%% {{what}}\n%% Generated from the code by: {_FIX}\n"

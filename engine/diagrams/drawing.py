@@ -17,6 +17,7 @@ _STYLES = {
     "inner": "fill:#f6f8fa,stroke:#6e7781,color:#24292f",
     "terminal": "fill:#24292f,stroke:#6e7781,color:#ffffff",
     "taken": "fill:#ddf4ff,stroke:#0969da,color:#0a3069,stroke-width:2px",
+    "here": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,stroke-width:4px",
     "untaken": "fill:#f6f8fa,stroke:#d0d7de,color:#8c959f",
 }
 _TAKEN_EDGE, _UNTAKEN_EDGE = "stroke:#0969da,stroke-width:3px", "stroke:#d0d7de,color:#8c959f"
@@ -60,6 +61,8 @@ def _edge(edge: Edge) -> str:
 
 
 def _class(node: Node) -> str:
+    if node.mark:
+        return "here"
     if node.count is not None:
         return "taken" if node.count else "untaken"
     return "terminal" if node.kind in ("start", "end") else ""
@@ -95,6 +98,7 @@ _SHAPES = {
     "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
 }
 _TAKEN = {"fillcolor": "#ddf4ff", "color": "#0969da", "fontcolor": "#0a3069", "penwidth": "2"}
+_HERE = {"fillcolor": "#fff8c5", "color": "#9a6700", "fontcolor": "#4d2d00", "penwidth": "4"}
 _UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
 
 
@@ -119,7 +123,7 @@ def _fill(graph: Any, diagram: Diagram) -> None:
 
 
 def _node_style(node: Node) -> dict[str, str]:
-    marked = {} if node.count is None else _TAKEN if node.count else _UNTAKEN
+    marked = _HERE if node.mark else {} if node.count is None else _TAKEN if node.count else _UNTAKEN
     return {**_SHAPES[node.kind], **marked}
 
 

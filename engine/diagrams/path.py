@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -41,6 +41,8 @@ class Counts:
     nodes: Counter[str]
     edges: Counter[tuple[str, str]]
     """A fan-out of three counts three times, as does its join."""
+    here: Set[str] = frozenset()
+    """Nodes where the run waits or stopped."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class RunPath:
     """The way that a run took. A graph that was entered several times has as many visits."""
 
     visits: Mapping[Place, list[Visit]]
+    mark: str = ""
+    """What is written to the nodes that the run came to last: that it waits there, or stopped."""
 
     @property
     def entered(self) -> set[str]:
@@ -59,6 +63,9 @@ class RunPath:
         counts = Counts(Counter(), Counter())
         for visit in self.visits.get(place, []):
             _walk(visit, declared, counts)
+        last = self.visits[place][-1] if self.mark and self.visits.get(place) else None
+        if last and last.steps and not (place and last.ended):
+            return replace(counts, here={*last.steps[-1].nodes})
         return counts
 
 
@@ -85,6 +92,21 @@ def _between(
     before: Counter[str], after: Counter[str], declared: Set[tuple[str, str]]
 ) -> dict[tuple[str, str], int]:
     return {(a, b): max(before[a], after[b]) for a in before for b in after if (a, b) in declared}
+
+
+MARKS = {
+    "waiting": "waits here",
+    "interrupted": "stopped here",
+    "failed": "stopped here",
+    "cancelled": "stopped here",
+}
+"""A run's status → what is written to the nodes that it came to last."""
+_ENDED = ("done", "failed", "cancelled")
+
+
+def path_of(rows: Iterable[Row], status: str) -> RunPath:
+    """The path of a run with this status, marked where it waits or stopped."""
+    return replace(run_path(rows, status in _ENDED), mark=MARKS.get(status, ""))
 
 
 def run_path(rows: Iterable[Row], ended: bool) -> RunPath:

@@ -26,10 +26,13 @@ class Node:
     kind: NodeKind
     count: int | None = None
     """How often a run entered it; null: no run is shown."""
+    mark: str = ""
+    """That the run waits here, or stopped."""
 
     @property
     def text(self) -> str:
-        return f"{self.name} ×{self.count}" if self.count else self.name
+        times = f"{self.name} ×{self.count}" if self.count else self.name
+        return f"{times}: {self.mark}" if self.mark else times
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,11 @@ def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place:
     def count(name: str) -> int | None:
         return counts.nodes[name] if counts else None
 
+    def mark(name: str) -> str:
+        return path.mark if path and counts and name in counts.here else ""
+
     nodes = [
-        Node(_id(place, n), n, "graph" if n in inner else "step", count(n))
+        Node(_id(place, n), n, "graph" if n in inner else "step", count(n), mark(n))
         for n in graph.builder.nodes
         if n not in opened
     ]

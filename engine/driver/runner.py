@@ -9,6 +9,7 @@ from typing import Any
 
 from langgraph.types import StateSnapshot
 
+from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
@@ -47,6 +48,8 @@ from interlock.state.workflow import WorkflowContext
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
+Rewire = Callable[[DriveServices], DriveServices]
+"""What a replay puts in place of a drive's services."""
 
 
 @contextmanager
@@ -97,6 +100,7 @@ async def go_on(
     options: Options,
     renderers: Sequence[Renderer],
     stop: Stop,
+    rewire: Rewire | None = None,
 ) -> Outcome:
     """Record the decisions, then resume: with what they allow, after a crash, or with a further prompt.
 
@@ -159,7 +163,7 @@ async def _resumed(
         return {**more, **_asked(prepared), **_hooked(drive, "resume")}
 
     try:
-        return await _driven(store, chosen, prepared, row.run, renderers, following, stop)
+        return await _driven(store, chosen, prepared, row.run, renderers, following, stop, rewire)
     except BusyError as error:
         if not decisions:
             raise
@@ -229,6 +233,7 @@ async def _driven(
     renderers: Sequence[Renderer],
     first: _First,
     stop: Stop,
+    rewire: Rewire | None = None,
 ) -> Outcome:
     """Take the run, drive it, give it back."""
     chosen = with_own_nodes(chosen, prepared)
@@ -237,6 +242,8 @@ async def _driven(
     try:
         with diagnosed(store.path):
             drive = Drive(store, lease, chosen, prepared, bus, stop)
+            if rewire is not None:
+                drive.services = rewire(drive.services)
             try:
                 outcome = await _advanced(drive, chosen, prepared, first)
             finally:

@@ -1,0 +1,230 @@
+"""recorded: the services of a replay: what a run's rows say, and nothing that reaches out of the process."""
+
+import json
+import sqlite3
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from pydantic import JsonValue
+
+from interlock.engine.driver.agents import RunAgents
+from interlock.engine.driver.compose import DriveServices
+from interlock.engine.store.journal import SqlJournal
+from interlock.services.hooks.reply import Reply, Said, merged
+from interlock.services.models.answer import OWN_ID
+from interlock.services.models.script import Scripted, ScriptedCall, write_entry
+from interlock.services.transcript import ChainTranscript
+from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.errors import UserError
+from interlock.state.events import Emit
+from interlock.state.hooks import HookEvent, HookOutcome, Unsettled
+from interlock.state.journal import JournalRow
+from interlock.state.messages import Message
+from interlock.state.models import ToolDeclaration, Usage
+from interlock.state.toolset import FileNow, ToolInfo, ToolRun, Toolset
+
+_NOT_RECORDED = "The run made no such call, so a replay has no result of it."
+
+
+def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str, file: Path) -> None:
+    """The run's replies, as `--record-responses` writes them."""
+    rows = conn.execute(
+        "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
+        "thought_tokens from model_calls where run = ? order by at, agent, role, ordinal",
+        (run,),
+    )
+    file.touch()
+    for agent, role, ordinal, record, finish, problem, spent, out, cached, thoughts in rows:
+        message = transcript.message(record)
+        calls = tuple(
+            ScriptedCall(
+                name=c.name, args=c.args, id=None if OWN_ID.fullmatch(c.id) else c.id, signature=c.signature
+            )
+            for c in message.tool_calls
+        )
+        entry = Scripted(
+            role=role,
+            agent=agent,
+            ordinal=ordinal,
+            text=message.text,
+            thought=message.thought or "",
+            tool_calls=calls,
+            usage=Usage(input=spent, output=out, cached=cached, thoughts=thoughts),
+            signature=message.signature,
+            finish_reason=finish,
+            problem=problem,
+        )
+        write_entry(file, entry)
+
+
+def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
+    """The drive's own, with the record in place of tools, hooks and the workspace."""
+    if services.deps.mcp.views():
+        raise UserError(
+            "A run in a folder with MCP servers can't be replayed: their tools would have to be asked."
+        )
+    journal = services.journal
+    transcript = services.transcript
+    transcript.recorded = partial(_as_recorded, transcript, journal.conn)
+    kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL})
+    toolset = RecordedToolset(services.deps.toolset, _results(kept))
+    hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
+    deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
+    if isinstance(deps.agents, RunAgents):
+        real = deps.agents.toolset
+        deps.agents.toolset = lambda *chosen: RecordedToolset(real(*chosen), toolset.results)
+        deps.agents.hooks = hooks  # pyright: ignore[reportAttributeAccessIssue] - asked for its agents only
+        deps.agents.root = deps
+    return replace(services, deps=deps, journal=kept)
+
+
+_JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
+
+
+def _as_recorded(
+    transcript: ChainTranscript, conn: sqlite3.Connection, parent: str, message: Message
+) -> Message:
+    """What the workspace, its repository and the day were like is as it was told then."""
+    if message.origin != "context" or not parent:
+        return message
+    for (name,) in conn.execute("select id from chain where parent = ?", (parent,)).fetchall():
+        found = transcript.message(name)
+        if found.origin == "context":
+            return found
+    return message
+
+
+class RecordedJournal(SqlJournal):
+    """What is done is done: nothing is run, and no result is replaced."""
+
+    def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
+        row: JournalRow | None = self.find(key, call)
+        if row is None or row.state != "done":
+            super().finish(key, call, result)
+
+
+def _results(journal: SqlJournal) -> dict[str, ToolResult]:
+    """Of each call that never ran, for whoever asks what is wrong with it; by its key without the attempt."""
+    rows = journal.conn.execute(
+        "select message, idx, attempt from journal where run = ? and state = 'done' and intent_at is null",
+        (journal.run,),
+    ).fetchall()
+    found: dict[str, ToolResult] = {}
+    for message, index, attempt in rows:
+        key = CallKey(message=message, index=index, attempt=attempt)
+        call = journal.call(key)
+        row = journal.find(key, call)
+        if row is not None and row.result is not None:
+            found[_name(call)] = row.result
+    return found
+
+
+def _name(call: CallView) -> str:
+    return json.dumps([call.id, call.name, call.args])
+
+
+@dataclass
+class RecordedToolset:
+    """Tools by name and declaration; of their effects only what was recorded."""
+
+    inner: Toolset
+    results: Mapping[str, ToolResult]
+
+    def declarations(self) -> list[ToolDeclaration]:
+        return self.inner.declarations()
+
+    def info(self, name: str) -> ToolInfo | None:
+        return self.inner.info(name)
+
+    def nearest(self, name: str) -> list[str]:
+        return self.inner.nearest(name)
+
+    def summary(self, call: CallView) -> str:
+        return self.inner.summary(call)
+
+    def invalid(self, call: CallView) -> str | None:
+        error = self._error(call)
+        return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
+
+    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002
+        error = self._error(call)
+        refused = error.get("type") in (
+            None,
+            "policy_violation",
+            "rejected",
+            "blocked_by_hook",
+            "stopped_by_hook",
+        )
+        problem = None if refused else str(error.get("message"))
+        return Preview(text="", problem=problem, code=error.get("type") if problem else None)
+
+    async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
+        return await self.inner.file(call, earlier)
+
+    async def plan(self, call: CallView) -> Planned | ToolResult:  # noqa: ARG002
+        return failure("not_recorded", _NOT_RECORDED)
+
+    async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002
+        return failure("not_recorded", _NOT_RECORDED)
+
+    def now(self, planned_path: str) -> str | None:  # noqa: ARG002
+        return None
+
+    def _error(self, call: CallView) -> dict[str, Any]:
+        result = self.results.get(_name(call))
+        return dict(result.error or {}) if result else {}
+
+
+@dataclass
+class RecordedHooks:
+    """What hooks said, in the order in which they were asked."""
+
+    configured: str
+    conn: sqlite3.Connection
+    outputs: Path
+    run: str
+
+    def __post_init__(self) -> None:
+        self._said: dict[tuple[str, str], list[list[Said]]] = {}
+        rows = self.conn.execute(
+            "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
+            "where hook <> '' and state = 'done' order by intent_at, place"
+        ).fetchall()
+        for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
+            said = [Said(name, source, self._reply(text, file)) for *_, name, source, text, file in firing]
+            self._said.setdefault((event, subject), []).append(said)
+
+    def _reply(self, text: str | None, file: str | None) -> Reply:
+        return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
+
+    async def fire(
+        self,
+        event: HookEvent,
+        key: str,  # noqa: ARG002
+        payload: Mapping[str, JsonValue],  # noqa: ARG002
+        *,
+        subject: str = "",
+        emit: Emit,  # noqa: ARG002
+    ) -> HookOutcome:
+        firings = self._said.get((event, subject), [])
+        return merged(event, firings.pop(0)) if firings else HookOutcome()
+
+    def unsettled(self, unknown: str) -> Unsettled:
+        raise KeyError(unknown)
+
+    def for_agent(self, _: str) -> "RecordedHooks":
+        return self
+
+
+class NoSnapshots:
+    """A replay changes nothing."""
+
+    async def before(self, key: CallKey) -> None: ...
+
+    async def after(self, key: CallKey) -> None: ...
+
+    def close(self) -> None: ...

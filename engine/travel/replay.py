@@ -1,0 +1,208 @@
+"""replay: a run's graph executed once more, offline, from what was recorded; and where it goes another way.
+
+In a store of its own, thrown away afterwards: the run and its workspace aren't touched.
+"""
+
+import hashlib
+import json
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+from interlock.engine.driver import runner
+from interlock.engine.options import Decision, Options, Outcome
+from interlock.engine.read.runs import RunRow, find_run, steps
+from interlock.engine.store.database import Store, select
+from interlock.engine.store.packed import checkpoint_of
+from interlock.engine.travel.recorded import recorded_services, write_script
+from interlock.services.sqlite import transaction
+from interlock.services.transcript import ChainTranscript
+from interlock.state.errors import UserError
+
+_UNLIKE = ("noted_epoch",)
+"""Counts the processes that drove a run."""
+
+
+class Point(NamedTuple):
+    """A root step: the nodes that led to it, and what the state was then."""
+
+    step: int
+    nodes: tuple[str, ...]
+    state: str
+    """Hash, hex."""
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """What came of it."""
+
+    run: str
+    points: list[Point]
+    """As replayed."""
+    divergence: dict[str, Any] | None
+    """The first step that isn't as recorded: `step`, nodes `recorded` and `replayed`, `keys`, `requests`, `error`."""
+    recorded_s: float
+    replayed_s: float
+    outcome: Outcome
+
+
+async def replay(home: Path, name: str, until: int | None = None) -> Replayed:
+    """Raises `UserError` where there is nothing to replay. `until`: later steps aren't compared."""
+    row = find_run(home, name)
+    recorded = points(home, row.run)
+    if not recorded:
+        raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
+    with TemporaryDirectory(prefix="interlock-replay-") as folder:
+        store = Store(Path(folder, "home"))
+        store.open()
+        script = Path(folder, "script.yaml")
+        _seed(home, store, row.run, script)
+        started = time.monotonic()
+        outcome = await _driven(home, store, row, script)
+        took = time.monotonic() - started
+        made = points(store.home, row.run)
+        within = [p for p in made if until is None or p.step <= until]
+        kept = [p for p in recorded if until is None or p.step <= until]
+        found = _divergence(kept, within)
+        if found is not None:
+            found["requests"] = _requests(home, store.home, row.run)
+            found["error"] = outcome.error
+    ran = sum(step.ms for step in steps(home, row.run) if step.depth == 0) / 1000
+    return Replayed(row.run, within, found, ran, took, outcome)
+
+
+def points(home: Path, run: str) -> list[Point]:
+    """The root steps; of one that was done again after a kill the newer counts."""
+    rows = select(
+        home,
+        "select json_extract(cast(metadata as text), '$.step'), type, checkpoint from checkpoints "
+        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+        run,
+    )
+    nodes: dict[int, list[str]] = {}
+    for step in steps(home, run):
+        if step.depth == 0 and not step.node.startswith("__"):
+            nodes.setdefault(step.step, []).append(step.node)
+    found: dict[int, Point] = {}
+    for number, kind, saved in rows:
+        whole = checkpoint_of(kind, saved)["channel_values"]
+        values = {key: value for key, value in whole.items() if key not in _UNLIKE}
+        text = json.dumps(values, sort_keys=True, default=str).encode()
+        found[number] = Point(number, (*nodes.get(number, ()),), hashlib.sha256(text).hexdigest(), values)
+    return [found[number] for number in sorted(found)]
+
+
+def _divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+    for old, new in zip(recorded, made, strict=False):
+        if (old.nodes, old.state) != (new.nodes, new.state):
+            keys = sorted(k for k in {**old.values, **new.values} if old.values.get(k) != new.values.get(k))
+            return {"step": old.step, "recorded": old.nodes, "replayed": new.nodes, "keys": keys}
+    if len(recorded) == len(made):
+        return None
+    more = (recorded if len(recorded) > len(made) else made)[min(len(recorded), len(made))]
+    sides = (
+        {"recorded": more.nodes, "replayed": ()}
+        if len(recorded) > len(made)
+        else {"recorded": (), "replayed": more.nodes}
+    )
+    return {"step": more.step, **sides, "keys": []}
+
+
+def _requests(home: Path, other: Path, run: str) -> list[str]:
+    """The first request of each role that isn't the recorded one."""
+    sql = "select agent, role, ordinal, request_hash from model_calls where run = ? order by at"
+    was = {tuple(row[:3]): row[3] for row in select(home, sql, run)}
+    found: dict[str, str] = {}
+    for row in select(other, sql, run):
+        if was.get(tuple(row[:3])) != row[3]:
+            found.setdefault(row[1], f"request {row[2]} of {row[0] or 'the run'}, role {row[1]}")
+    return [*found.values()]
+
+
+def _seed(home: Path, store: Store, run: str, script: Path) -> None:
+    """What a replay may know: the beginning, the records, the results of calls, what hooks said."""
+    with closing(store.connect()) as conn:
+        conn.execute("attach database ? as old", (str(home / "interlock.db"),))
+        with transaction(conn):
+            for table in ("runs", "chain"):
+                conn.execute(f"insert into main.{table} select * from old.{table} where run = ?", (run,))
+            conn.execute(
+                "insert into chain select * from old.chain where id not in (select id from main.chain)"
+            )
+            conn.execute(
+                "insert into journal select * from old.journal where run = ? and state = 'done'", (run,)
+            )
+            conn.execute("create table recorded_hooks as select * from old.hook_calls where run = ?", (run,))
+            (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
+            options = {**json.loads(text), "record_to": None, "fake": str(script)}
+            conn.execute("update runs set options = ?, status = 'open', step = 0", (json.dumps(options),))
+        files = conn.execute(
+            "select file from chain where file is not null union select result_file from journal "
+            "where result_file is not null union select reply_file from recorded_hooks "
+            "where reply_file is not null"
+        )
+        for (name,) in files.fetchall():
+            if (home / "outputs" / name).exists():
+                shutil.copy2(home / "outputs" / name, store.outputs / name)
+        conn.execute("insert into model_calls select * from old.model_calls where run = ?", (run,))
+        write_script(conn, ChainTranscript(conn, store.outputs, run), run, script)
+        conn.execute("delete from model_calls")
+
+
+async def _driven(home: Path, store: Store, row: RunRow, script: Path) -> Outcome:
+    """To its end, or to where nobody answered."""
+    (first,) = select(store.home, "select input from runs where run = ?", row.run)
+    hooked = json.loads(first[0]).get("hooked", "")
+    options = Options(home=store.home, workspace=Path(row.workspace), fake=script)
+    rewire = partial(recorded_services, hooked)
+    decisions: list[Decision] = []
+    prompts = list(_prompts(home, row.run))
+    prompt: str | None = None
+    while True:
+        with runner.stoppable() as stop:
+            outcome = await runner.go_on(row.run, decisions, prompt, options, (), stop, rewire)
+        decisions, prompt = [], None
+        if outcome.status == "waiting":
+            decisions = _answers(home, row.run, outcome)
+            if not decisions:
+                return outcome
+        elif prompts and not outcome.error:
+            prompt = prompts.pop(0)
+        else:
+            return outcome
+
+
+def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:
+    rows = select(home, "select id, answer from approvals where run = ? and answer is not null", run)
+    said = {row["id"]: json.loads(row["answer"]) for row in rows}
+    given = ("choice", "feedback", "args", "text")
+    return [
+        Decision(name, **{key: said[name].get(key) for key in given})
+        for name in (request["id"] for request in outcome.pending)
+        if name in said
+    ]
+
+
+def _prompts(home: Path, run: str) -> Iterator[str]:
+    """The prompts after the first."""
+    rows = select(
+        home,
+        "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns = '' and "
+        "json_extract(cast(metadata as text), '$.source') = 'input' order by checkpoint_id",
+        run,
+    )
+    with closing(sqlite3.connect(home / "interlock.db")) as conn:
+        chain = ChainTranscript(conn, home / "outputs", run)
+        for row in rows[1:]:
+            values = checkpoint_of(*row)["channel_values"]
+            given = values.get("__start__") or values
+            if given.get("prompt"):
+                yield chain.message(given["prompt"]).text
