@@ -22,6 +22,7 @@ COMMANDS = {
     "replay": Command(
         "Travel", "replay RUN", "once more, offline, from the record; names the first difference"
     ),
+    "export": Command("Travel", "export RUN", "a run as one HTML page, as Markdown or as JSON"),
     "runs": Command("Look", "runs", "list runs; `runs rm RUN` deletes one"),
     "show": Command("Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
     "history": Command("Look", "history RUN", "every step: node, time, what it changed"),
@@ -41,10 +42,6 @@ COMMANDS = {
     "new": Command("Develop", "new workflow NAME", "begin a workflow of your own, with its test"),
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
-LATER = {
-    "export": "Exporting a run comes later; `show RUN --json` exists",
-}
-"""Commands of later versions: one clear line instead of being taken for a prompt."""
 
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:

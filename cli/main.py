@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from interlock.cli.catalog import COMMANDS, LATER, did_you_mean, near, root_help
+from interlock.cli.catalog import COMMANDS, did_you_mean, near, root_help
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible
 
@@ -109,8 +109,6 @@ def _command(given: list[str]) -> tuple[str, list[str]]:
     word, rest = given[place], [*given[:place], *given[place + 1 :]]
     if word in COMMANDS:
         return word, rest
-    if word in LATER:
-        raise UserError(f"{LATER[word]}. What there is: interlock --help")
     if meant := [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]:
         prompt = shlex.quote(" ".join(given))
         raise UserError(

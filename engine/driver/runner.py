@@ -109,12 +109,17 @@ async def go_on(
     store = Store(options.home)
     store.open()
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
-    outcome = await _resumed(run, store, decisions, prompt, options, renderers, stop)
-    return await _through_tasks(outcome, store, options, renderers, stop)
+    outcome = await _resumed(run, store, decisions, prompt, options, renderers, stop, rewire)
+    return await _through_tasks(outcome, store, options, renderers, stop, rewire)
 
 
 async def _through_tasks(
-    outcome: Outcome, store: Store, options: Options, renderers: Sequence[Renderer], stop: Stop
+    outcome: Outcome,
+    store: Store,
+    options: Options,
+    renderers: Sequence[Renderer],
+    stop: Stop,
+    rewire: Rewire | None = None,
 ) -> Outcome:
     """On with a subtask that was begun, and with the task above one that is over; told as the end of the topmost."""
     options = replace(options, workspace=None, approval_mode=None, mode=None, model=None, attach=())
@@ -126,7 +131,7 @@ async def _through_tasks(
         )
         if following is None:
             break
-        outcome = await _resumed(following, store, [], None, options, renderers, stop)
+        outcome = await _resumed(following, store, [], None, options, renderers, stop, rewire)
     if outcome.workflow != "task" or (top := topmost(store.home, outcome.run)) == outcome.run:
         return outcome
     return replace(outcome, run=top, resume_command=f"interlock resume {top}")
@@ -140,6 +145,7 @@ async def _resumed(
     options: Options,
     renderers: Sequence[Renderer],
     stop: Stop,
+    rewire: Rewire | None = None,
 ) -> Outcome:
     row = find_run(store.home, run, options.workspace)
     given = restored(options, _kept(store, row.run), row.workspace)

@@ -16,6 +16,7 @@ from interlock.services.snapshots.restore import Work, between, blocked, carry_o
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name
 from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
+from interlock.state.settings import Settings
 
 if TYPE_CHECKING:
     from interlock.engine.read.calls import Call
@@ -193,12 +194,16 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
     return found
 
 
+def settings_of(root: Path) -> Settings:
+    """Those of a folder as they are now, for a command that drives nothing."""
+    user = Path.home()
+    trusted = is_trusted(root, user)
+    return load_settings(workspace=root, home=user, env=os.environ, overrides={}, trusted=trusted).settings
+
+
 def taken(home: Path, root: Path, run: str) -> str:
     """A snapshot of a folder as it is now."""
-    trusted = is_trusted(root, Path.home())
-    settings = load_settings(
-        workspace=root, home=Path.home(), env=os.environ, overrides={}, trusted=trusted
-    ).settings
+    settings = settings_of(root)
     made = WorkspaceSnapshots(home, open_workspace(root, settings), settings.snapshots)
     try:
         return made.take(f"refs/runs/{run}")

@@ -160,7 +160,7 @@ class RecordedToolset:
             "stopped_by_hook",
         )
         problem = None if refused else str(error.get("message"))
-        return Preview(text="", problem=problem, code=error.get("type") if problem else None)
+        return Preview(text="", problem=problem, code=str(error["type"]) if problem else "")
 
     async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
         return await self.inner.file(call, earlier)

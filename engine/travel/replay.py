@@ -5,6 +5,7 @@ In a store of its own, thrown away afterwards: the run and its workspace aren't 
 
 import hashlib
 import json
+import os
 import shutil
 import sqlite3
 import time
@@ -103,7 +104,7 @@ def points(home: Path, run: str) -> list[Point]:
 def _divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
     for old, new in zip(recorded, made, strict=False):
         if (old.nodes, old.state) != (new.nodes, new.state):
-            keys = sorted(k for k in {**old.values, **new.values} if old.values.get(k) != new.values.get(k))
+            keys = sorted(k for k in {**old.values, **new.values} if old.values.get(k, ...) != new.values.get(k, ...))
             return {"step": old.step, "recorded": old.nodes, "replayed": new.nodes, "keys": keys}
     if len(recorded) == len(made):
         return None
@@ -161,7 +162,7 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path) -> Outcom
     """To its end, or to where nobody answered."""
     (first,) = select(store.home, "select input from runs where run = ?", row.run)
     hooked = json.loads(first[0]).get("hooked", "")
-    options = Options(home=store.home, workspace=Path(row.workspace), fake=script)
+    options = Options(home=store.home, workspace=Path(row.workspace), fake=script, env=dict(os.environ))
     rewire = partial(recorded_services, hooked)
     decisions: list[Decision] = []
     prompts = list(_prompts(home, row.run))
@@ -174,7 +175,7 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path) -> Outcom
             decisions = _answers(home, row.run, outcome)
             if not decisions:
                 return outcome
-        elif prompts and not outcome.error:
+        elif prompts and (outcome.error or {}).get("type") != "script":
             prompt = prompts.pop(0)
         else:
             return outcome

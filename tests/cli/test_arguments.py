@@ -137,7 +137,6 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("resum latest --approve all", 2, "No command 'resum'. Did you mean 'resume'?"),
         ("diagrm --help", 2, "No command 'diagrm'. Did you mean 'diagram'"),
         ("hostory", 2, "No command 'hostory'. Did you mean 'history'?"),
-        ("export latest", 2, "Exporting a run comes later"),
         ("--modell x", 2, "No flag '--modell'. Did you mean '--model' or '--mode'?"),
         ("-p x --output json", 2, "No flag '--output'. Did you mean '--output-format'?"),
         ("-p x -o jsn", 2, "'jsn' isn't one of text, json, stream-json. Did you mean 'json'?"),

@@ -1,0 +1,69 @@
+"""record: everything that a run's export tells, as plain data: what `--format json` writes, and pages are made of."""
+
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.driver.budget import price_of
+from interlock.engine.read.calls import agents, answered, calls, reasons
+from interlock.engine.read.runs import RunRow, models, path, steps, waiting_requests
+from interlock.engine.read.snapshot import messages_at, state_at
+from interlock.engine.travel.files import diff_of, settings_of, snapshots
+from interlock.state.errors import InterlockError, UserError
+
+FORMAT = "interlock-run-1"
+
+
+def record_of(home: Path, run: RunRow) -> dict[str, Any]:
+    """JSON-like. Amounts in US dollars where settings have a price for the model, else null."""
+    taken = [step for step in steps(home, run.run) if not step.node.startswith("__")]
+    whole, by_call = _diffs(home, run)
+    made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in calls(home, run.run)]
+    used = _costs(run, models(home, run.run))
+    known = [model["usd"] for model in used.values() if model["usd"] is not None]
+    return {
+        "format": FORMAT,
+        **run._asdict(),
+        "path": path(taken),
+        "steps": [step._asdict() for step in taken],
+        "reasons": [reason._asdict() for reason in reasons(home, run.run)],
+        "calls": made,
+        "agents": [agent._asdict() for agent in agents(home, run.run)],
+        "models": used,
+        "usd": sum(known) if len(known) == len(used) and used else None,
+        "answered": list(answered(home, run.run)),
+        "pending_approvals": [request.fields for request in waiting_requests(home, run.run)],
+        "messages": _messages(home, run.run),
+        "diff": whole,
+    }
+
+
+def _messages(home: Path, run: str) -> list[dict[str, Any]]:
+    try:
+        head = str(state_at(home, run).get("head") or "")
+    except UserError:  # killed before its first checkpoint
+        return []
+    return [m.model_dump(mode="json", exclude_defaults=True) for m in messages_at(home, run, head)]
+
+
+def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
+    """Of the whole run, and of each call by its key; nothing where a snapshot or git is missing."""
+    own = [s for s in snapshots(home, run.run) if not s.inherited and s.after]
+    changed = [s for s in own if s.before != s.after]
+    if not changed:
+        return "", {}
+    try:
+        return diff_of(home, run, own), {s.key: diff_of(home, run, [s]) for s in changed}
+    except InterlockError as error:
+        return f"The files can't be shown: {error}", {}
+
+
+def _costs(run: RunRow, used: dict[str, dict[str, int]]) -> dict[str, dict[str, Any]]:
+    model = settings_of(Path(run.workspace)).model
+    found: dict[str, dict[str, Any]] = {}
+    for name, amounts in used.items():
+        price = price_of(model, name)
+        spent = (
+            price and (amounts["input_tokens"] * price.input + amounts["output_tokens"] * price.output) / 1e6
+        )
+        found[name] = {**amounts, "usd": spent}
+    return found

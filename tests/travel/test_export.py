@@ -1,0 +1,100 @@
+"""A run is written down as one page that asks nothing of anybody: opened in a real browser, in light and in dark."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from travel.conftest import REPLIES, Desk
+
+from interlock.engine import Decision, resume_sync
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NASTY = '</pre><script>document.title="run"</script><img src="http://127.0.0.1:1/x"> ![x](http://127.0.0.1:1/y) & ü'
+
+
+@pytest.fixture
+def page(desk: Desk) -> Path:
+    """Of a run with a nasty answer, an approval and changed files."""
+    replies = [*REPLIES[:-1], {"text": NASTY}]
+    run = desk.run(replies, approval_mode="auto_edit")
+    while run.status == "waiting":
+        decisions = [Decision("all", "proceed_once", feedback="fine")]
+        run = resume_sync(
+            run.run, decisions=decisions, options=desk.options(replies, workspace=None, approval_mode=None)
+        )
+    assert run.status == "done"
+    file = desk.folder / "run.html"
+    assert desk("export", run.run, "-o", str(file)).code == 0
+    return file
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed (apt install chromium)")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_opens_without_a_request_or_an_error(page: Path, scheme: Any) -> None:
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright isn't installed (pip install playwright)"
+    )
+    told: list[str] = []
+    with api.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        opened = browser.new_page(color_scheme=scheme)
+        opened.on("request", lambda request: told.append(request.url))
+        opened.on("console", lambda message: told.append(message.text))
+        opened.on("pageerror", lambda error: told.append(str(error)))
+        opened.goto(page.as_uri())
+        assert told == [page.as_uri()]
+        assert opened.title().startswith("Run ")
+        assert opened.locator("#diagram svg").is_visible()
+        assert opened.locator("#diagram svg").bounding_box()["height"] > 100
+        assert opened.locator("#files .diff .add", has_text="more").is_visible()
+        assert opened.locator("img").count() == 0
+        assert NASTY in opened.locator("body").inner_text()
+        pairs = opened.evaluate(
+            """() => [...document.querySelectorAll('body, p, pre, .add, .del, td, th, summary')].map(element => {
+                 let box = element; const bare = 'rgba(0, 0, 0, 0)';
+                 while (box.parentElement && getComputedStyle(box).backgroundColor === bare) box = box.parentElement;
+                 return [getComputedStyle(element).color, getComputedStyle(box).backgroundColor] })"""
+        )
+        browser.close()
+    assert pairs
+    worst = min(contrast(*pair) for pair in pairs)
+    assert worst >= 4.5, "WCAG's least contrast of a text"
+
+
+def contrast(text: str, page: str) -> float:
+    """As WCAG 2 defines it."""
+    one, other = sorted((_luminance(text), _luminance(page)), reverse=True)
+    return (one + 0.05) / (other + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    parts = [float(part) / 255 for part in colour[colour.index("(") + 1 : -1].split(",")[:3]]
+    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def test_the_page_says_who_decided_what_and_when_and_what_it_cost(page: Path, desk: Desk) -> None:
+    text = page.read_text()
+    assert "Decisions of people" in text and "proceed_once fine" in text
+    assert "Tokens and cost" in text and "model.prices" in text
+    assert "<script" not in text and "http://" not in text.replace(NASTY, "").split("<body>")[0]
+
+
+def test_json_and_markdown_tell_the_same_run(page: Path, desk: Desk) -> None:
+    told = json.loads(desk.cli("export", "latest", "--format", "json").out)
+    assert told["format"] == "interlock-run-1"
+    assert [call["status"] for call in told["calls"]] == ["success"] * 4
+    assert "+more" in told["diff"] and told["calls"][0]["diff"].count("+one") == 1
+    shown = desk.cli("export", "latest", "--format", "md").out
+    assert "```mermaid" in shown and "+more" in shown and "## Decisions of people" in shown
+
+
+def test_a_diagram_marks_where_a_run_waits_and_where_it_stopped(desk: Desk) -> None:
+    waiting = desk.run(approval_mode="default").run
+    assert "tools ×1: waits here" in desk.cli("diagram", "--run", waiting).out
+    broken = desk.run([{"error": {"status": 400}}]).run
+    assert "stopped here" in desk.cli("diagram", "--run", broken).out
+    done = desk.run([{"text": "ok"}]).run
+    assert "here" not in desk.cli("diagram", "--run", done).out

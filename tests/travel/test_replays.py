@@ -1,0 +1,151 @@
+"""A replay goes the way of the run, state by state, offline; what changed since is named with its step."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from travel.conftest import REPLIES, Desk
+from travel.trees import tree_of
+
+from interlock.engine import Decision, resume_sync, run_sync
+from interlock.graphs._pipeline import Graph, _rooted
+
+Replies = list[dict[str, Any]]
+
+
+def some_replies(seed: int) -> Replies:
+    """A run of its own kind: reads, edits, commands, mistakes, questions, denied and unknown tools, side by side."""
+    rng = random.Random(seed)
+    kinds = [
+        ("read_file", {"file_path": "a.txt"}),
+        ("read_file", {"file_path": "missing"}),
+        ("list_directory", {"dir_path": "."}),
+        ("grep_search", {"pattern": "one"}),
+        ("write_file", {"file_path": f"new{seed}.txt", "content": "one\ntwo\n"}),
+        ("replace", {"file_path": "a.txt", "old_string": "one", "new_string": "uno"}),
+        ("replace", {"file_path": "a.txt", "old_string": "nowhere", "new_string": "x"}),
+        ("run_shell_command", {"command": "date +%N; echo $RANDOM >> log"}),
+        ("run_shell_command", {"command": "exit 3"}),
+        ("ask_user", {"questions": [{"question": "Which?"}]}),
+        ("write_todos", {"todos": [{"description": "first", "status": "pending"}]}),
+        ("write_file", {"file_path": "../outside", "content": "x"}),
+        ("no_such_tool", {}),
+    ]
+    turns = [
+        {
+            "text": f"turn {n}",
+            "tool_calls": [{"name": k, "args": a} for k, a in rng.choices(kinds, k=rng.randint(1, 4))],
+        }
+        for n in range(rng.randint(1, 5))
+    ]
+    return [*turns, {"text": "done"}]
+
+
+def recorded(desk: Desk, seed: int) -> str:
+    """A run to its end, some of its requests refused, some with another prompt after it."""
+    rng = random.Random(seed)
+    (desk.work / "a.txt").write_text("one\ntwo\n")
+    replies = some_replies(seed)
+    more = [
+        {"text": "again", "tool_calls": [{"name": "read_file", "args": {"file_path": "a.txt"}}]},
+        {"text": "end"},
+    ]
+    mode = rng.choice(["default", "auto_edit", "yolo"])
+    outcome = desk.run([*replies, *more], approval_mode=mode)
+    options = desk.options([*replies, *more], workspace=None, approval_mode=None)
+    while outcome.status == "waiting":
+        decisions = [
+            Decision(request["id"], "proceed_once", text="this")
+            if request["kind"] == "question" or rng.random() < 0.7
+            else Decision(request["id"], "reject", feedback="no")
+            for request in outcome.pending
+        ]
+        outcome = resume_sync(outcome.run, decisions=decisions, options=options)
+    if rng.random() < 0.5:
+        resume_sync(outcome.run, prompt="and more", options=options)
+    return outcome.run
+
+
+def check(desk: Desk, seed: int) -> None:
+    run = recorded(desk, seed)
+    for file in desk.work.iterdir():  # what the files are now has no say
+        file.unlink()
+    told = desk("replay", run, "--json").json
+    assert told["divergence"] is None, (seed, told["divergence"])
+    assert len(told["steps"]) > 3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_recorded_run_replays_with_the_same_states(desk: Desk, seed: int) -> None:
+    check(desk, seed)
+
+
+@pytest.mark.sweep
+def test_fifty_recorded_runs_replay_with_the_same_states(desk: Desk) -> None:
+    for seed in range(50):
+        check(desk, seed)
+
+
+def test_a_replay_changes_no_file_and_no_row(desk: Desk) -> None:
+    run = desk.run().run
+    before = tree_of(desk.work), sorted(p.name for p in desk.home.rglob("*"))
+    store = (desk.home / "interlock.db").read_bytes()
+    assert desk("replay", run).code == 0
+    assert (tree_of(desk.work), sorted(p.name for p in desk.home.rglob("*"))) == before
+    assert (desk.home / "interlock.db").read_bytes() == store
+
+
+def test_a_changed_prompt_is_named_with_its_step(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = desk.run().run
+    (desk.folder / "system.md").write_text("Another prompt.")
+    monkeypatch.setenv("GEMINI_SYSTEM_MD", str(desk.folder / "system.md"))
+    changed = desk("replay", run, "--json")
+    assert changed.code == 1
+    found = changed.json["divergence"]
+    assert (found["step"], found["recorded"]) == (1, ["open_prompt", "context"])
+    assert "head" in found["keys"]
+    assert found["requests"] == ["request 0 of the run, role main"]
+    assert "Step 1 is another" in desk("replay", run).out
+    assert desk("replay", run, "--until", "0").code == 0
+
+
+def test_a_changed_edge_is_named_with_its_step(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = desk.run().run
+    steps = desk("history", run, "--json").json["steps"]
+    expected = next(s["step"] for s in steps if s["node"] == "next-speaker")
+    route = Graph.route
+
+    def changed(graph: Graph, source: str, router: Any, targets: Any) -> None:
+        swapped = (
+            {"no calls": "finish", "answered": "next-speaker"}
+            if (graph.name, source) == ("main", "turn")
+            else {}
+        )
+        route(graph, source, router, {**targets, **swapped})
+
+    monkeypatch.setattr(Graph, "route", changed)
+    _rooted.cache_clear()
+    try:
+        found = desk("replay", run, "--json").json["divergence"]
+    finally:
+        _rooted.cache_clear()
+    assert found["step"] == expected - 1, "the state before it names the node that is due"
+    assert found["keys"] == ["branch:to:finish", "branch:to:next-speaker"]
+
+
+def test_record_responses_of_a_run_is_a_script_that_replays_it(desk: Desk, tmp_path: Path) -> None:
+    script = tmp_path / "recorded.yaml"
+    first = desk.run(REPLIES, record_to=script)
+    for file in desk.work.rglob("*"):
+        if not file.is_dir():
+            file.unlink()
+    for folder in sorted((p for p in desk.work.rglob("*")), reverse=True):
+        folder.rmdir()
+    options = desk.options(REPLIES, model="pro", fake=script)
+    again = run_sync("main", {"prompt": "Do it."}, options=options)
+    assert again.output["response"] == first.output["response"]
+    path = [[s["node"] for s in desk("history", r, "--json").json["steps"]] for r in (first.run, again.run)]
+    assert path[0] == path[1]
+    assert json.loads(json.dumps(again.output["history"][-1])) == first.output["history"][-1]
