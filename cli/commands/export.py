@@ -1,13 +1,19 @@
 """export: a run as one HTML page, as Markdown or as JSON."""
 
+import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from interlock.cli.parsing import Parser, flag, one_of
 from interlock.cli.render.output import place, visible_json
+from interlock.engine.options import Options
 from interlock.engine.read.runs import RunRow, find_run, step_rows
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.graphs._pipeline import Pipeline
 
 _FORMATS = {"md": ("markdown",), "html": ("htm",), "json": ()}
 
@@ -50,6 +56,18 @@ def execute(arguments: list[str]) -> int:
     return 0
 
 
+def _workflow(run: RunRow) -> "Pipeline | str":
+    """As the run's folder declares it; where that is gone, ours of that name."""
+    from interlock.engine.driver.prepare import prepare
+    from interlock.engine.driver.runner import with_own_nodes
+    from interlock.engine.workflows import find_workflow
+
+    options = Options(home=state_home(), workspace=Path(run.workspace), env=dict(os.environ))
+    if not Path(run.workspace).is_dir():
+        return run.workflow
+    return with_own_nodes(find_workflow(run.workflow, options)[0], prepare(options, needs_model=False))
+
+
 def _written(run: RunRow, shape: str) -> str:
     from interlock.engine.travel.record import record_of
 
@@ -59,7 +77,7 @@ def _written(run: RunRow, shape: str) -> str:
     from interlock.engine.diagrams import path_of, render
 
     path = path_of(step_rows(state_home(), run.run), run.status)
-    drawn = render(run.workflow, "svg" if shape == "html" else "mermaid", 1, path)
+    drawn = render(_workflow(run), "svg" if shape == "html" else "mermaid", 1, path)
     if isinstance(drawn, bytes):
         from interlock.cli.render.page import page
 

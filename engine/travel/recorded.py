@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -25,6 +25,7 @@ from interlock.state.hooks import HookEvent, HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
 from interlock.state.models import ToolDeclaration, Usage
+from interlock.state.tooling import Tool
 from interlock.state.toolset import FileNow, ToolInfo, ToolRun, Toolset
 
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
@@ -76,7 +77,11 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
     if isinstance(deps.agents, RunAgents):
         real = deps.agents.toolset
-        deps.agents.toolset = lambda *chosen: RecordedToolset(real(*chosen), toolset.results)
+
+        def recorded(chosen: Mapping[str, Tool], counts: Callable[[str], bool]) -> Toolset:
+            return RecordedToolset(real(chosen, counts), toolset.results)
+
+        deps.agents.toolset = recorded
         deps.agents.hooks = hooks  # pyright: ignore[reportAttributeAccessIssue] - asked for its agents only
         deps.agents.root = deps
     return replace(services, deps=deps, journal=kept)
@@ -165,7 +170,10 @@ class RecordedToolset:
     async def file(self, call: CallView, earlier: Sequence[CallView]) -> FileNow | ToolResult:
         return await self.inner.file(call, earlier)
 
-    async def plan(self, call: CallView) -> Planned | ToolResult:  # noqa: ARG002
+    def writes(self, call: CallView) -> list[str] | None:
+        return self.inner.writes(call)
+
+    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002
         return failure("not_recorded", _NOT_RECORDED)
 
     async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002

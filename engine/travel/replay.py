@@ -104,7 +104,9 @@ def points(home: Path, run: str) -> list[Point]:
 def _divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
     for old, new in zip(recorded, made, strict=False):
         if (old.nodes, old.state) != (new.nodes, new.state):
-            keys = sorted(k for k in {**old.values, **new.values} if old.values.get(k, ...) != new.values.get(k, ...))
+            keys = sorted(
+                k for k in {**old.values, **new.values} if old.values.get(k, ...) != new.values.get(k, ...)
+            )
             return {"step": old.step, "recorded": old.nodes, "replayed": new.nodes, "keys": keys}
     if len(recorded) == len(made):
         return None
