@@ -41,6 +41,7 @@ SERVICES_MAY_IMPORT = {
     "mcp": {"files", "process", "toolset"},
     "snapshots": {"files"},
     "index": {"files", "models", "secrets", "sqlite"},
+    "discovered": {"mcp"},
     "trust": {"config", "files", "hooks", "policy"},
 }
 """The sub-rooms of `services/`, each with those that it may look into; they go one way."""

@@ -4,7 +4,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,6 +176,18 @@ def _snapshots(
     )
 
 
+async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:
+    """With the tools that a command of the project declares, where settings name one; `home`: the state directory."""
+    if not prepared.settings.tools.discovery_command:
+        return prepared
+    from interlock.services.discovered import discover
+
+    processes, _ = _processes(prepared, OutputFiles(home, prepared.redact))
+    tools, problems = await discover(prepared.settings, prepared.workspace.root, processes)
+    prepared.warnings.extend(problems)
+    return replace(prepared, discovered=tools)
+
+
 def _processes(prepared: RunConfig, outputs: OutputFiles) -> tuple[SupervisedProcesses, SupervisedProcesses]:
     """Those of hooks and checkers, and those of commands."""
     env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
@@ -251,7 +263,7 @@ def _toolset(
 def _tools(prepared: RunConfig) -> dict[str, Tool]:
     """All that there are here."""
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
-    tools |= mode_tools(prepared.modes)
+    tools |= {**mode_tools(prepared.modes), **prepared.discovered}
     return {n: tool for n, tool in tools.items() if prepared.skills or n != activate_skill.TOOL.name}
 
 

@@ -1,7 +1,7 @@
 """prepare: settings, environment, workspace, policy and model of a run, before anything is written."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -31,6 +31,7 @@ from interlock.state.hooks import HookEvent
 from interlock.state.run import Limits, WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
+from interlock.state.tooling import Tool
 
 
 def told(root: Path, options: Options, trusted: bool, hooks: list[Hook]) -> list[str]:
@@ -156,6 +157,8 @@ class RunConfig:
     hooks: HookBook
     sandbox: Sandbox | None
     redact: Redactor
+    discovered: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
+    """Known once the project's command has said them."""
 
     @property
     def model(self) -> str:

@@ -5,11 +5,11 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from langgraph.types import StateSnapshot
 
-from interlock.engine.driver.compose import DriveServices
+from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
@@ -46,6 +46,7 @@ from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
+T = TypeVar("T")
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
 Rewire = Callable[[DriveServices], DriveServices]
@@ -243,6 +244,7 @@ async def _driven(
 ) -> Outcome:
     """Take the run, drive it, give it back."""
     chosen = with_own_nodes(chosen, prepared)
+    prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
     bus = EventBus(renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     try:
@@ -270,9 +272,13 @@ async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) ->
     def lost() -> None:  # called from the heartbeat thread
         loop.call_soon_threadsafe(stop, "lost")
 
+    return await _unless_stopped(acquire(store, run, stale_after_s=stale_after_s, on_lost=lost), run, stop)
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) -> T:
     try:
         with stop.token.guarded():
-            return await acquire(store, run, stale_after_s=stale_after_s, on_lost=lost)
+            return await work
     except Stopped as stopped:
         raise StoppedError(_NOT_DRIVEN.format(run=run)) from stopped
 

@@ -1,0 +1,157 @@
+"""Tools that a command of the project declares and another runs: under policy and journal, where it is trusted."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
+DECLARED = [
+    {
+        "functionDeclarations": [
+            {
+                "name": "add",
+                "description": "Adds two numbers.",
+                "parameters": {
+                    "type": "object",
+                    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+                    "required": ["a"],
+                },
+            }
+        ]
+    },
+    {"name": "fail", "parametersJsonSchema": {"type": "object", "properties": {}}},
+    {"name": "read_file", "description": "Not ours."},
+    {"name": "bad name"},
+    {"name": "mcp_x_y"},
+    "no declaration",
+]
+PROGRAM = """import json, sys
+if sys.argv[1] == "declare":
+    print(open("declared.json").read())
+elif sys.argv[2] == "fail":
+    print("to stdout"); print("to stderr", file=sys.stderr); sys.exit(3)
+else:
+    open("called", "a").write("x")
+    print(sum(json.load(sys.stdin).values()))
+"""
+Done = "subprocess.CompletedProcess[str]"
+SETTINGS = {
+    "tools": {
+        "discoveryCommand": f"{sys.executable} tools.py declare",
+        "callCommand": f"{sys.executable} tools.py call",
+    }
+}
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    (folder / ".interlock").mkdir(parents=True)
+    (folder / ".interlock/settings.json").write_text(json.dumps(SETTINGS))
+    (folder / "tools.py").write_text(PROGRAM)
+    (folder / "declared.json").write_text(json.dumps(DECLARED))
+    return folder
+
+
+@pytest.fixture
+def interlock(work: Path) -> Callable[..., Done]:
+    def run(*arguments: str) -> Done:
+        return subprocess.run(
+            [*ENTRY, *arguments],
+            cwd=work,
+            env={**os.environ},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+def calls(tool: str, **args: Any) -> list[str]:
+    one = {"id": "1", "name": tool, "args": args}
+    return ["run", "tools", "--skip-trust", "--input", json.dumps({"calls": [one], "protocol": "native"})]
+
+
+def response(done: Done) -> dict[str, Any]:
+    assert done.stdout, done.stderr
+    return json.loads(done.stdout)["responses"][0]
+
+
+def test_a_declared_tool_asks_and_runs_with_its_arguments_on_stdin(
+    interlock: Callable[..., Done], work: Path
+) -> None:
+    parked = interlock(*calls("add", a=2, b=40))
+    assert parked.returncode == 75, parked.stderr
+    assert not (work / "called").exists()
+    shown = interlock("approvals", "latest").stdout
+    assert "tools.py call add" in shown
+    assert '"b": 40' in shown
+    done = interlock("resume", "latest", "--skip-trust", "--approve", "all")
+    assert response(done)["content"] == "42"
+    assert (work / "called").read_text() == "x"
+    refused = interlock(*calls("add", a=1), "--approval-mode", "plan")
+    assert response(refused)["error"]["type"] == "policy_violation"
+
+
+def test_a_failure_tells_both_streams_and_arguments_are_held_to_the_schema(
+    interlock: Callable[..., Done],
+) -> None:
+    failed = response(interlock(*calls("fail"), "-y"))
+    assert failed["status"] == "error"
+    assert failed["content"] == "fail failed (exit code 3).\nto stdout\nto stderr"
+    for args, says in (
+        ({"a": "x"}, "'a': 'x' is not of type 'integer'"),
+        ({"b": 1}, "'a' is a required property"),
+    ):
+        wrong = response(interlock(*calls("add", **args), "-y"))
+        assert wrong["error"]["type"] == "invalid_tool_params"
+        assert says in wrong["content"]
+
+
+def test_what_cannot_be_used_is_told_and_the_rest_works(interlock: Callable[..., Done]) -> None:
+    done = interlock(*calls("add", a=1), "-y")
+    assert response(done)["content"] == "1"
+    for name in ("read_file", "bad name", "mcp_x_y"):
+        assert f"Tool {name!r} of tools.discoveryCommand can't be used" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("{", "its output is no JSON"), ("{}", "no JSON list"), (None, "exit code 1")],
+)
+def test_a_discovery_that_fails_stops_nothing(
+    interlock: Callable[..., Done], work: Path, text: str | None, says: str
+) -> None:
+    (work / "declared.json").unlink() if text is None else (work / "declared.json").write_text(text)
+    (work / "a.txt").write_text("here\n")
+    done = interlock(*calls("read_file", file_path="a.txt"), "-y")
+    assert "here" in response(done)["content"]
+    assert "tools.discoveryCommand" in done.stderr
+    assert says in done.stderr
+
+
+def test_a_folder_that_is_not_trusted_declares_nothing(interlock: Callable[..., Done], work: Path) -> None:
+    (work / "tools.py").write_text("open('ran', 'w')\n")
+    untrusted = [a for a in calls("add", a=1) if a != "--skip-trust"]
+    done = interlock(*untrusted, "-y")
+    assert not (work / "ran").exists()
+    assert done.returncode == 55 or response(done)["error"]["type"] == "tool_not_registered"
+
+
+def test_models_are_told_of_it(interlock: Callable[..., Done], work: Path) -> None:
+    (work / "script.yaml").write_text(
+        json.dumps([{"tool_calls": [{"name": "add", "args": {"a": 5}}]}, {"text": "five", "expect": "5"}])
+    )
+    done = interlock("-p", "add", "-y", "--skip-trust", "-m", "script:script.yaml")
+    assert (done.returncode, done.stdout) == (0, "five\n"), done.stderr
+    whole = interlock("run", "context", "x", "--skip-trust", "-m", "script:script.yaml").stdout
+    assert "Adds two numbers." in whole
