@@ -37,7 +37,15 @@ def parser() -> Parser:
     flag(made, "-p --prompt PROMPT", "what to do; same as the words")
     flag(made, "--input JSON|@FILE|-", "the input as a JSON object; -: from stdin")
     flag(made, "--batch FILE.jsonl", "one input a line; -: from stdin")
-    flag(made, "--json", "same as -o json", action="store_const", dest="output_format", const="json")
+    flag(
+        made,
+        "--json",
+        "same as -o json",
+        action="store_const",
+        dest="output_format",
+        const="json",
+        default="text",
+    )
     add_running_flags(made)
     return made
 
