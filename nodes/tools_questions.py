@@ -71,11 +71,10 @@ async def take_answer(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
 def _mode_of(request: ApprovalRequest, answer: Answer) -> dict[str, JsonValue]:
     """Of an answer that was chosen from those that were offered: the mode to go on in, where it names one."""
     raw = request.questions[0].get("options") if request.questions else None
-    options = [o for o in raw if isinstance(o, dict)] if isinstance(raw, list) else []
-    return next(
-        ({"switch_to_mode": o["mode"]} for o in options if o.get("mode") and o.get("label") == answer.text),
-        {},
-    )
+    for option in raw if isinstance(raw, list) else []:
+        if isinstance(option, dict) and option.get("mode") and option.get("label") == answer.text:
+            return {"switch_to_mode": option["mode"]}
+    return {}
 
 
 def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:

@@ -274,7 +274,7 @@ def _typed(text: str, schema: Mapping[str, Any]) -> JsonValue:
 
 def _json(text: str, kind: str) -> JsonValue:
     try:
-        value = json.loads(text)
+        value: JsonValue = json.loads(text)
     except (ValueError, RecursionError):
         return None
     wanted = {"number": (int, float), "array": list, "object": dict}[kind]

@@ -1,6 +1,7 @@
 """execute_command: run a command line with bash, by the task loop's name."""
 
 from dataclasses import replace
+from typing import Literal
 
 from pydantic import Field
 
@@ -30,11 +31,15 @@ async def preview(args: ExecuteCommandArgs, context: ToolContext) -> Preview:
     return await shell.preview(_as_shell(args), context)
 
 
+def _paths(args: ExecuteCommandArgs) -> list[tuple[str, Literal["read", "write"]]]:
+    return [(args.cwd, "read")]
+
+
 TOOL = replace(
     shell.TOOL,
     name="execute_command",
     args=ExecuteCommandArgs,
     run=run,
     preview=preview,
-    paths=lambda args: [(args.cwd, "read")],
+    paths=_paths,
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Literal
 
 from pydantic import Field
 from pydantic.json_schema import SkipJsonSchema
@@ -41,13 +42,21 @@ def _unfenced(text: str, path: str) -> str:
     return "".join(f"{line}\n" for line in lines[1:-1])
 
 
+def _paths(args: WriteToFileArgs) -> list[tuple[str, Literal["read", "write"]]]:
+    return [(args.path, "write")]
+
+
+def _summary(args: WriteToFileArgs) -> str:
+    return f"Write {args.path}"
+
+
 TOOL = replace(
     write_file.TOOL,
     name="write_to_file",
     description="Writes a whole text file: creates it, with its directories, or replaces all of its text."
     " To change a part of an existing file use apply_diff, which is shorter and safer.",
     args=WriteToFileArgs,
-    summary=lambda args: f"Write {args.path}",
+    summary=_summary,
     plan=plan,
-    paths=lambda args: [(args.path, "write")],
+    paths=_paths,
 )

@@ -12,6 +12,7 @@ from interlock.engine.read.runs import list_runs
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver, status_of
 from interlock.graphs import is_known, pipeline
+from interlock.nodes.task import child_in
 from interlock.services.sqlite import explained, transaction
 from interlock.state.subagent import MOST_DEPTH
 
@@ -65,7 +66,7 @@ async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | N
     if lost_nodes(newest.checkpoint["channel_values"], app):
         return None  # a processor is due, which only a run in its folder knows
     snapshot = await app.aget_state(config, subgraphs=True)
-    waits = {item.value: item.id for item in pending(snapshot)}
+    waits = {item.value: item.id for item in pending(snapshot) if not child_in(item.value)}
     if (status == "open") != bool(snapshot.tasks):
         status = "open" if snapshot.tasks else "done"
     return Truth(status, outcome, newest.metadata.get("step", 0), waits)

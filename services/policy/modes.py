@@ -62,12 +62,10 @@ class _Restriction(BaseModel):
         return text
 
 
-def _as_pair(value: Any) -> object:
+def _as_pair(value: object) -> object:
     """`edit` and `[edit]` are `[edit, {}]`."""
-    if isinstance(value, list) and len(items := cast(list[object], value)) == 1:
-        value = items[0]
-    nothing: dict[str, object] = {}
-    return (value, nothing) if isinstance(value, str) else value
+    items = cast(list[object], value) if isinstance(value, list) else [value]
+    return (items[0], dict[str, object]()) if len(items) == 1 else items
 
 
 class _Mode(BaseModel):

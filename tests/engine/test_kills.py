@@ -3,9 +3,9 @@
 One kill at a moment, before and after every commit, effect and node; and several at random ones, from a seed that is
 printed (KILL_SEED sets another). The programs: a run with approvals and commands; one with hooks around its prompts and
 answers, and one around its calls, with the record of who decided what; one that is summarised and compressed; a parent
-with three running sub-agents, of which none may be lost; one with calls of an MCP server, which asks a person, too; a
-long session that goes through all that a turn does by itself. `make sweeps` takes every moment, the usual run of the
-tests a few.
+with three running sub-agents, of which none may be lost; a task with a subtask that has a subtask; one with calls of
+an MCP server, which asks a person, too; a long session that goes through all that a turn does by itself. `make sweeps`
+takes every moment, the usual run of the tests a few.
 """
 
 import os
@@ -22,6 +22,7 @@ STATES = {
     "helpers_program": 32,
     "agents_program": 90,
     "mcp_program": 30,
+    "tasks_program": 60,
 }
 """How many different states a program's kills leave at least."""
 
@@ -40,7 +41,9 @@ def test_a_kill_at_any_moment_changes_nothing(program: str, share: int) -> None:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("program", "kills"), [("program", 100), ("agents_program", 20)])
+@pytest.mark.parametrize(
+    ("program", "kills"), [("program", 100), ("agents_program", 20), ("tasks_program", 30)]
+)
 @pytest.mark.parametrize("share", range(SHARES))
 def test_random_kills_change_nothing(program: str, kills: int, share: int) -> None:
     told = killed(program, "random", kills, seed(20261121) + share)
@@ -68,6 +71,7 @@ def test_a_long_session_that_is_killed_ends_as_the_undisturbed_one() -> None:
         ("helpers_program", 7, 60),
         ("agents_program", 200, 300),
         ("mcp_program", 30, 100),
+        ("tasks_program", 100, 250),
     ],
 )
 def test_a_kill_at_some_moments_changes_nothing(program: str, first: int, step: int) -> None:

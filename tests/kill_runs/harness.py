@@ -80,6 +80,8 @@ class Play:
     """Each process has the same moments every time, so that each planned kill happens."""
     hung_s: float = 120.0
     """Seconds after which a child counts as hung."""
+    given: tuple[str, dict[str, Any]] = ("main", {"prompt": "Do it."})
+    """Workflow and input."""
 
 
 @dataclass
@@ -115,7 +117,8 @@ class Stage:
         """One process's work: start or resume, approve everything, answer unknown outcomes by looking."""
         scene, options = self.scene, self.scene.options
         if not scene.exists():
-            scene.save(run_sync("main", {"prompt": "Do it."}, options=options, run_id=RUN))
+            workflow, given = self.play.given
+            scene.save(run_sync(workflow, given, options=options, run_id=RUN))
             return
         decisions = [self._decision(name, request) for name, request in scene.waiting()]
         scene.save(resume_sync(RUN, decisions=decisions, options=options))

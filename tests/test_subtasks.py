@@ -1,0 +1,232 @@
+"""Subtasks: linked runs on a stack, which park and go on like any other; the parent gets what came of them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from agent_runs.stage import Replies, Stage, approve, call
+
+from interlock.cli.main import main as cli
+from interlock.engine import Decision, Outcome, resume_sync
+from interlock.engine.driver.linked import linked_id
+from interlock.engine.read.runs import list_runs
+from interlock.engine.store.runs import remove_run
+
+_FIRST, _SECOND = "task:0.0", "task:0.0/task:0.0"
+
+
+def says(agent: str, name: str, **args: Any) -> dict[str, Any]:
+    return {"agent": agent, "tool_calls": [call(name, **args)]}
+
+
+def done(agent: str, result: str, **more: Any) -> dict[str, Any]:
+    return {**says(agent, "attempt_completion", result=result), **more}
+
+
+THREE: Replies = [
+    says("", "new_task", mode="code", message="level two"),
+    done("", "one done", expect="two done"),
+    says(_FIRST, "new_task", mode="debug", message="level three"),
+    says(_FIRST, "execute_command", command="echo two"),
+    done(_FIRST, "two done", expect="."),
+    says(_SECOND, "write_to_file", path="deep.txt", content="deep\n"),
+    done(_SECOND, "three done"),
+]
+
+
+def started(folder: Path, replies: Replies = THREE, **options: Any) -> tuple[Stage, Outcome]:
+    stage = Stage(folder, replies)
+    return stage, stage.run("task", {"prompt": "do it", "mode": "orchestrator"}, **options)
+
+
+def asked(outcome: Outcome) -> list[tuple[str, str]]:
+    return [(p["id"].partition("-")[0], p["tool_name"]) for p in outcome.pending]
+
+
+def test_three_levels_park_one_after_the_other_and_each_hands_its_result_up(tmp_path: Path) -> None:
+    stage, outcome = started(tmp_path)
+    root, seen = outcome.run, list[tuple[str, str]]()
+    while outcome.status == "waiting":
+        assert (outcome.run, outcome.exit_code, outcome.resume_command) == (
+            root,
+            75,
+            f"interlock resume {root}",
+        )
+        seen += asked(outcome)
+        outcome = stage.resume(outcome, *approve(outcome))
+    assert (outcome.run, outcome.status, outcome.output["result"]) == (root, "done", "one done")
+    assert outcome.output["mode"] == "orchestrator"
+    (child,) = outcome.output["children"]
+    rows = {r.run: r for r in list_runs(stage.folder / "home")}
+    (deepest,) = (r.run for r in rows.values() if r.parent == child)
+    assert [run for run, _ in seen] == [root, child, deepest, child]
+    assert [name for _, name in seen] == ["new_task", "new_task", "write_to_file", "execute_command"]
+    assert [rows[r].parent for r in (root, child, deepest)] == [None, root, child]
+    assert {r.status for r in rows.values()} == {"done"}
+    assert (stage.work / "deep.txt").read_text() == "deep\n"
+    told = [m["content"] for m in outcome.output["history"] if m.get("origin") == "agent"]
+    assert told == [
+        "The task that you gave to mode 'code' is done. Its result:\n<subtask_result>\ntwo done\n</subtask_result>"
+    ]
+
+
+def test_a_parked_child_is_decided_the_next_day_by_either_name(tmp_path: Path) -> None:
+    for which in ("root", "child"):
+        stage, outcome = started(tmp_path / which)
+        outcome = stage.resume(outcome, *approve(outcome))
+        outcome = stage.resume(outcome, *approve(outcome))
+        ((deepest, name),) = asked(outcome)
+        assert name == "write_to_file"
+        stage.age(86_400)
+        run = outcome.run if which == "root" else deepest
+        after = resume_sync(run, decisions=approve(outcome), options=stage.options)
+        assert asked(after)[0][1] == "execute_command", after
+        final = stage.resume(after, *approve(after))
+        assert (final.status, final.output["result"]) == ("done", "one done")
+
+
+def test_while_a_child_waits_its_parents_wait_too(tmp_path: Path) -> None:
+    stage, outcome = started(tmp_path)
+    outcome = stage.resume(outcome, *approve(outcome))
+    home = stage.folder / "home"
+    assert [r.status for r in list_runs(home)] == ["waiting", "waiting"]
+    again = stage.resume(outcome)
+    assert (again.status, asked(again)) == ("waiting", asked(outcome))
+
+
+def test_a_child_that_a_person_cancels_leaves_its_parent_going_on(tmp_path: Path) -> None:
+    replies = [THREE[0], done("", "without it", expect="was cancelled by the user"), *THREE[2:]]
+    stage, outcome = started(tmp_path, replies)
+    outcome = stage.resume(outcome, *approve(outcome))
+    outcome = stage.resume(outcome, *approve(outcome, "cancel"))
+    assert (outcome.status, outcome.output["result"]) == ("done", "without it"), outcome
+
+
+def test_a_child_that_is_removed_is_told_to_its_parent(tmp_path: Path) -> None:
+    replies = [THREE[0], done("", "without it", expect="was removed by the user"), *THREE[2:]]
+    stage, outcome = started(tmp_path, replies)
+    outcome = stage.resume(outcome, *approve(outcome))
+    remove_run(stage.folder / "home", asked(outcome)[0][0])
+    outcome = stage.resume(outcome)
+    assert (outcome.status, outcome.output["result"]) == ("done", "without it"), outcome
+
+
+def test_a_child_that_fails_is_tried_again_before_its_parent_goes_on(tmp_path: Path) -> None:
+    replies = [
+        says("", "new_task", mode="code", message="x"),
+        done("", "one done", expect="two done"),
+        {"agent": _FIRST, "text": "", "finish_reason": None},
+        done(_FIRST, "two done"),
+    ]
+    stage, outcome = started(tmp_path, [*replies[:2], *[replies[2]] * 4, replies[3]], approval_mode="yolo")
+    assert (outcome.status, outcome.exit_code) == ("invalid_stream", 1)
+    outcome = stage.resume(outcome)
+    assert (outcome.status, outcome.output["result"]) == ("done", "one done"), outcome
+
+
+def test_a_rejected_subtask_never_begins(tmp_path: Path) -> None:
+    replies = [THREE[0], done("", "alone", expect="not that way")]
+    stage, outcome = started(tmp_path, replies)
+    no = Decision(outcome.pending[0]["id"], "reject", feedback="not that way")
+    outcome = stage.resume(outcome, no)
+    assert (len(list_runs(stage.folder / "home")), outcome.output["result"]) == (1, "alone")
+
+
+def test_what_was_refused_below_is_open_above(tmp_path: Path) -> None:
+    replies = [
+        THREE[0],
+        done("", "one done"),
+        says(_FIRST, "execute_command", command="x"),
+        done(_FIRST, "not done"),
+    ]
+    stage, outcome = started(tmp_path, replies)
+    outcome = stage.resume(outcome, *approve(outcome))
+    outcome = stage.resume(outcome, *approve(outcome, "reject"))
+    assert (outcome.status, outcome.exit_code) == ("failed", 56), outcome
+
+
+def test_a_child_has_a_mode_steps_and_a_conversation_of_its_own(tmp_path: Path) -> None:
+    replies = [
+        says("", "new_task", mode="ask", message="look", todos="[ ] look"),
+        done("", "end"),
+        says(_FIRST, "write_to_file", path="no.txt", content="x"),
+        done(_FIRST, "seen"),
+    ]
+    stage = Stage(tmp_path, replies)
+    outcome = stage.run("task", {"prompt": "secret of the root", "mode": "code"}, approval_mode="yolo")
+    assert (outcome.status, outcome.output["mode"]) == ("done", "code")
+    assert not (stage.work / "no.txt").exists()
+    bodies = stage.rows("select body from chain where run = ?", outcome.output["children"][0])
+    assert not any(b"secret of the root" in bytes(str(row["body"]), "utf8") for row in bodies)
+
+
+def test_tasks_nest_only_so_deep(tmp_path: Path) -> None:
+    agents = ["/".join(["task:0.0"] * n) for n in range(11)]
+    replies = [says(agent, "new_task", mode="code", message="deeper") for agent in agents]
+    replies += [done(agent, f"level {n}") for n, agent in enumerate(agents)]
+    _, outcome = started(tmp_path, replies, approval_mode="yolo")
+    assert outcome.status == "done", outcome
+    assert outcome.output["result"] == "level 0"
+
+
+def test_a_call_begins_one_run_however_often_it_is_tried() -> None:
+    assert linked_id("task 0.0 after x of y") == linked_id("task 0.0 after x of y")
+    assert linked_id("a") != linked_id("b")
+
+
+@pytest.mark.parametrize("protocol", ["native", "xml"])
+def test_a_task_on_the_command_line(
+    protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from interlock.state.messages import ToolCall
+    from interlock.state.xml_calls import as_tags
+
+    job = [
+        call("write_to_file", path="n.txt", content="n\n"),
+        call("attempt_completion", result="It is done."),
+    ]
+    native = [{"tool_calls": [c]} for c in job]
+    tagged = [{"text": as_tags(ToolCall(id="", **c))} for c in job]
+    (tmp_path / "s.json").write_text(json.dumps(native if protocol == "native" else tagged))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("INTERLOCK_HOME", str(tmp_path / "home"))
+    flags = ["--mode", "code", "--protocol", protocol, "-m", f"script:{tmp_path / 's.json'}", "-o", "json"]
+    with Path(os.devnull).open() as nothing:
+        monkeypatch.setattr("sys.stdin", nothing)
+        assert cli(["run", "task", "do it", *flags]) == 75
+        shown = json.loads(capsys.readouterr().out)
+        assert shown["pending_approvals"][0]["tool_name"] == "write_to_file"
+        assert cli(["resume", "latest", "--approve", "all", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["response"] == "It is done."
+    assert (tmp_path / "n.txt").read_text() == "n\n"
+
+
+def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: Path) -> None:
+    """Two processes that know nothing of each other but the store."""
+    work = tmp_path / "work"
+    work.mkdir()
+    (tmp_path / "s.json").write_text(json.dumps(THREE))
+    env = {**os.environ, "INTERLOCK_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    line = [str(Path(sys.executable).with_name("interlock"))]
+
+    def interlock(*words: str) -> tuple[int, str]:
+        told: dict[str, Any] = {
+            "capture_output": True,
+            "text": True,
+            "stdin": subprocess.DEVNULL,
+            "check": False,
+        }
+        ran = subprocess.run([*line, *words], cwd=work, env=env, **told)
+        return ran.returncode, ran.stdout + ran.stderr
+
+    code, text = interlock(
+        "run", "task", "do it", "--mode", "orchestrator", "-m", f"script:{tmp_path / 's.json'}"
+    )
+    for _ in range(4):
+        assert code == 75, text
+        code, text = interlock("resume", "latest", "--approve", "all")
+    assert (code, "one done" in text) == (0, True), text
