@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ def picture(data: bytes = PNG, mime: str = "image/png") -> dict[str, Any]:
 def interlock(tmp_path: Path, fake_gemini: FakeGemini) -> Callable[..., Done]:
     (tmp_path / "work").mkdir()
 
-    def run(*arguments: str) -> Done:
+    def run(*arguments: str, entry: Sequence[str] = ENTRY) -> Done:
         return subprocess.run(
-            [*ENTRY, *arguments],
+            [*entry, *arguments],
             cwd=tmp_path / "work",
             env={**os.environ, **fake_gemini.env},
             stdin=subprocess.DEVNULL,
@@ -76,6 +76,38 @@ def test_a_picture_is_made_only_after_somebody_allowed_it_and_only_once(
     assert asked.model == "gemini-2.5-flash-image"
     assert asked.body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
     assert "thinkingConfig" not in asked.body["generationConfig"]
+
+
+KILLED = """import os, signal, sys
+from interlock.services.files import calls
+calls.write_atomically = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+from interlock.cli.main import main
+sys.exit(main())
+"""
+
+
+def test_killed_before_it_is_written_the_same_picture_is_written_and_not_paid_again(
+    interlock: Callable[..., Done], fake_gemini: FakeGemini, tmp_path: Path
+) -> None:
+    fake_gemini.play([answered(picture()), answered(picture(PNG + b"another"))])
+    call = calls("generate_image", prompt="x", path="a.png")
+    assert interlock(*call, "-y", entry=[sys.executable, "-P", "-c", KILLED]).returncode == -9
+    assert not (tmp_path / "work/a.png").exists()
+    assert response(interlock("resume", "latest"))["status"] == "success"
+    assert (tmp_path / "work/a.png").read_bytes() == PNG
+    assert len(fake_gemini.requests) == 1
+
+
+def test_a_mode_without_that_file_has_no_picture_made(
+    interlock: Callable[..., Done], fake_gemini: FakeGemini
+) -> None:
+    drawn = {"name": "generate_image", "args": {"prompt": "x", "path": "a.png"}}
+    done = {"name": "attempt_completion", "args": {"result": "done"}}
+    fake_gemini.play([{"calls": [drawn]}, {"calls": [done]}])
+    ended = interlock("run", "task", "x", "--mode", "architect", "-m", "gemini-2.5-pro", "-y")
+    assert ended.returncode == 0, ended.stderr
+    assert {request.model for request in fake_gemini.requests} == {"gemini-2.5-pro"}
+    assert "may only edit files that match" in json.dumps(fake_gemini.requests[-1].contents)
 
 
 def test_a_picture_may_begin_with_one_of_the_workspace(

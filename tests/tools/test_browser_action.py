@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from agent_runs.stage import Stage, approve, call
 from patience import until
 from pydantic import ValidationError
 
@@ -157,6 +158,23 @@ def test_a_browser_that_ends_in_between_is_told_and_launched_anew(context: ToolC
         assert "Title: Start" in (await act(action="launch", url=f"{site.url}/")).content
 
     browse(context, story)
+
+
+@needs_browser
+def test_in_the_task_loop_it_asks_and_the_model_sees_the_page(
+    tmp_path: Path, site: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launch = call("browser_action", action="launch", url=f"{site.url}/")
+    done = call("attempt_completion", result="seen")
+    stage = Stage(tmp_path, [{"tool_calls": [launch]}, {"tool_calls": [done], "expect": "Title: Start"}])
+    outcome = stage.run("task", {"prompt": "look", "mode": "code"})
+    assert [p["tool_name"] for p in outcome.pending] == ["browser_action"]
+    assert "PRIVATE ADDRESS" in outcome.pending[0]["preview"]
+    assert site.paths == []
+    while outcome.status == "waiting":
+        outcome = stage.resume(outcome, *approve(outcome))
+    answers = [m for m in outcome.output["history"] if m["role"] == "tool"]
+    assert {part["type"] for part in answers[0]["content"]} == {"text", "image"}
 
 
 def of_folder(folder: Path) -> list[int]:
