@@ -42,6 +42,7 @@ from interlock.state.errors import BusyError, RunError, StoppedError, StoreError
 from interlock.state.events import ErrorEvent, Init
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message, TextPart
+from interlock.state.run import WorkflowInput
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 
@@ -86,7 +87,7 @@ async def begin(
     name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
-        first = {**chosen.enter(given, context), **_channels(prepared), **_hooked(drive, "startup")}
+        first = first_state(chosen, given, drive, context, prepared)
         insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
         return first
 
@@ -177,6 +178,13 @@ async def _resumed(
         # The decision is a row already; whoever drives the run takes it up.
         note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
         return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
+
+
+def first_state(
+    chosen: Pipeline, given: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
+) -> dict[str, Any]:
+    """What the run's graph begins with."""
+    return {**chosen.enter(given, context), **_channels(prepared), **_hooked(drive, "startup")}
 
 
 def _channels(prepared: RunConfig) -> dict[str, str]:
@@ -284,22 +292,7 @@ async def _unless_stopped(work: Coroutine[Any, Any, T], run: str, stop: Stop) ->
 
 
 async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: _First) -> Outcome:
-    run, started = drive.lease.run, time.monotonic()
-
-    def stats() -> dict[str, Any]:
-        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
-
-    context = WorkflowContext(
-        drive.services.transcript,
-        drive.services.journal,
-        prepared.model,
-        prepared.approval_mode,
-        prepared.limits,
-        stats,
-        lambda record: usage_of(drive.conn, run, record),
-        list(prepared.agents),
-        _attached(prepared),
-    )
+    run, context = drive.lease.run, context_of(drive, prepared)
     drive.bus(Init(session_id=run, model=prepared.model, workflow=chosen.name))
     for warning in prepared.warnings:
         drive.bus(ErrorEvent(severity="warning", message=warning))
@@ -321,6 +314,26 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
                 return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
+
+
+def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
+    """What `enter` and `leave` of the run's workflow work with."""
+    run, started = drive.lease.run, time.monotonic()
+
+    def stats() -> dict[str, Any]:
+        return {**usage_stats(drive.conn, run), "elapsed_ms": round((time.monotonic() - started) * 1000)}
+
+    return WorkflowContext(
+        drive.services.transcript,
+        drive.services.journal,
+        prepared.model,
+        prepared.approval_mode,
+        prepared.limits,
+        stats,
+        lambda record: usage_of(drive.conn, run, record),
+        list(prepared.agents),
+        _attached(prepared),
+    )
 
 
 def _attached(prepared: RunConfig) -> list[Message]:

@@ -1,0 +1,109 @@
+"""LangGraph's own server (`langgraph dev`) loads every graph, and runs one to an interrupt and on, over its HTTP API.
+
+The server is a few dozen packages, so it isn't among those of `[dev]`: pip install -e '.[studio]', and this runs.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Generator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from patience import HANG_S
+
+from interlock.graphs import PIPELINES
+
+ROOT = Path(__file__).parent.parent
+NAMED = json.loads((ROOT / "langgraph.json").read_text())["graphs"]
+EXAMPLES = sorted(p.parent.name for p in (ROOT / "examples").glob("*/README.md"))
+needs_server = pytest.mark.skipif(
+    find_spec("langgraph_api") is None, reason="the server isn't installed: pip install -e '.[studio]'"
+)
+
+
+def test_the_file_names_every_workflow_and_example() -> None:
+    assert sorted(NAMED) == sorted([*PIPELINES, *EXAMPLES])
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[httpx.Client]:
+    folder = tmp_path_factory.mktemp("studio")
+    graphs = {name: place.replace("./", f"{ROOT}/") for name, place in NAMED.items()}
+    (folder / "langgraph.json").write_text(json.dumps({"dependencies": ["."], "graphs": graphs}))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    env = {**os.environ, "LANGSMITH_TRACING": "false", "LANGGRAPH_CLI_NO_ANALYTICS": "1", "HOME": str(folder)}
+    env["INTERLOCK_STUDIO_HOME"] = str(folder / "state")
+    flags = ("--no-browser", "--no-reload", "--allow-blocking", "--port", str(port))
+    with (folder / "log").open("w") as log:
+        running = subprocess.Popen(
+            [Path(sys.executable).with_name("langgraph"), "dev", *flags],
+            cwd=folder,
+            env=env,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=HANG_S) as client:
+            deadline = time.monotonic() + HANG_S
+            while not _answers(client):
+                assert running.poll() is None, (folder / "log").read_text()[-3000:]
+                assert time.monotonic() < deadline, "the server never came up"
+                time.sleep(0.2)
+            yield client
+    finally:
+        running.terminate()
+        running.wait()
+
+
+def _answers(client: httpx.Client) -> bool:
+    try:
+        return client.get("/ok").is_success
+    except httpx.TransportError:
+        return False
+
+
+def ask(client: httpx.Client, path: str, **body: Any) -> Any:
+    answer = client.post(path, json=body)
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+@needs_server
+def test_it_loads_every_graph_with_its_schema(server: httpx.Client) -> None:
+    found = {a["graph_id"]: a["assistant_id"] for a in ask(server, "/assistants/search", limit=100)}
+    assert sorted(found) == sorted(NAMED)
+    for name, assistant in found.items():
+        schemas = server.get(f"/assistants/{assistant}/schemas").json()
+        assert "approval_mode" in schemas["input_schema"]["properties"], name
+        assert len(server.get(f"/assistants/{assistant}/graph").json()["nodes"]) > 3
+
+
+@needs_server
+@pytest.mark.parametrize("said", [{"choice": "proceed_once"}, "approve", "reject"], ids=str)
+def test_a_run_stops_at_an_interrupt_and_goes_on_with_the_answer(
+    server: httpx.Client, tmp_path: Path, said: Any
+) -> None:
+    call = {"name": "write_file", "args": {"file_path": "out.txt", "content": "hi"}}
+    (tmp_path / "script.json").write_text(json.dumps([{"tool_calls": [call]}, {"text": "That's it."}]))
+    work = tmp_path / "work"
+    work.mkdir()
+    given = {"prompt": "write it", "model": f"script:{tmp_path / 'script.json'}", "workspace": str(work)}
+    thread = ask(server, "/threads")["thread_id"]
+    ask(server, f"/threads/{thread}/runs/wait", assistant_id="main", input=given)
+    state = server.get(f"/threads/{thread}/state").json()
+    assert state["next"] == ["tools"]
+    assert len(state["tasks"][0]["interrupts"]) == 1
+    assert not (work / "out.txt").exists()
+    done = ask(server, f"/threads/{thread}/runs/wait", assistant_id="main", command={"resume": said})
+    assert server.get(f"/threads/{thread}/state").json()["next"] == []
+    assert (work / "out.txt").exists() == (said != "reject")
+    assert done["status"] == ("done" if said != "reject" else "failed")
