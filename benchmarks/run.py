@@ -13,6 +13,7 @@ PARTS = {
     "edit": "edit/run.py",
     "loops": "loops/run.py",
     "policy": "policy/run.py",
+    "search": "search/run.py",
 }
 """In this order."""
 

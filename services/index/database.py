@@ -11,7 +11,7 @@ from pathlib import Path
 from interlock.services.files.filesystem import make_directories
 from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
 
-VERSION = "1"
+VERSION = "2"
 """Of tables, chunks and words; an index of another version is made anew."""
 _SCHEMA = """
 create table meta (key text primary key, value text not null) without rowid;
@@ -33,7 +33,7 @@ create table chunks (
 create index chunks_file on chunks (file);
 create table vectors (chunk integer primary key references chunks (id) on delete cascade, vector blob not null);
 create virtual table terms using fts5 (
-    path, name, code, content = '', tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
+    path, name, said, code, content = '', tokenize = "porter unicode61 remove_diacritics 2 tokenchars '_'"
 );
 create virtual table counts using fts5vocab (terms, 'row');
 """

@@ -14,8 +14,8 @@ from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile
 from interlock.services.index.embedding import Embedder
 from interlock.services.index.ranking import Meanings, by_words, ranked
-from interlock.services.index.sources import Indexed, Source, indexed, path_words, read, sources
-from interlock.services.index.words import split
+from interlock.services.index.sources import Indexed, Source, indexed, read, sources
+from interlock.services.index.words import columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import ToolError
@@ -255,11 +255,10 @@ def _forget(conn: sqlite3.Connection, path: str) -> None:
     row = conn.execute("select id from files where path = ?", (path,)).fetchone()
     if row is None:
         return
-    words = path_words(path)
     for chunk, name, code in conn.execute("select id, name, code from chunks where file = ?", row).fetchall():
         conn.execute(
-            "insert into terms (terms, rowid, path, name, code) values ('delete', ?, ?, ?, ?)",
-            (chunk, words, split(name), split(code)),
+            "insert into terms (terms, rowid, path, name, said, code) values ('delete', ?, ?, ?, ?, ?)",
+            (chunk, *columns(path, name, code)),
         )
     conn.execute("delete from files where id = ?", row)
 
@@ -274,7 +273,8 @@ def _add(conn: sqlite3.Connection, file: Indexed) -> None:
         row = (file_id, chunk.start, chunk.end, chunk.name, chunk.text)
         added = conn.execute("insert into chunks (file, start, end, name, code) values (?, ?, ?, ?, ?)", row)
         conn.execute(
-            "insert into terms (rowid, path, name, code) values (?, ?, ?, ?)", (added.lastrowid, *words)
+            "insert into terms (rowid, path, name, said, code) values (?, ?, ?, ?, ?)",
+            (added.lastrowid, *words),
         )
         if file.vectors:
             conn.execute("insert into vectors values (?, ?)", (added.lastrowid, file.vectors[place]))

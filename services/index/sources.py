@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.chunks import Chunk, chunks
-from interlock.services.index.words import split
+from interlock.services.index.words import columns
 from interlock.state.tooling import PathRefused, Workspace
 from interlock.tools._opening import open_file
 from interlock.tools.syntax.languages import language_of
@@ -41,8 +41,8 @@ class Indexed(NamedTuple):
     source: Source
     sha256: str
     chunks: list[Chunk]
-    words: list[tuple[str, str, str]]
-    """Of path, name and code of each chunk."""
+    words: list[tuple[str, str, str, str]]
+    """`columns` of each chunk."""
     vectors: list[bytes]
 
 
@@ -84,11 +84,5 @@ def read(workspace: Workspace, path: str) -> bytes | None:
 def indexed(source: Source, data: bytes) -> Indexed:
     """Binary files, and those that can't be read, have no chunks; they are remembered, and not read again."""
     found = [] if b"\0" in data else chunks(data, source.language)
-    path = path_words(source.path)
-    words = [(path, split(chunk.name), split(chunk.text)) for chunk in found]
+    words = [columns(source.path, chunk.name, chunk.text) for chunk in found]
     return Indexed(source, sha256(data), found, words, [])
-
-
-def path_words(path: str) -> str:
-    """Without the suffix, which is the language's."""
-    return split(path.rpartition(".")[0] or path)

@@ -6,6 +6,8 @@ from functools import lru_cache
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
 """Of a name: `HTTP` and `Server` of `HTTPServer`, digits apart."""
+_SAID = re.compile(r'"""(.*?)(?:"""|\Z)|^[ \t]*(?:#|//|--|/?\*)([^\n]*)$', re.DOTALL | re.MULTILINE)
+"""Docstrings and comments: questions are asked in their language."""
 _SILENT = frozenset(
     re.findall(
         r"\w+",
@@ -28,6 +30,15 @@ _SILENT = frozenset(
 def split(text: str) -> str:
     """The words of a text in lower case; of a name that has parts the parts, too."""
     return " ".join([_spelled(word) for word in _WORD.findall(text)])
+
+
+def columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
+    """The words of a chunk as the index has them: of its path, its name, what people say in it, and all of it.
+
+    The path is without its suffix, which is the language's.
+    """
+    said = " ".join(part for match in _SAID.finditer(code) for part in match.groups() if part)
+    return split(path.rpartition(".")[0] or path), split(name), split(said), split(code)
 
 
 @lru_cache(maxsize=1 << 16)
