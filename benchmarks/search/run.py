@@ -1,6 +1,7 @@
-"""run: codebase search: how often the answer is among the first five, beside plain grep, plain words and meanings; and how fast the standard library with all installed packages is indexed.
+"""run: codebase search: how often the answer is among the first five, beside plain grep, plain words and meanings;
+and how fast the standard library with all installed packages is indexed.
 
-.venv/bin/python benchmarks/search/run.py [quality] [speed]
+    .venv/bin/python benchmarks/search/run.py [quality] [speed]
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from interlock.services.index.index import WorkspaceIndex, open_index
 from interlock.services.index.words import asked as words_of
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.search import Asked
+from interlock.tools.syntax.languages import language_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from search_corpus import PACKAGES, Question, installed, questions, static_model
@@ -133,12 +135,15 @@ QUERIES = (
 
 
 async def speed(folder: Path) -> None:
-    """The standard library and what is installed beside it, as links would not be followed: copied."""
+    """The standard library and what is installed beside it: the source files of both, copied."""
     corpus = folder / "python"
     for name in ("stdlib", "purelib"):
-        source = Path(sysconfig.get_path(name))
-        left_out = shutil.ignore_patterns("__pycache__", "site-packages" if name == "stdlib" else "", "*.so*")
-        shutil.copytree(source, corpus / name, ignore=left_out, dirs_exist_ok=True)
+        left_out = {"__pycache__", "site-packages"} if name == "stdlib" else {"__pycache__"}
+
+        def ignored(_folder: str, names: list[str], left_out: set[str] = left_out) -> set[str]:
+            return {n for n in names if n in left_out or ("." in n and language_of(n) is None)}
+
+        shutil.copytree(sysconfig.get_path(name), corpus / name, ignore=ignored)
     index = index_of(folder / "home2", corpus)
     started, cpu = time.perf_counter(), time.process_time()
     info = await index.update(lambda _done, _total: None, 1e9)

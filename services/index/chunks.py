@@ -118,7 +118,7 @@ class _Lines:
         start, stop = piece.start, piece.end
         while start < stop and not self.lines[start].strip():
             start += 1
-        while self.size(start, stop) > TOLERATED:
+        while stop - start > 1 and self.size(start, stop) > TOLERATED:
             end = start + 1
             while self.size(start, end + 1) <= TOLERATED:
                 end += 1

@@ -4,8 +4,8 @@ import re
 from functools import lru_cache
 
 _WORD = re.compile(r"\w+")
-_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_a-zA-Z]+")
-"""Of a name: `HTTP` and `Server` of `HTTPServer`, digits apart."""
+_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+"""Of a name: `HTTP` and `Server` of `HTTPServer`, digits apart; of one in other letters what `_` parts."""
 _SAID = re.compile(r'"""(.*?)(?:"""|\Z)|^[ \t]*(?:#|//|--|/?\*)([^\n]*)$', re.DOTALL | re.MULTILINE)
 """Docstrings and comments: questions are asked in their language."""
 _SILENT = frozenset(
@@ -43,7 +43,7 @@ def columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
 
 @lru_cache(maxsize=1 << 16)
 def _spelled(word: str) -> str:
-    parts = _PART.findall(word)
+    parts = _PART.findall(word) if word.isascii() else [part for part in word.split("_") if part]
     low = word.lower()
     return low if len(parts) < 2 else " ".join([low, *parts]).lower()
 
