@@ -138,6 +138,12 @@ def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Ite
     yield from (Finding("note", "skills", place(problem)) for problem in problems)
     if skills:
         yield Finding("ok", "skills", ", ".join(skills))
+    for file in settings.processor_files(root, home):
+        why = "" if file.is_file() else "there is no such file"
+        if not trusted and file.resolve().is_relative_to(root):
+            why = "the folder isn't trusted (interlock trust)"
+        text = f"{file}: not used; {why}" if why else f"{file} (interlock diagram main)"
+        yield Finding("note" if why else "ok", "processors", place(text))
     servers = specs_of(settings, root).values()
     if able := [server.name for server in servers if not server.problem and not server.disabled]:
         yield Finding("ok", "mcp", f"{', '.join(able)} (interlock mcp test)")

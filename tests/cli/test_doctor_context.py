@@ -30,6 +30,8 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     (home / ".gemini/commands/mine.toml").write_text("prompt = 'm'")
     (home / ".gemini/commands/odd.toml").write_text("prompt")
     (home / ".gemini/GEMINI.md").write_text("be brief")
+    (home / ".gemini/settings.json").write_text('{"processors": ["mine.py", "~/gone.py"]}')
+    (work / "mine.py").write_text("PROCESSORS = {}")
     told = json.loads(run("doctor", "--json").out)
     lines = [(f["level"], f["what"], f["text"]) for f in told]
 
@@ -39,6 +41,8 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert said("ok", "memory", "GEMINI.md: global, about 2 tokens")
     assert said("note", "memory", "not imported: ")
     assert said("note", "memory", "CLAUDE.md: not used; context.fileName names GEMINI.md, AGENTS.md")
+    assert said("note", "processors", "mine.py: not used; the folder isn't trusted")
+    assert said("note", "processors", "gone.py: not used; there is no such file")
     assert said("ok", "ignore", ".geminiignore")
     assert said("ok", "rules", ".roo/rules/a.md: every mode of the task loop")
     assert said("note", "rules", ".roorules: not used; there are rules that come before it")
@@ -54,5 +58,6 @@ def test_it_lists_what_was_found_what_is_used_and_why_not(run: Run, tmp_path: Pa
     assert any("/a, /mine" in f["text"] for f in told)
     lines = [(f["level"], f["what"], f["text"]) for f in told]
     assert said("ok", "modes", "docs") and said("ok", "agents", "helper") and said("ok", "mcp", "one")
+    assert said("ok", "processors", "mine.py (interlock diagram main)")
     assert said("note", "mcp", "bad name: not used; ")
     assert said("ok", "prompt", ".roo/system-prompt-ask: in place of the mode's system prompt")
