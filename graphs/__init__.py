@@ -22,6 +22,7 @@ PIPELINES = {
     "system-prompt": "the text above every request, out of the sections that apply",
     "tools": "one batch of tool calls: every call decided, then executed in groups",
     "task": "one task in a mode of work, one call a message, with subtasks, until its result is handed over",
+    "mode": "modes of work: which there are, what each allows, and the switch to another",
     "plan": "plan mode: explore, write a plan, have it approved by a person, hand it over to main",
     "mcp": "MCP servers: what they offer, one of their resources or prompts, or one call of a tool",
     "search": "code found by what it does: an index of the workspace, brought up to date and asked",

@@ -41,7 +41,7 @@ def enter(given: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
     calls: list[dict[str, JsonValue]] = []
     for index, call in enumerate(given.calls):
         calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
-    message = to_message("calls", {"role": "assistant", "tool_calls": calls})
+    message = to_message("calls", {"role": "assistant", "content": given.text, "tool_calls": calls})
     return {"head": context.transcript.append(head, [message]), "approval_mode": context.approval_mode}
 
 

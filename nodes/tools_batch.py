@@ -15,7 +15,7 @@ from interlock.state.conversation import LOOP_END, MISTAKES
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
-from interlock.state.messages import Message, TextPart
+from interlock.state.messages import Message, TextPart, ToolCall
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
 from interlock.state.refused import EFFECTS, Refusals, Refused, refusals_in
@@ -23,6 +23,7 @@ from interlock.state.task import DEEPEST
 from interlock.state.tool_names import WAIT
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState, outcomes_of
 from interlock.state.toolset import ToolInfo
+from interlock.state.xml_calls import parser_of, typed
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Type of a result's error → who refused."""
@@ -37,11 +38,14 @@ _REASON = 300
 """Characters of a reason in the state."""
 
 
-@node(reads=("head", "withheld"), writes=("message", "count", "decided", "stop"))
+@node(reads=("head", "protocol", "withheld"), writes=("head", "message", "count", "decided", "stop"))
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Calls stay in the chain; the batch is named by the record that holds them."""
     deps = runtime.context
-    message = deps.transcript.message(state["head"])
+    head, message = state["head"], deps.transcript.message(state["head"])
+    if not message.tool_calls and state.get("protocol") == "xml":
+        message = _read(message, deps)
+        head = deps.transcript.append(head, [message])
     if not message.tool_calls:
         raise RunError(
             f"The batch {state['head']!r} holds no call; expected an assistant message with calls."
@@ -50,12 +54,29 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
         use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
         runtime.stream_writer(use)
-    parsed: ToolsState = {"message": state["head"], "count": len(message.tool_calls), "stop": ""}
+    parsed: ToolsState = {"head": head, "message": head, "count": len(message.tool_calls), "stop": ""}
     if withheld := state.get("withheld"):
         parsed["decided"] = {
             index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()
         }
     return parsed
+
+
+def _read(message: Message, deps: Deps) -> Message:
+    """A message that was handed in as text, with its calls. Raises `RunError` for one that can't be read."""
+    schemas = {tool.name: tool.parameters for tool in deps.toolset.declarations()}
+    parser = parser_of(schemas)
+    parser.feed(message.text)
+    parser.close()
+    if parser.problem:
+        raise RunError(
+            f"The text's calls can't be read: {parser.problem}. Write each one out, with its closing tag."
+        )
+    calls = [
+        ToolCall(id=f"0.{index}", name=call.name, args=typed(call, schemas))
+        for index, call in enumerate(parser.calls)
+    ]
+    return message.model_copy(update={"content": parser.text, "tool_calls": tuple(calls)})
 
 
 def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -> CallOutcome:

@@ -237,8 +237,7 @@ class TaskSettings(_Section):
     confirm_completion: bool | None = Field(None, alias="confirmCompletion")
     """Whether a person is asked about a result; null: where one sits before the terminal."""
     auto_approval: bool = Field(True, alias="autoApprovalEnabled")
-    """False: none of those below counts."""
-    allow_read_only: bool = Field(False, alias="alwaysAllowReadOnly")
+    """False: none of those below counts. Reading needs no asking, whatever they say."""
     allow_write: bool = Field(False, alias="alwaysAllowWrite")
     allow_execute: bool = Field(False, alias="alwaysAllowExecute")
     """Only of commands that begin as one of `allowedCommands`."""
@@ -247,6 +246,7 @@ class TaskSettings(_Section):
     """Counts without `alwaysAllowExecute`, too."""
     allow_browser: bool = Field(False, alias="alwaysAllowBrowser")
     allow_mcp: bool = Field(False, alias="alwaysAllowMcp")
+    """Only of tools that the server's `alwaysAllow` names, and of its resources."""
     allow_mode_switch: bool = Field(False, alias="alwaysAllowModeSwitch")
     allow_subtasks: bool = Field(False, alias="alwaysAllowSubtasks")
 

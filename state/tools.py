@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
 
 from interlock.state.calls import CallOutcome, OneCall, merge_by_key, outcome_of
@@ -15,8 +15,17 @@ from interlock.state.run import HistoryMessage, Labelled, WorkflowInput, Workflo
 class ToolsInput(WorkflowInput):
     """Input of `tools`."""
 
-    calls: list[dict[str, Any]] = Field(min_length=1, description="the calls, each {id, name, args}")
+    calls: list[dict[str, Any]] = Field(
+        default_factory=list[dict[str, Any]], description="the calls, each {id, name, args}"
+    )
+    text: str = Field("", description="instead of calls: a message that holds them as tags (protocol xml)")
     history: list[HistoryMessage] = Field(default_factory=list[HistoryMessage])
+
+    @model_validator(mode="after")
+    def _one_of_both(self) -> "ToolsInput":
+        if bool(self.calls) == bool(self.text):
+            raise ValueError("give either calls or text")
+        return self
 
 
 class ToolsOutput(WorkflowOutput):

@@ -33,6 +33,8 @@ class WorkflowContext:
     """Chain record of a reply → its tokens."""
     agents: Sequence[str] = ()
     """Names of the agents that there are."""
+    modes: Sequence[dict[str, Any]] = ()
+    """The modes of work that there are."""
     attached: Sequence[Message] = ()
     """Files that the user put beside the prompt."""
 

@@ -252,6 +252,25 @@ def _value(name: str, text: str) -> str:
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
+def parser_of(schemas: Mapping[str, Mapping[str, Any]]) -> TagParser:
+    """For tools with these JSON Schemas of their arguments."""
+    return TagParser({name: _names(schema) for name, schema in schemas.items()})
+
+
+def _names(schema: Mapping[str, Any]) -> frozenset[str]:
+    """Models that learned Roo Code's tools say `path`, whatever they are told."""
+    names = frozenset(schema.get("properties", {}))
+    return names | {"path"} if "file_path" in names else names
+
+
+def typed(call: TaggedCall, schemas: Mapping[str, Mapping[str, Any]]) -> dict[str, JsonValue]:
+    """The call's arguments, by its tool's schema."""
+    schema, params = schemas[call.name], call.params
+    if "path" in params and "path" not in schema.get("properties", {}):
+        params = {("file_path" if name == "path" else name): value for name, value in params.items()}
+    return arguments(params, schema)
+
+
 def arguments(params: Mapping[str, str], schema: Mapping[str, Any]) -> dict[str, JsonValue]:
     """The values as the tool's JSON Schema has them; what can't be that stays text, which its tool refuses by name."""
     properties: Mapping[str, Any] = schema.get("properties", {})

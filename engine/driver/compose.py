@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
 
-_ALL_TOOLS = ("tools", "system-prompt")
+_ALL_TOOLS = ("tools", "system-prompt", "mode")
 """Workflows whose input says which loop they are about."""
 
 

@@ -332,6 +332,7 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
         stats,
         lambda record: usage_of(drive.conn, run, record),
         list(prepared.agents),
+        [mode.model_dump(mode="json") for mode in prepared.modes.all()],
         _attached(prepared),
     )
 

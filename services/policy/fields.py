@@ -18,6 +18,7 @@ from pydantic import (
     model_validator,
 )
 
+from interlock.services.policy.auto_approval import auto_approval_rules
 from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
 from interlock.services.policy.rule import SHELL_TOOLS, USER, WORKSPACE, Rule, canonical
 from interlock.state.calls import ApprovalMode, Decision, Risk
@@ -194,7 +195,8 @@ def settings_rules(settings: Settings) -> tuple[list[Rule], list[Problem]]:
                 problems.append(Problem(source, str(error), effect))
                 if decision != "allow":
                     rules.append(stand_in(source, USER, ("*",), str(error)))
-    return [*rules, *(_not_core() if tools.core else ()), *_servers(settings)], problems
+    more = (*(_not_core() if tools.core else ()), *_servers(settings), *auto_approval_rules(settings))
+    return [*rules, *more], problems
 
 
 def _of_entry(entry: str, source: str, decision: Decision, priority: int) -> Rule:

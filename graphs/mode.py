@@ -1,0 +1,60 @@
+"""mode: the modes of work: which there are, may a tool be called in one, and the switch to another.
+
+A switch is a batch of one in `tools`: decided, asked about and journalled like a model's. Nothing loops.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from interlock.graphs import tools
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.mode import check_tool, load_modes
+from interlock.state.messages import Message, ToolCall
+from interlock.state.mode import ModeInput, ModeOutput, ModeState
+from interlock.state.modes import DEFAULT
+from interlock.state.run import ErrorInfo
+from interlock.state.subagent import MAX_DEPTH
+from interlock.state.workflow import WorkflowContext, error_of
+
+
+def build(depth: int = MAX_DEPTH) -> Graph:
+    """`depth`: levels of sub-agents, as of `tools`."""
+    g = Graph("mode", ModeState)
+    g.nodes(load_modes, check_tool)
+    g.part("switch", lambda: tools.build(depth))
+
+    g.edge(START, "load_modes")
+    g.by_label("load_modes", {"list": END, "ask": "check_tool", "switch": "switch"})
+    g.edge("check_tool", END)
+    g.edge("switch", END)
+    return g
+
+
+def enter(given: ModeInput, context: WorkflowContext) -> dict[str, Any]:
+    head = ""
+    if given.switch_to is not None:
+        args = {"mode_slug": given.switch_to, "reason": given.reason}
+        call = ToolCall(id="0.0", name="switch_mode", args={**args})
+        head = context.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
+    return {
+        "head": head,
+        "tool": given.tool or "",
+        "path": given.path or "",
+        "approval_mode": context.approval_mode,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> ModeOutput:
+    answer = context.transcript.message(values["head"]) if values.get("head") else None
+    failed = answer is not None and answer.status != "success"
+    return ModeOutput(
+        modes=[*context.modes],
+        current=values.get("mode") or DEFAULT,
+        allowed=values.get("allowed"),
+        error=ErrorInfo(type="rejected", message=answer.text) if failed and answer else error_of(values),
+    )
+
+
+PIPELINE = Pipeline("mode", build, ModeInput, ModeOutput, prompt_field="reason", enter=enter, leave=leave)
