@@ -161,7 +161,7 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(work: Path, monkeypatch: py
 
     def small(self: Store, *args: Any) -> sqlite3.Connection:
         conn = connect(self, *args)
-        conn.execute("pragma max_page_count = 100")
+        conn.execute("pragma max_page_count = 60")
         return conn
 
     monkeypatch.setattr(Store, "_connect", small)

@@ -59,7 +59,7 @@ def test_a_server_speaks_of_itself_in_the_system_prompt_as_itself(
     assert run_sync("main", {"prompt": "go"}, options=options).status == "done"
     sent = next(asked.body for asked in fake_gemini.requests if "tools" in asked.body)
     system = "".join(part["text"] for part in sent["systemInstruction"]["parts"])
-    assert "--- odd ---\nBe\\u202e kind.\n--- end of odd ---" in system
+    assert "--- odd ---\nBe\\u202e kind.\n- resource odd://a: Letter\\u202e a\n" in system
 
 
 def test_pictures_and_papers_of_a_server_are_shown_to_models(place: Place, fake_gemini: FakeGemini) -> None:

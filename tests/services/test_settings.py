@@ -110,7 +110,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
         ("model.maxSessionTurn", "model.maxSessionTurns"),
         # Settings of gemini-cli that mean nothing here are no slips.
         *[("ui", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
-        *[("general.preview", ""), ("tools.callCommand", ""), ("agents.overrides", ""), ("output", "")],
+        *[("general.preview", ""), ("tools.enableHooks", ""), ("agents.overrides", ""), ("output", "")],
     ],
 )
 def test_a_mistyped_key_is_warned_of_with_the_one_that_was_meant(
