@@ -8,7 +8,7 @@ are the stream's `custom` part.
 
 import os
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from pathlib import Path
@@ -63,7 +63,8 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
                 own = self.workflow.validated(cast(Mapping[str, Any], input))
                 input = first_state(self.workflow, own, drive, context_of(drive, prepared), prepared)
             given["context"] = _told(drive.services.deps)
-            async for part in super().astream(input, config, **given):
+            stream: Any = super().astream  # its types aren't all known
+            async for part in stream(input, config, **given):
                 yield part
 
     def get_input_jsonschema(self, config: Any = None) -> dict[str, Any]:  # noqa: ARG002 - LangGraph's signature
@@ -85,7 +86,7 @@ def graph(workflow: str | Path | Pipeline) -> Compiled:
 
 
 @asynccontextmanager
-async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncIterator[tuple[Drive, RunConfig]]:
+async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tuple[Drive, RunConfig]]:
     """The connections of a run, which is the server's thread; `input` begins it, or it goes on."""
     store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio"))
     store.open()
@@ -128,7 +129,7 @@ def _said(resume: Any, interrupt: str, waiting: int) -> Any:
     """The answer to one interrupt, by its id or as the only one; None: there is none."""
     if isinstance(resume, Mapping) and interrupt in resume:
         return cast(Mapping[str, Any], resume)[interrupt]
-    return resume if waiting == 1 else None
+    return cast(Any, resume) if waiting == 1 else None
 
 
 def _answer(drive: Drive, key: str, said: Any) -> None:

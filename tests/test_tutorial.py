@@ -14,10 +14,9 @@ PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
 def test_the_tutorial_works_as_it_is_written(tmp_path: Path) -> None:
     done = followed(PAGE, tmp_path / "work", tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
-    log = (tmp_path / "work" / "CHANGELOG.md").read_text()
-    assert log == "# Changelog\n- Starts at once.\n- Starts faster.\n"
+    assert (tmp_path / "work" / "NEWS.md").read_text() == "Starts faster."
+    assert "Starts at once." in done.stdout
     assert "done {'line': 'Starts faster.'}" in done.stdout
-    assert "2 passed" in done.stdout or ".." in done.stdout
 
 
 def test_its_workflow_has_three_nodes_and_an_approval_in_forty_lines() -> None:

@@ -72,11 +72,16 @@ async def call_commit(state: FixState, runtime: Runtime[Deps]) -> FixState:
     return {"head": place_calls(state, runtime, commit)}
 
 
-@node(reads=CALLS, writes=("status",))
+@node(reads=("head",), writes=("head",))
+async def call_log(state: FixState, runtime: Runtime[Deps]) -> FixState:
+    """What counts is what the repository says: a kill may have hidden how the command ended."""
+    return {"head": place_calls(state, runtime, call("run_shell_command", command="git log -1 --format=%s"))}
+
+
+@node(reads=("wish", *CALLS), writes=("status",))
 async def finish(state: FixState, runtime: Runtime[Deps]) -> FixState:
-    (commit,) = results(state, runtime)
-    done = commit.status == "success" and not commit.meta.get("exit_code")
-    return {"status": "done" if done else "failed"}
+    (log,) = results(state, runtime)
+    return {"status": "done" if state["wish"] in log.content else "failed"}
 
 
 @node(writes=("status",))
@@ -91,11 +96,12 @@ async def leave_it(state: FixState) -> FixState:
 
 def build() -> Graph:
     g = Graph("fix", FixState)
-    g.nodes(plan, call_tests, judge, call_commit, finish, give_up, leave_it)
+    g.nodes(plan, call_tests, judge, call_commit, call_log, finish, give_up, leave_it)
     g.part("code", agent(task="task", answer="report"))
     g.part("verify", tools.build)
     g.part("review", approve("The tests pass. Commit this?", show="report"))
     g.part("commit", tools.build)
+    g.part("log", tools.build)
 
     g.edge(START, "plan")
     g.edge("plan", "code")
@@ -106,7 +112,9 @@ def build() -> Graph:
     g.by_label("judge", {"passed": "review", "failed": "again"})
     g.by_label("review", {"approved": "call_commit", "rejected": "leave_it"})
     g.edge("call_commit", "commit")
-    g.edge("commit", "finish")
+    g.edge("commit", "call_log")
+    g.edge("call_log", "log")
+    g.edge("log", "finish")
     for last in ("finish", "give_up", "leave_it"):
         g.edge(last, END)
     return g
