@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from interlock.services.mcp.asking import CallInput, InputWantedError, answer, page_wanted
 from interlock.services.mcp.content import Content, content_of, prompt_of, resource_of
@@ -192,10 +192,18 @@ async def _connected(wanted: Callable[..., "Client"], transport: Callable[[], An
     client = wanted(transport(), mode="legacy")
     try:
         return await client.__aenter__()
-    except MCPError as error:
-        if error.code != _UNSUPPORTED:
+    except Exception as error:
+        cause = first_cause(error)
+        if not isinstance(cause, MCPError) or cause.code != _UNSUPPORTED:
             raise
     return await wanted(transport(), mode="auto").__aenter__()
+
+
+def first_cause(error: BaseException) -> BaseException:
+    """What the SDK's task groups wrap."""
+    while isinstance(error, BaseExceptionGroup):
+        error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
+    return error
 
 
 async def _listen(client: "Client", changed: Callable[[], None]) -> None:

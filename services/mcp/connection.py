@@ -6,9 +6,9 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from interlock.services.mcp.client import Listing, LostError, Session, session
+from interlock.services.mcp.client import Listing, LostError, Session, first_cause, session
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.errors import InterlockError
 from interlock.state.mcp import ServerStatus, ServerView
@@ -229,8 +229,7 @@ class Connection:
 
 def _reason(error: BaseException) -> str:
     """The first cause, in one line."""
-    while isinstance(error, BaseExceptionGroup):
-        error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
+    error = first_cause(error)
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
     if isinstance(error, InterlockError | LostError):

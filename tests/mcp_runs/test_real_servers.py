@@ -5,11 +5,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from mcp_servers.place import Place, calls
 from mcp_servers.sdk import Behind
+from patience import HANG_S
 
 from interlock.engine import run_sync
 from interlock.services.files.outputs import OutputFiles
@@ -37,22 +38,24 @@ def test_a_server_behind_an_address_gets_the_headers_of_settings(
     assert outcome.status == "done", (outcome.error, place.told)
 
 
+def among(folder: Path, server: Behind) -> Servers:
+    spec = ServerSpec("sdk", "http", url=server.url, trust=True)
+    outputs = OutputFiles(folder)
+    return Servers(
+        {"sdk": spec}, workspace=folder, env={}, most=(0, 0), outputs=outputs, emit=print, home=folder
+    )
+
+
+def tool(name: str, **args: Any) -> ToolRun:
+    return ToolRun(CallKey(message="m", index=0), CallView(id="0.0", name=name, args=args), print)
+
+
 def test_a_server_that_went_away_is_told_of_and_connected_to_again_when_it_is_back(tmp_path: Path) -> None:
-    call = CallView(id="0.0", name="mcp_sdk_add", args={"a": 1, "b": 2})
-    add = ToolRun(CallKey(message="m", index=0), call, print)
+    add = tool("mcp_sdk_add", a=1, b=2)
 
     async def played() -> list[str]:
         with Behind("http") as server:
-            spec = ServerSpec("sdk", "http", url=server.url, trust=True)
-            servers = Servers(
-                {"sdk": spec},
-                workspace=tmp_path,
-                env={},
-                most=(0, 0),
-                outputs=OutputFiles(tmp_path),
-                emit=print,
-                home=tmp_path,
-            )
+            servers = among(tmp_path, server)
             there = await servers.call("sdk", add, print)
         gone = [await servers.call("sdk", add, print) for _ in "12"]
         with Behind("http", server.port):
@@ -61,6 +64,22 @@ def test_a_server_that_went_away_is_told_of_and_connected_to_again_when_it_is_ba
         return [(result.error or {}).get("type", "") for result in (there, *gone, back)]
 
     assert asyncio.run(played()) == ["", "mcp_lost", "mcp_unavailable", ""]
+
+
+def test_a_changed_list_is_heard_of_under_todays_protocol(tmp_path: Path) -> None:
+    """Under older ones: `test_odd_servers`."""
+
+    async def played(server: Behind) -> None:
+        servers = among(tmp_path, server)
+        assert (await servers.call("sdk", tool("mcp_sdk_grow"), print)).content == "one more"
+        async with asyncio.timeout(HANG_S):
+            while "mcp_sdk_grown" not in servers.tools():
+                await asyncio.sleep(0.01)
+        assert (await servers.call("sdk", tool("mcp_sdk_grown"), print)).content == "it has grown"
+        await servers.close()
+
+    with Behind("http", handshake=False) as server:
+        asyncio.run(played(server))
 
 
 def test_a_server_of_the_sdk_on_stdio_offers_resources_and_prompts(place: Place) -> None:

@@ -1,5 +1,6 @@
 """sdk: a server built on the official SDK, on stdio or, in a thread of the test, behind an address."""
 
+import json
 import socket
 import threading
 import time
@@ -28,6 +29,13 @@ def made(**more: Any) -> MCPServer[Any]:
         request: Any = ctx.request_context.request
         return f"{name} is {request.headers.get(name)}"
 
+    @server.tool()
+    async def grow(ctx: Context) -> str:
+        """One tool more, `grown`."""
+        server.add_tool(lambda: "it has grown", name="grown", description="New.")
+        await ctx.notify_tools_changed()
+        return "one more"
+
     @server.resource("note://{name}")
     def note(name: str) -> str:
         """A note."""
@@ -45,8 +53,13 @@ class Behind:
     """`with Behind("http") as server: server.url`."""
 
     def __init__(
-        self, kind: Literal["http", "sse"], port: int = 0, accounts: "Accounts | None" = None
+        self,
+        kind: Literal["http", "sse"],
+        port: int = 0,
+        accounts: "Accounts | None" = None,
+        handshake: bool = True,
     ) -> None:
+        """`handshake` false: it speaks today's protocol alone."""
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         origin = f"http://127.0.0.1:{self.port}"
@@ -57,6 +70,7 @@ class Behind:
             else {}
         )
         app = made(**doors).streamable_http_app() if kind == "http" else made(**doors).sse_app()
+        app = app if handshake else _without_handshake(app)
         # An open stream of events would be waited for at the end.
         config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
@@ -71,6 +85,31 @@ class Behind:
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join()
+
+
+def _without_handshake(app: Any) -> Any:
+    async def door(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await app(scope, receive, send)
+            return
+        message = await receive()
+        asked = json.loads(message["body"])
+        if asked.get("method") != "initialize":
+            waiting = [message]
+
+            async def again() -> Any:
+                return waiting.pop() if waiting else await receive()
+
+            await app(scope, again, send)
+            return
+        data = {"supported": ["2026-07-28"], "requested": asked["params"]["protocolVersion"]}
+        error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
+        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode()
+        headers = [(b"content-type", b"application/json")]
+        await send({"type": "http.response.start", "status": 400, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+    return door
 
 
 if __name__ == "__main__":
