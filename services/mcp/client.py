@@ -25,7 +25,9 @@ _PAGES = 50
 """Of a list; a server that never ends one can't hang the run."""
 _UNSUPPORTED = -32022
 """A server that only speaks protocols from 2026-07-28 on, which have no handshake."""
-_TIMED_OUT, _CLOSED = -32001, -32000
+_FORGOTTEN = "Session terminated"
+"""What the SDK makes of a 404 for a session that was there."""
+_TIMED_OUT, _CLOSED, _NO_JSON = -32001, -32000, -32700
 _LIST_CHANGED = tuple(f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources"))
 _LISTEN_AGAIN_S = 1.0
 Progress = Callable[[str], None]
@@ -33,6 +35,10 @@ Progress = Callable[[str], None]
 
 class LostError(Exception):
     """The request was sent, and no answer will come: whether it had an effect is unknown."""
+
+
+class ForgottenError(LostError):
+    """The server doesn't know the session any more: the request was not done."""
 
 
 class AnsweredError(Exception):
@@ -262,6 +268,10 @@ async def _answer(request: Awaitable[Any]) -> Any:
             raise LostError("it did not answer in time") from error
         if error.code == _CLOSED:
             raise LostError("the connection ended before it answered") from error
+        if error.code == _NO_JSON:
+            raise LostError("its answer can't be read") from error
+        if error.error.message == _FORGOTTEN:
+            raise ForgottenError("it has forgotten the session") from error
         raise AnsweredError(visible(f"{error.error.message} ({error.code})"), error.error) from error
     except InputRequiredRoundsExceededError as error:
         raise AnsweredError("it asked for more and more input") from error

@@ -62,6 +62,11 @@ class Connection:
         self._instructions = self._version = ""
 
     @property
+    def lost(self) -> str:
+        """Why there is no session any more."""
+        return visible(self._lost)[:_REASON]
+
+    @property
     def usable(self) -> bool:
         return not self.spec.problem and not self.spec.disabled
 
@@ -190,7 +195,7 @@ class Connection:
                 await self._until_lost(live)
         except Exception as error:  # whatever a server or the SDK meets ends this one session
             self._on_lost(_reason(error))
-        self.problem = visible(self._lost)[:_REASON]
+        self.problem = self.lost
         return connected
 
     def _made(self) -> Any:

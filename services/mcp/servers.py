@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from interlock.services.mcp.asking import InputWantedError
-from interlock.services.mcp.client import AnsweredError, LostError, Progress, Session
+from interlock.services.mcp.client import AnsweredError, ForgottenError, LostError, Progress, Session
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.content import Content, Data
 from interlock.services.mcp.declared import ServerTool
@@ -81,7 +81,7 @@ class Servers:
     def is_connected(self, server: str) -> bool:
         return self._connections[server].status == "connected"
 
-    async def call(self, server: str, run: ToolRun, progress: Progress) -> ToolResult:
+    async def call(self, server: str, run: ToolRun, progress: Progress, again: bool = False) -> ToolResult:
         """Where nobody knows whether it happened, the error is `unknown_outcome`."""
         name, args = run.call.name, run.call.args
         one = self._connections[server]
@@ -102,7 +102,10 @@ class Servers:
             else:
                 content = await session.call(tool.original, args, progress, limit, run.given)
         except LostError as error:
-            return self._without_answer(one, session, tool, error)
+            one.gone(error, session)
+            if isinstance(error, ForgottenError) and not again:
+                return await self.call(server, run, progress, again=True)
+            return self._without_answer(one, tool, error)
         except AnsweredError as error:
             return failure("mcp_error", f"MCP server {server!r} refused the call: {error}")
         except InputWantedError as error:
@@ -113,12 +116,9 @@ class Servers:
             )
         return await self._result(content, f"{server}: {tool.original}")
 
-    def _without_answer(
-        self, one: Connection, session: Session, tool: ServerTool, error: LostError
-    ) -> ToolResult:
-        one.gone(error, session)
+    def _without_answer(self, one: Connection, tool: ServerTool, error: LostError) -> ToolResult:
         kind = "mcp_lost" if tool.read_only or tool.idempotent else "unknown_outcome"
-        return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {error}.")
+        return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {one.lost or error}.")
 
     async def read(self, server: str, uri: str) -> ToolResult:
         return await self._asked(server, lambda live: live.read(uri))

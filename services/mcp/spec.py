@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 
 from interlock.state.settings import McpServer, OAuthSettings, Settings
 
+MOST = 64 * 1024 * 1024
+"""Bytes of one message; a server that sends longer ones can't be worked with."""
+TOO_LONG = f"it sent a message of more than {MOST >> 20} MB"
 Transport = Literal["stdio", "sse", "http"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 """Tools are called `mcp_SERVER_TOOL`, which providers take up to 63 characters of."""

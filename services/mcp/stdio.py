@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.services.mcp.spec import MOST, TOO_LONG
 from interlock.services.process.supervised import GRACE_S, Supervised, readable
 from interlock.state.errors import RunError
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from mcp.shared.message import SessionMessage
 
 _CHUNK = 65_536
-_MOST = 64 * 1024 * 1024
-"""Bytes of one message; more of them without an end of line is no server that can be worked with."""
 _LEAVE_S = 1.0
 """A server may take so long to end by itself once its stdin is closed (the protocol's way to end it)."""
 _ERRORS = 4_000
@@ -101,8 +100,8 @@ class StdioServer:
                         return
                     line.clear()
                 line += rest
-                if len(line) > _MOST:
-                    self._lost(f"it sent a message of more than {_MOST >> 20} MB")
+                if len(line) > MOST:
+                    self._lost(TOO_LONG)
                     return
             self._lost(await self._why(child))
 

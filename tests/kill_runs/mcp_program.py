@@ -24,7 +24,7 @@ REPLIES: list[dict[str, Any]] = [
             {"name": "mcp_odd_picture", "args": {}},
         ],
     },
-    {"expect": "note done.*thanks.*embedded", "text": "All done."},
+    {"text": "All done."},
 ]
 
 

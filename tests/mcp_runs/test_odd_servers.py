@@ -12,7 +12,7 @@ from mcp_servers.place import Place, calls
 from patience import HANG_S
 
 from interlock.engine import Decision, resume_sync
-from interlock.services.mcp import connection
+from interlock.services.mcp import connection, stdio
 
 ALL = {"toolName": "*", "mcpName": "odd", "decision": "allow"}
 
@@ -91,6 +91,15 @@ def test_a_long_answer_is_kept_in_a_file_and_shortened(place: Place) -> None:
     assert outcome.status == "done", outcome.error
     saved = [f for f in (place.home / "outputs").iterdir() if f.suffix == ".txt"]
     assert any(f.read_text().count("\n") == 39_999 for f in saved)
+
+
+def test_a_message_without_an_end_ends_the_session(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stdio, "MOST", 100_000)
+    place.servers(odd=place.odd(trust=True, env={"ODD_SAFE": "flood"}))
+    long = calls(("mcp_odd_flood", {}))
+    again = {"expect": "it sent a message of more than", **calls(("mcp_odd_note", {"text": "x"}))}
+    outcome = place.main(long, again, {"expect": "note done", "text": "over"})
+    assert (outcome.status, len(place.starts())) == ("done", 2), outcome.error
 
 
 def test_a_changed_list_of_tools_counts_from_the_next_turn(place: Place) -> None:

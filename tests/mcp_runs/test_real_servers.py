@@ -9,14 +9,15 @@ from typing import Any, Literal
 
 import pytest
 from mcp_servers.place import Place, calls
-from mcp_servers.sdk import Behind
+from mcp_servers.sdk import Answer, Behind, no_handshake
 from patience import HANG_S
 
 from interlock.engine import run_sync
 from interlock.services.files.outputs import OutputFiles
+from interlock.services.mcp import remote
 from interlock.services.mcp.servers import Servers
 from interlock.services.mcp.spec import ServerSpec
-from interlock.state.calls import CallKey, CallView
+from interlock.state.calls import CallKey, CallView, ToolResult
 from interlock.state.toolset import ToolRun
 
 SDK = Path(__file__).parent.parent / "mcp_servers" / "sdk.py"
@@ -66,6 +67,60 @@ def test_a_server_that_went_away_is_told_of_and_connected_to_again_when_it_is_ba
     assert asyncio.run(played()) == ["", "mcp_lost", "mcp_unavailable", ""]
 
 
+def called(folder: Path, server: Behind, run: ToolRun) -> ToolResult:
+    async def played() -> ToolResult:
+        servers = among(folder, server)
+        try:
+            return await servers.call("sdk", run, print)
+        finally:
+            await servers.close()
+
+    return asyncio.run(played())
+
+
+def test_a_session_that_the_server_has_forgotten_is_begun_anew_and_the_call_is_done(tmp_path: Path) -> None:
+    forgets = [(404, "text/plain", b"")]
+
+    def door(asked: dict[str, Any]) -> Answer | None:
+        return forgets.pop() if asked.get("method") == "tools/call" and forgets else None
+
+    with Behind("http", door=door) as server:
+        assert '"sum": 3' in called(tmp_path, server, tool("mcp_sdk_add", a=1, b=2)).content
+    assert forgets == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, "application/json", b'{"jsonrpc": "2.0", "id"'),
+        (200, "application/json", b'{"jsonrpc": "2.0", "id": ID, "result": {"content": "none"}}'),
+        (200, "application/json", b"[" + b"1," * 60_000 + b"1]"),
+        (502, "text/html", b"<h1>Bad gateway</h1>"),
+        (200, "text/event-stream", b"data: " + b"x" * 200_000 + b"\n\n"),
+        (200, "text/event-stream", b""),
+    ],
+)
+def test_what_is_no_answer_leaves_the_outcome_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: Answer
+) -> None:
+    monkeypatch.setattr(remote, "MOST", 100_000)
+
+    def door(asked: dict[str, Any]) -> Answer | None:
+        status, kind, body = answer
+        whole = (status, kind, body.replace(b"ID", str(asked.get("id")).encode()))
+        return whole if asked.get("method") == "tools/call" else None
+
+    with Behind("http", door=door) as server:
+        result = called(tmp_path, server, tool("mcp_sdk_long", size=9))
+    assert (result.error or {}).get("type") == "unknown_outcome", result
+
+
+def test_an_answer_of_some_megabytes_is_one(tmp_path: Path) -> None:
+    with Behind("http") as server:
+        result = called(tmp_path, server, tool("mcp_sdk_long", size=3_000_000))
+    assert len(result.content) == 3_000_000, result.content[:200]
+
+
 def test_a_changed_list_is_heard_of_under_todays_protocol(tmp_path: Path) -> None:
     """Under older ones: `test_odd_servers`."""
 
@@ -78,7 +133,7 @@ def test_a_changed_list_is_heard_of_under_todays_protocol(tmp_path: Path) -> Non
         assert (await servers.call("sdk", tool("mcp_sdk_grown"), print)).content == "it has grown"
         await servers.close()
 
-    with Behind("http", handshake=False) as server:
+    with Behind("http", door=no_handshake) as server:
         asyncio.run(played(server))
 
 

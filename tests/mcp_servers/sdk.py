@@ -4,6 +4,7 @@ import json
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal
 
 import uvicorn
@@ -12,6 +13,11 @@ from mcp.types import ToolAnnotations
 
 if TYPE_CHECKING:  # as a program it finds nothing of the tests
     from mcp_servers.accounts import Accounts
+
+
+Answer = tuple[int, str, bytes]
+"""Status, type and body."""
+Door = Callable[[dict[str, Any]], Answer | None]
 
 
 def made(**more: Any) -> MCPServer[Any]:
@@ -28,6 +34,11 @@ def made(**more: Any) -> MCPServer[Any]:
         """A header of the request."""
         request: Any = ctx.request_context.request
         return f"{name} is {request.headers.get(name)}"
+
+    @server.tool()
+    def long(size: int) -> str:
+        """That many characters."""
+        return "x" * size
 
     @server.tool()
     async def grow(ctx: Context) -> str:
@@ -57,9 +68,9 @@ class Behind:
         kind: Literal["http", "sse"],
         port: int = 0,
         accounts: "Accounts | None" = None,
-        handshake: bool = True,
+        door: Door | None = None,
     ) -> None:
-        """`handshake` false: it speaks today's protocol alone."""
+        """`door`: answers in the server's place, where it answers."""
         self._socket = socket.create_server(("127.0.0.1", port))
         self.port: int = self._socket.getsockname()[1]
         origin = f"http://127.0.0.1:{self.port}"
@@ -70,7 +81,7 @@ class Behind:
             else {}
         )
         app = made(**doors).streamable_http_app() if kind == "http" else made(**doors).sse_app()
-        app = app if handshake else _without_handshake(app)
+        app = _guarded(app, door) if door else app
         # An open stream of events would be waited for at the end.
         config = uvicorn.Config(app, log_level="error", ws="none", timeout_graceful_shutdown=0)
         self._server = uvicorn.Server(config)
@@ -87,14 +98,24 @@ class Behind:
         self._thread.join()
 
 
-def _without_handshake(app: Any) -> Any:
-    async def door(scope: Any, receive: Any, send: Any) -> None:
+def no_handshake(asked: dict[str, Any]) -> Answer | None:
+    """A door of servers that speak today's protocol alone."""
+    if asked.get("method") != "initialize":
+        return None
+    data = {"supported": ["2026-07-28"], "requested": asked["params"]["protocolVersion"]}
+    error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
+    body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode()
+    return 400, "application/json", body
+
+
+def _guarded(app: Any, door: Door) -> Any:
+    async def guarded(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
             await app(scope, receive, send)
             return
         message = await receive()
-        asked = json.loads(message["body"])
-        if asked.get("method") != "initialize":
+        answer = door(json.loads(message["body"]))
+        if answer is None:
             waiting = [message]
 
             async def again() -> Any:
@@ -102,14 +123,12 @@ def _without_handshake(app: Any) -> Any:
 
             await app(scope, again, send)
             return
-        data = {"supported": ["2026-07-28"], "requested": asked["params"]["protocolVersion"]}
-        error = {"code": -32022, "message": "Unsupported protocol version", "data": data}
-        body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}).encode()
-        headers = [(b"content-type", b"application/json")]
-        await send({"type": "http.response.start", "status": 400, "headers": headers})
+        status, kind, body = answer
+        headers = [(b"content-type", kind.encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    return door
+    return guarded
 
 
 if __name__ == "__main__":
