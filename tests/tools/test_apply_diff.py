@@ -100,6 +100,24 @@ def test_of_two_equal_places_the_one_that_another_block_left_is_no_answer(plan: 
     assert "Block 2 was not applied" in done.message
 
 
+@pytest.mark.parametrize(
+    ("hint", "changed"), [(100, 100), (104, 100), (95, 100), (106, None), (30, None), (3, 1), (55, None)]
+)
+def test_a_hint_may_be_a_few_lines_off_where_nothing_else_is_near(
+    call: Call, folder: Path, hint: int, changed: int | None
+) -> None:
+    lines = ["x" if n in (1, 100) else f"line {n}" for n in range(1, 200)]
+    (folder / "a").write_text("\n".join(lines) + "\n")
+    call("apply_diff", path="a", diff=block("x", "NEW", hint))
+    after = (folder / "a").read_text().split("\n")
+    assert [n for n, line in enumerate(after, 1) if line == "NEW"] == [n for n in [changed] if n]
+
+
+def test_more_blocks_than_are_applied_at_once_are_refused() -> None:
+    with pytest.raises(DiffError, match="has 201 blocks"):
+        blocks_of(block("a", "b") * 201)
+
+
 def test_line_numbers_as_tools_show_them_are_no_text(call: Call, folder: Path) -> None:
     (folder / "a").write_text("k\nx\nk\nx\n")
     call("apply_diff", path="a", diff=block("3 | k\n4 | x", "3 | k\n4 | y"))

@@ -12,6 +12,10 @@ _FENCE = re.compile(r"```\w*\s*")
 _FORM = "<<<<<<< SEARCH, :start_line:N, -------, the text, =======, the new text, >>>>>>> REPLACE"
 
 
+MOST_BLOCKS = 200
+"""Each looks through the whole file."""
+
+
 @dataclass(frozen=True)
 class Block:
     """One change: whole lines in place of whole lines."""
@@ -42,6 +46,8 @@ def blocks_of(diff: str) -> list[Block]:
             )
         else:
             at += 1
+    if len(blocks) > MOST_BLOCKS:
+        raise DiffError(f"it has {len(blocks)} blocks, at most {MOST_BLOCKS} are applied at once")
     if not blocks:
         raise DiffError(f"there is no block in it; expected {_FORM}")
     return blocks
