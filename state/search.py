@@ -37,7 +37,7 @@ class Hit(Frozen):
     start_line: int
     end_line: int
     score: float
-    """0 to 1: how well it answers the question, the best and fullest answer 1."""
+    """0 to 1: beside the best answer by words; with meanings, 1 where it is the best by both."""
     code: str
 
 
@@ -92,7 +92,7 @@ class Candidates(Frozen):
     """Chunks by id, with what each is worth by that measure, best first."""
 
     words: tuple[tuple[int, float], ...] = ()
-    """0 to 1: of what the question's words could come to."""
+    """0 to 1: beside the best."""
     meanings: tuple[tuple[int, float], ...] = ()
     """Cosine of the angle between the vectors."""
     error: str | None = None

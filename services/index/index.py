@@ -87,8 +87,7 @@ class WorkspaceIndex:
         return await self._in_turn(self._store)
 
     async def release(self) -> None:
-        self._found, self._pending, self._batch = None, None, []
-        self._file.unlock()
+        await self._in_turn(self._release)  # what was cancelled may still be in its thread
 
     async def query(self, asked: Asked) -> Candidates:
         error, vector = None, None
@@ -146,6 +145,10 @@ class WorkspaceIndex:
         self._found = list(sources(self._workspace, self._check))
         self._pending, self._batch = None, []
         return True
+
+    def _release(self) -> None:
+        self._found, self._pending, self._batch = None, None, []
+        self._file.unlock()
 
     def _compare(self) -> tuple[int, int]:
         if self._found is None and not self._scan():

@@ -15,6 +15,8 @@ _COMMON = 0.1
 """Share of the chunks from which a word is too common to be looked up, beside three rarer ones: it costs the most time
 and says the least."""
 _KEPT = 3
+_MOST_PLACES = 30_000
+"""Chunks in which the words that are looked up stand, in all: what the time of a query grows with."""
 _MOST_TERMS = 24
 _RANK_K = 60
 """Of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
@@ -61,12 +63,20 @@ def by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[in
 
 def _looked_up(conn: sqlite3.Connection, query: str) -> list[str]:
     """Those of its words that are in the index, the rarest first."""
-    (total,) = conn.execute("select count(*) from chunks").fetchone()
+    total = (
+        conn.execute("select max(id) from chunks").fetchone()[0] or 0
+    )  # counting takes 10 ms where there are many
     stem = _stemmer()
     words = {stem(word): word for word in words_of(query)}
     counts = {word: row[0] for s, word in words.items() if s and (row := _count(conn, s))}
-    rare = sorted(counts, key=lambda word: (counts[word], word))[:_MOST_TERMS]
-    return [word for place, word in enumerate(rare) if place < _KEPT or counts[word] <= total * _COMMON]
+    kept: list[str] = []
+    places = 0
+    for word in sorted(counts, key=lambda word: (counts[word], word))[:_MOST_TERMS]:
+        places += counts[word]
+        if kept and (places > _MOST_PLACES or (len(kept) >= _KEPT and counts[word] > total * _COMMON)):
+            break
+        kept.append(word)
+    return kept
 
 
 def _count(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
