@@ -63,7 +63,7 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
                 own = self.workflow.validated(cast(Mapping[str, Any], input))
                 input = first_state(self.workflow, own, drive, context_of(drive, prepared), prepared)
             given["context"] = _told(drive.services.deps)
-            stream: Any = super().astream  # its types aren't all known
+            stream = cast(Any, super()).astream
             async for part in stream(input, config, **given):
                 yield part
 

@@ -50,7 +50,9 @@ class Part:
             return self._returned(begun.written)
         # The channels by which LangGraph's edges lead to nodes.
         ways = {f"branch:to:{node}": None for node in begun.at}
-        return await compiled.ainvoke({**begun.state, **ways}, config) or {}
+        # Graphs that ran in its superstep have left keys of their own.
+        state = {key: value for key, value in begun.state.items() if key in compiled.channels}
+        return await compiled.ainvoke({**state, **ways}, config) or {}
 
     async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         """From its start to its end in the superstep of another node. Raises `Halted`."""

@@ -176,9 +176,11 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     if point.newest:
         return now
     from interlock.engine.store.saver import status_of
-    from interlock.graphs import pipeline
+    from interlock.graphs import is_known, pipeline
 
-    status, outcome = status_of(dict(point.values), pipeline(run.workflow).outcome)
+    # Of a user's workflow, which isn't loaded here: the usual key.
+    key = pipeline(run.workflow).outcome if is_known(run.workflow) else "status"
+    status, outcome = status_of(dict(point.values), key)
     return {**now, "status": status, "outcome": outcome, "error": None}
 
 

@@ -232,3 +232,26 @@ def test_no_model_writes_one_unasked(run: Run, work: Path, tmp_path: Path) -> No
     asked = run("-y", "-m", f"script:{tmp_path / 's.json'}", "-p", "improve it")
     assert asked.code == 75
     assert "settings, policies, hooks, agents, skills, commands and workflows" in asked.err
+
+
+def test_a_run_of_one_is_forked_like_ours(run: Run, work: Path, tmp_path: Path) -> None:
+    begun(run, tmp_path)
+    assert run("resume", "latest", "--approve", "1").code == 75
+    assert run("resume", "latest", "--approve", "1").code == 0
+    name = run("runs", "--json").json[0]["run"]
+    steps = {row["step"] for row in run("history", name, "--json").json["checkpoints"]}
+    elsewhere = run("fork", name, "--at", str(max(steps)), "--workspace", str(tmp_path / "copy"), "--json")
+    assert elsewhere.code == 0, elsewhere.err
+    before = run("fork", name, "--at", "1", "--in-place", "--json")
+    assert before.code == 0, before.err
+    parked = run("resume", before.json["run"], "-o", "json")
+    assert parked.json["pending_approvals"][0]["reason"] == "Publish this note?"
+
+
+def test_a_run_of_one_is_replayed_like_ours(run: Run, work: Path, tmp_path: Path) -> None:
+    begun(run, tmp_path)
+    run("resume", "latest", "--approve", "1")
+    assert run("resume", "latest", "--approve", "1").code == 0
+    replayed = run("replay", "latest", "--json")
+    assert replayed.code == 0, replayed.err
+    assert replayed.json["divergence"] is None
