@@ -14,6 +14,7 @@ PARTS = {
     "loops": "loops/run.py",
     "policy": "policy/run.py",
     "search": "search/run.py",
+    "travel": "travel.py",
 }
 """In this order."""
 

@@ -72,7 +72,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         meta = {"duration_ms": round((time.monotonic() - started) * 1000), **result.meta}
         result = result.model_copy(update={"meta": meta})
     deps.journal.finish(key, call, result)
-    await deps.snapshots.after(key)
+    written = info.effect == "file" and result.status == "success"
+    await deps.snapshots.after(key, str(result.meta.get("path", "")) if written else "")
     return _ended(state, result, is_too_long(deps, call, result))
 
 

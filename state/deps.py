@@ -182,8 +182,11 @@ class Snapshots(Protocol):
         """Right before the call's effect; a second time, after a kill, changes nothing."""
         ...
 
-    async def after(self, key: CallKey) -> None:
-        """Once it has ended; nothing where there was no `before`, or an `after` already."""
+    async def after(self, key: CallKey, changed: str = "") -> None:
+        """Once it has ended; nothing where there was no `before`, or an `after` already.
+
+        `changed`: the one file, relative to the workspace, that it can have changed; empty: any.
+        """
         ...
 
     def close(self) -> None:

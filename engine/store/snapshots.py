@@ -50,9 +50,9 @@ class SqlSnapshots:
             )
             self._calls[place] = False
 
-    async def after(self, key: CallKey) -> None:
+    async def after(self, key: CallKey, changed: str = "") -> None:
         place = self._place(key)
-        if self._calls.get(place) is False and (commit := await self._taken()):
+        if self._calls.get(place) is False and (commit := await self._taken(changed)):
             self._calls[place], self._newest = True, (key.message, commit)
             set_ = "update snapshots set after = ? where run = ? and message = ? and idx = ? and attempt = ?"
             later(self.conn, set_, (commit, *place))
@@ -69,13 +69,13 @@ class SqlSnapshots:
         if self._made is not None:
             self._made.close()
 
-    async def _taken(self) -> str:
+    async def _taken(self, changed: str = "") -> str:
         """Empty: there is none."""
         if self.make is None:
             return ""
         try:
             self._made = self._made or self.make()
-            return await to_its_end(asyncio.to_thread(self._made.take, f"refs/runs/{self.run}"))
+            return await to_its_end(asyncio.to_thread(self._made.take, f"refs/runs/{self.run}", changed))
         except (RunError, OSError) as error:
             self.make = None
             why = f"{str(error).rstrip('.')}. What this run changes from here on can't be taken back by rewind or undo."

@@ -102,26 +102,33 @@ def write_atomically(place: Place, data: bytes, key: CallKey) -> None:
     _replace(place, data, temporary(Path(place.name), key).name, mode)
 
 
-def replace_with(place: Place, data: bytes, mode: int, *, durable: bool = True) -> None:
-    """Put a file with this mode where a file, a link or nothing is."""
-    scratch = f".interlock-{sha256(os.fsencode(place.name))[:16]}.tmp"
-    if durable:
-        _replace(place, data, scratch, mode)
-        return
-    descriptor = os.open(
-        place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _CLOSED_FILE, dir_fd=place.directory
-    )
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(data)
-        os.chmod(descriptor, mode)  # noqa: PTH101 - by descriptor, not by name
+def replace_with(place: Place, data: bytes, mode: int) -> None:
+    """Put a file with this mode where a file, a link or nothing is. Durable on return."""
+    _replace(place, data, _scratch(place), mode)
+
+
+def new_file(place: Place, data: bytes, mode: int, umask: int) -> None:
+    """Make a file with this mode where nothing is; of thousands, so it isn't synced. `umask`: this process's."""
+    descriptor = os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=place.directory)
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+        if mode & (umask | ~0o777):
+            os.chmod(descriptor, mode)  # noqa: PTH101 - by descriptor, not by name
+    finally:
+        os.close(descriptor)
 
 
 def replace_link(place: Place, target: str) -> None:
     """Put a link where a file, a link or nothing is."""
-    scratch = f".interlock-{sha256(os.fsencode(place.name))[:16]}.tmp"
+    scratch = _scratch(place)
     _remove(place.directory, scratch)
     os.symlink(target, scratch, dir_fd=place.directory)
     os.replace(scratch, place.name, src_dir_fd=place.directory, dst_dir_fd=place.directory)
+
+
+def _scratch(place: Place) -> str:
+    return f".interlock-{sha256(os.fsencode(place.name))[:16]}.tmp"
 
 
 def replace_file(path: Path, data: bytes) -> None:

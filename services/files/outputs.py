@@ -6,7 +6,6 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from interlock.services.files.filesystem import locked, make_directories, replace_file, sync_directory
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
 _OWNER_FILE = 0o600
@@ -39,12 +38,17 @@ class OutputFiles:
         return path
 
     def _make(self) -> None:
+        from interlock.services.files.filesystem import make_directories
+
         make_directories(self.directory, _OWNER_DIRECTORY)
         self.directory.chmod(_OWNER_DIRECTORY)
 
 
 def store_file(folder: Path, name: str, data: bytes) -> None:
     """Keep `data` under a name that stands for these bytes; file and folder are on the disk before a row names it."""
+    # Here: it brings all tools along, and chains are read by commands that write nothing.
+    from interlock.services.files.filesystem import locked, replace_file, sync_directory
+
     path = folder / name
     with locked(folder):
         if _holds(path, data):
@@ -56,6 +60,8 @@ def store_file(folder: Path, name: str, data: bytes) -> None:
 
 def take_name(spool: Path, digest: str) -> Path:
     """Name a file, whose bytes are on the disk, by its sha256 in hex."""
+    from interlock.services.files.filesystem import locked, sync_directory
+
     named = spool.with_name(f"{digest[:_NAME_LENGTH]}.txt")
     with locked(spool.parent):
         spool.replace(named)
@@ -65,6 +71,8 @@ def take_name(spool: Path, digest: str) -> Path:
 
 def remove_untouched(path: Path, since: float) -> None:
     """Remove a file, unless it was stored later than `since` (Unix time): then somebody is about to name it."""
+    from interlock.services.files.filesystem import locked
+
     with locked(path.parent), suppress(FileNotFoundError):
         if path.stat().st_mtime <= since:
             path.unlink()

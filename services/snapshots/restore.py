@@ -14,7 +14,14 @@ from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from pathlib import Path
 
-from interlock.services.files.filesystem import Anchor, locked, replace_file, replace_link, replace_with
+from interlock.services.files.filesystem import (
+    Anchor,
+    locked,
+    new_file,
+    replace_file,
+    replace_link,
+    replace_with,
+)
 from interlock.services.snapshots.repository import Contents, Repository, SnapshotError
 from interlock.state.workspace import Place
 
@@ -95,10 +102,12 @@ def _finish(folder: Path) -> None:
 
 
 def apply(work: Work, *, durable: bool) -> None:
-    """Raises OSError. Done again after a kill it ends the same. `durable`: each file survives a power cut."""
+    """Raises OSError. Done again after a kill it ends the same. Not `durable`: into a new folder, and never synced."""
     root = Path(work.root)
+    os.umask(umask := os.umask(0o077))
     anchor = Anchor(root)
-    _open_up(work)
+    if durable:
+        _open_up(work)
     for path in work.gone:
         with suppress(FileNotFoundError, NotADirectoryError), anchor.place(root / path) as place:
             os.unlink(place.name, dir_fd=place.directory)
@@ -112,16 +121,15 @@ def apply(work: Work, *, durable: bool) -> None:
     for folder, files in groupby(zip(work.files, blobs, strict=True), lambda one: _folder_of(one[0][0])):
         with anchor.place(root / folder / "_") as place:
             for (path, mode, _), data in files:
-                _put(Place(place.directory, path.rpartition("/")[2]), mode, data, durable)
+                at, bits = Place(place.directory, path.rpartition("/")[2]), stat.S_IMODE(mode)
+                if stat.S_ISLNK(mode):
+                    replace_link(at, os.fsdecode(data))
+                elif durable:
+                    replace_with(at, data, bits)
+                else:
+                    new_file(at, data, bits, umask)
     for path, mode in reversed(work.folders):
         _set_mode(root / path, mode)
-
-
-def _put(place: Place, mode: int, data: bytes, durable: bool) -> None:
-    if stat.S_ISLNK(mode):
-        replace_link(place, os.fsdecode(data))
-    else:
-        replace_with(place, data, stat.S_IMODE(mode), durable=durable)
 
 
 def _place_in_folder(path: str) -> list[str]:
@@ -136,7 +144,7 @@ def _folder_of(path: str) -> str:
 def _open_up(work: Work) -> None:
     """Folders that their owner may not change are opened, and in the end made what they were, or are to be."""
     known = {path for path, _ in work.folders}
-    for path in sorted({str(Path(p).parent) for p in (*work.paths, *work.folders_gone, *known)} - {"."}):
+    for path in sorted({_folder_of(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
         folder = Path(work.root, path)
         with suppress(OSError):  # not there yet
             mode = stat.S_IMODE(folder.lstat().st_mode)

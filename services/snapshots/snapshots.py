@@ -31,8 +31,11 @@ class WorkspaceSnapshots:
         self._saved = ""
         self._lock = threading.Lock()
 
-    def take(self, ref: str) -> str:
-        """The commit that holds the files as they are now. Raises `SnapshotError`, `TooManyFilesError`."""
+    def take(self, ref: str, changed: str = "") -> str:
+        """The commit that holds the files as they are now. Raises `SnapshotError`, `TooManyFilesError`.
+
+        `changed`: the one file, relative to the workspace, that can have changed since the last.
+        """
         with self._lock:
             tree = self._tree or self._known()
             self._tree = None  # not known any more, should this fail
@@ -43,7 +46,8 @@ class WorkspaceSnapshots:
                 layout = layout or tree.layout()
                 return layout
 
-            self._commit = self.repository.commit(ref, self._commit, tree.changes(), laid_out, self._layout)
+            changes = tree.changes(changed.rpartition("/")[0] if changed else None)
+            self._commit = self.repository.commit(ref, self._commit, changes, laid_out, self._layout)
             self._layout, self._tree = layout or self._layout, tree
             if not self._saved:
                 self._save(tree)

@@ -1,6 +1,6 @@
 """tree: what lies in a workspace: bytes, permissions and links of its files, and what of it changed since last time.
 
-Looked at by the files' own marks (change time, size, inode), as git does: what a turn left alone isn't read again.
+Looked at by the files' own marks (change time, inode), as git does: what a turn left alone isn't read again.
 """
 
 import hashlib
@@ -41,8 +41,8 @@ class File(NamedTuple):
     """As `lstat` has it: the kind, and the permissions."""
     blob: str
     """git's id of its bytes, or of a link's target; empty: it is left out, being too large or closed to us."""
-    mark: tuple[int, int, int] | None
-    """Change time, size, inode; None: it must be read again."""
+    mark: tuple[int, int] | None
+    """Change time, inode; None: it must be read again."""
 
 
 @dataclass
@@ -84,13 +84,16 @@ class Tree:
         """JSON-like."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
-    def changes(self) -> Iterator[Change]:
-        """Since last time; what is gone comes first. All of it must be taken, else the tree isn't known any more."""
-        due, gone = self._looked()
+    def changes(self, folder: str | None = None) -> Iterator[Change]:
+        """Since last time; what is gone comes first. All of it must be taken, else the tree isn't known any more.
+
+        `folder`: only right inside this one something can have changed, if it was there before.
+        """
+        due, gone = self._looked([*self.folders] if folder not in self.folders else [folder])
         if any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
             for folder in self.folders.values():
                 folder.mark = None
-            due, more = self._looked()
+            due, more = self._looked([*self.folders])
             gone |= more
         if sum(len(folder.files) for folder in self.folders.values()) + len(due) > self._most:
             raise TooManyFilesError(f"more than {self._most:,} files lie in {self._base!r}")
@@ -98,11 +101,10 @@ class Tree:
         for folder, paths in groupby(sorted(due, key=_folder_of), _folder_of):
             yield from self._read(folder, paths)
 
-    def _looked(self) -> tuple[list[str], dict[str, File]]:
+    def _looked(self, pending: list[str]) -> tuple[list[str], dict[str, File]]:
         """Paths that are new or changed, and the files that are gone or ignored now."""
         due: list[str] = []
         gone: dict[str, File] = {}
-        pending = [*self.folders]
         while pending:
             path = pending.pop()
             try:
@@ -136,7 +138,7 @@ class Tree:
                 lost.append(name)
                 continue
             mark = file.mark
-            if mark is None or now.st_ctime_ns != mark[0] or (now.st_size, now.st_ino) != mark[1:]:
+            if mark is None or now.st_ctime_ns != mark[0] or now.st_ino != mark[1]:
                 due.append(_below(path, name))
         gone |= {_below(path, name): folder.files.pop(name) for name in lost}
         return folders
@@ -219,8 +221,8 @@ def _content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
     return None if len(data) > limit else data
 
 
-def _mark(found: os.stat_result, now_ns: int) -> tuple[int, int, int] | None:
-    return (found.st_ctime_ns, found.st_size, found.st_ino) if _settled(found.st_ctime_ns, now_ns) else None
+def _mark(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
+    return (found.st_ctime_ns, found.st_ino) if _settled(found.st_ctime_ns, now_ns) else None
 
 
 def _settled(changed_ns: int, now_ns: int) -> int | None:

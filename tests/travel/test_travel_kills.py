@@ -1,0 +1,114 @@
+"""Killed in a fork, a rewind or an undo, the files are as before or as after, and the command again finishes it."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kill_runs.started import seed
+from patience import HANG_S
+from travel.conftest import Desk
+from travel.trees import Tree, tree_of
+
+ENTRY = Path(sys.executable).with_name("interlock")
+FILES = 60
+MAKE = f"for i in $(seq {FILES}); do echo $i > file$i; ln -s file$i link$i; done; chmod 600 file1; rm old"
+REPLIES = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": MAKE}}]}, {"text": "done"}]
+
+
+def killed(*command: str, after_s: float, work: Path) -> float:
+    """Seconds that it ran; the whole of it where it ended before."""
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [ENTRY, *command], cwd=work, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        process.wait(after_s)
+    except subprocess.TimeoutExpired:
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+    return time.monotonic() - started
+
+
+def settled(work: Path, *allowed: Tree) -> Tree:
+    """What was begun is ended by a process of its own, kill or not."""
+    until = time.monotonic() + HANG_S
+    while (tree := tree_of(work)) not in allowed and time.monotonic() < until:
+        time.sleep(0.05)
+    assert tree in allowed, sorted(set(tree) ^ set(allowed[0]))
+    return tree
+
+
+def last_step(desk: Desk, run: str) -> str:
+    return str(desk("history", run, "--json").json["checkpoints"][-1]["step"])
+
+
+def check(desk: Desk, command: list[str], kills: int) -> None:
+    """Kill it at moments spread over its whole time; each time again from the run's end."""
+    (desk.work / "old").write_text("old")
+    before_run = tree_of(desk.work)
+    run = desk.run(REPLIES).run
+    after_run, rng = tree_of(desk.work), random.Random(seed(15))
+    named = [run if word == "RUN" else word for word in command]
+    whole = 0.0
+    for number in range(kills + 1):
+        took = killed(*named, after_s=rng.uniform(0.05, whole) if number else HANG_S, work=desk.work)
+        whole = whole or took
+        settled(desk.work, before_run, after_run)
+        again = desk(*named)
+        assert again.code == 0, again.err
+        assert tree_of(desk.work) == before_run
+        assert not list(desk.home.glob("snapshots/*/interlock-pending.json"))
+        resumed = desk("rewind", run, "--at", last_step(desk, run), "--yes")
+        assert resumed.code == 0, resumed.err
+        assert tree_of(desk.work) == after_run
+
+
+@pytest.mark.parametrize("command", [["undo", "RUN"], ["rewind", "RUN", "--at", "2", "--yes"]])
+def test_a_few_kills_leave_the_files_before_or_after(desk: Desk, command: list[str]) -> None:
+    check(desk, command, 2)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("command", [["undo", "RUN"], ["rewind", "RUN", "--at", "2", "--yes"]])
+def test_kills_at_any_moment_leave_the_files_before_or_after(desk: Desk, command: list[str]) -> None:
+    check(desk, command, 25)
+
+
+def test_a_killed_fork_is_made_by_the_same_command_again(desk: Desk) -> None:
+    run = desk.run(REPLIES).run
+    tree, new = tree_of(desk.work), desk.folder / "new"
+    rng, whole = random.Random(seed(16)), 1.0
+    command = ("fork", run, "--at", last_step(desk, run), "--workspace", str(new))
+    for _ in range(3):
+        killed(*command, after_s=rng.uniform(0.2, whole), work=desk.work)
+        assert not new.exists() or tree_of(new) == tree, "whole, or not there"
+        if not new.exists():
+            continue
+        break
+    again = desk(*command)
+    assert again.code == 0 or "isn't empty" in again.err
+    assert tree_of(new) == tree
+
+
+def test_what_a_power_cut_broke_off_is_finished_by_the_next_command(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.services.snapshots import restore
+
+    (desk.work / "old").write_text("old")
+    before = tree_of(desk.work)
+    run = desk.run(REPLIES).run
+    monkeypatch.setattr(
+        restore, "finish_pending", lambda folder: False
+    )  # the plan is written, and then nothing
+    assert desk("undo", run).code == 0
+    assert tree_of(desk.work) != before
+    monkeypatch.undo()
+    monkeypatch.setenv("INTERLOCK_HOME", str(desk.home))
+    assert desk("undo", run).code == 0
+    assert tree_of(desk.work) == before
