@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.read.runs import RunRow, list_runs
 from interlock.engine.store.database import select
-from interlock.services.config.settings import load_settings
-from interlock.services.files.workspace import open_workspace
-from interlock.services.snapshots.repository import Contents, Kept, Repository
+from interlock.services.snapshots.repository import Contents, Kept, Repository, repository_name
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
-from interlock.services.snapshots.snapshots import WorkspaceSnapshots, repository_name
-from interlock.services.trust import is_trusted
 from interlock.state.errors import UserError
-from interlock.state.settings import Settings
 
 if TYPE_CHECKING:
     from interlock.engine.read.calls import Call
+    from interlock.state.settings import Settings
 
 _NAMED = 5
 """Paths that an error names."""
@@ -194,8 +190,11 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
     return found
 
 
-def settings_of(root: Path) -> Settings:
+def settings_of(root: Path) -> "Settings":
     """Those of a folder as they are now, for a command that drives nothing."""
+    from interlock.services.config.settings import load_settings
+    from interlock.services.trust import is_trusted
+
     user = Path.home()
     trusted = is_trusted(root, user)
     return load_settings(workspace=root, home=user, env=os.environ, overrides={}, trusted=trusted).settings
@@ -203,6 +202,9 @@ def settings_of(root: Path) -> Settings:
 
 def taken(home: Path, root: Path, run: str) -> str:
     """A snapshot of a folder as it is now."""
+    from interlock.services.files.workspace import open_workspace
+    from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+
     settings = settings_of(root)
     made = WorkspaceSnapshots(home, open_workspace(root, settings), settings.snapshots)
     try:

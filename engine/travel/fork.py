@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.read.runs import RunRow, find_run
-from interlock.engine.store.database import Store
+from interlock.engine.store.database import Store, select
 from interlock.engine.store.packed import checkpoint_of
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
+from interlock.services.files.filesystem import locked
 from interlock.services.snapshots.repository import Contents, Repository
 from interlock.services.snapshots.restore import apply, between
 from interlock.services.sqlite import explained, transaction
@@ -62,11 +63,38 @@ def fork_run(
         if not point.parked:
             files.put(files.to_step(step)[0])
         return _recorded(home, run, point, Path(run.workspace))
-    fork = new_run_id()
-    root = Path(run.workspace)
+    snapshots = home / "snapshots"
+    snapshots.mkdir(exist_ok=True, mode=0o700)
+    with locked(snapshots):
+        fork, folder = _begun(home, run, point, workspace) or _new(run, workspace)
+        staged = _staged(home, run, point, folder)
+        made = _recorded(home, run, point, folder, fork)
+        try:
+            staged.rename(folder)
+        except OSError as error:
+            raise _unmakeable(folder, error) from error
+    return made
+
+
+def _new(run: RunRow, workspace: Path | None) -> tuple[str, Path]:
+    fork, root = new_run_id(), Path(run.workspace)
     folder = (workspace or root.with_name(f"{root.name}-{fork}")).expanduser().absolute()
-    _fill(home, run, point, folder)
-    return _recorded(home, run, point, folder.resolve(), fork)
+    return fork, folder.parent.resolve() / folder.name
+
+
+def _begun(home: Path, run: RunRow, point: _Point, workspace: Path | None) -> tuple[str, Path] | None:
+    """The fork that a kill cut off between its rows and its folder."""
+    rows = select(
+        home,
+        "select run, workspace from runs where parent = ? and step = ? and updated = created",
+        run.run,
+        point.step,
+    )
+    for fork, folder in rows:
+        wanted = workspace is None or Path(folder) == _new(run, workspace)[1]
+        if wanted and not Path(folder).exists():
+            return fork, Path(folder)
+    return None
 
 
 def point_of(home: Path, run: RunRow, step: int) -> _Point:
@@ -95,8 +123,8 @@ def point_of(home: Path, run: RunRow, step: int) -> _Point:
     )
 
 
-def _fill(home: Path, run: RunRow, point: _Point, folder: Path) -> None:
-    """The files as they were, made beside the folder and then named so. A leftover of a kill is made anew."""
+def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
+    """The files as they were, beside the folder that they are to be in. A leftover of a kill is made anew."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(
             f"{str(folder)!r} is there and isn't empty. Give a folder that isn't there: --workspace DIR"
@@ -108,18 +136,20 @@ def _fill(home: Path, run: RunRow, point: _Point, folder: Path) -> None:
         files = RunFiles(home, run)
         found = (files.folder.name, files.now())
     repository = home / "snapshots" / found[0]
-    staged = folder.with_name(f".{folder.name}.interlock-{run.run}")
+    staged = folder.with_name(f".interlock-fork-{run.run}")
     shutil.rmtree(staged, ignore_errors=True)
     try:
         staged.mkdir()
         nothing = Contents({}, {})
         apply(between(nothing, Repository(repository).contents(found[1]), staged, repository), durable=False)
-        staged.rename(folder)
     except OSError as error:
         shutil.rmtree(staged, ignore_errors=True)
-        raise UserError(
-            f"Can't make {str(folder)!r}: {error.strerror}. Give another folder: --workspace DIR"
-        ) from error
+        raise _unmakeable(folder, error) from error
+    return staged
+
+
+def _unmakeable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"Can't make {str(folder)!r}: {error.strerror}. Give another folder: --workspace DIR")
 
 
 _UNTIL = {
@@ -134,8 +164,11 @@ _CALLS = "(state = 'done' and done_at <= :made)"
 
 
 def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = "") -> Forked:
-    """Copy the rows, in one transaction."""
+    """Copy the rows, in one transaction; twice changes nothing."""
     store, fork = Store(home), fork or new_run_id()
+    made = Forked(fork, run.run, point.step, str(folder))
+    if select(home, "select 1 from runs where run = ?", fork):
+        return made
     parked = point.parked
     names = {"fork": fork, "run": run.run, "step": point.step, "made": point.made, "id": point.id}
     with explained(store.path), closing(store.connect("FULL")) as conn, transaction(conn):
@@ -162,12 +195,13 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
     plans = home / "plans" / run.run
     if plans.is_dir():
         shutil.copytree(plans, home / "plans" / fork, dirs_exist_ok=True)
-    return Forked(fork, run.run, point.step, str(folder))
+    return made
 
 
 def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     """How the run stands at this step: `open` while something is due."""
-    now = {"created": time.time(), "updated": time.time(), "step": point.step}
+    at = time.time()
+    now = {"created": at, "updated": at, "step": point.step}
     due = point.values.get("__pregel_tasks") or any(
         k.startswith(("branch:to:", "__start__")) for k in point.values
     )

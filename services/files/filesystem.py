@@ -14,7 +14,6 @@ from pathlib import Path
 
 from interlock.state.calls import CallKey
 from interlock.state.tooling import Place
-from interlock.tools._opening import NotAFileError, open_file, status_at
 
 
 class UnreadableError(Exception):
@@ -34,6 +33,11 @@ def read_text(path: Path, limit: int, within: Path) -> str:
 
     Both are real paths. From `within` on no link is followed, so that what was checked is what is read.
     """
+    from interlock.tools._opening import (  # with all tools: not before they are needed
+        NotAFileError,
+        open_file,
+    )
+
     try:
         with Anchor(within).place(path) as place, open_file(place) as file:
             size = os.fstat(file.fileno()).st_size
@@ -67,6 +71,8 @@ def sha256(data: bytes) -> str:
 
 def hash_at(place: Place) -> str | None:
     """sha256 of a file's bytes as it is now; None: no file. What can't be read is `unreadable`, equal to no hash."""
+    from interlock.tools._opening import open_file  # with all tools: not before they are needed
+
     digest = hashlib.sha256()
     try:
         with open_file(place) as file:
@@ -95,6 +101,8 @@ def write_atomically(place: Place, data: bytes, key: CallKey) -> None:
     What is replaced is the name: another name of the same file (a hard link) keeps the old bytes. Raises OSError
     (a full disk, missing permission) and then the file is as it was, and nothing is left behind.
     """
+    from interlock.tools._opening import status_at  # with all tools: not before they are needed
+
     try:
         mode = stat.S_IMODE(status_at(place).st_mode)
     except FileNotFoundError:

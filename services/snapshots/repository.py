@@ -4,6 +4,7 @@ Written by `git fast-import`, which converts nothing and runs nothing: no hook, 
 the workspace has a say in it. Nothing is ever collected: a commit stays as long as the repository.
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -59,6 +60,11 @@ class Contents(NamedTuple):
     files: Mapping[str, Kept]
     folders: Mapping[str, int]
     """Permissions of every folder, empty ones included."""
+
+
+def repository_name(root: Path) -> str:
+    """Of a workspace's shadow repository in `snapshots/`."""
+    return hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 class Repository:

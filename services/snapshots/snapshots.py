@@ -1,21 +1,15 @@
 """snapshots: what a workspace's files were, taken and put back; one shadow repository a workspace."""
 
-import hashlib
 import json
 import threading
 from pathlib import Path
 from typing import Any, cast
 
 from interlock.services.files.filesystem import replace_file
-from interlock.services.snapshots.repository import Repository
+from interlock.services.snapshots.repository import Repository, repository_name
 from interlock.services.snapshots.tree import Tree
 from interlock.state.settings import SnapshotSettings
 from interlock.state.workspace import Workspace
-
-
-def repository_name(root: Path) -> str:
-    """Of a workspace's shadow repository in `snapshots/`."""
-    return hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 class WorkspaceSnapshots:

@@ -21,7 +21,6 @@ from interlock.services.files.protected import is_private
 from interlock.state.errors import RunError
 from interlock.state.settings import SnapshotSettings
 from interlock.state.workspace import Place, Workspace
-from interlock.tools._opening import open_directory, open_file
 
 _RULES = {".gitignore", *AGENT_FILES}
 _TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_100_000_000
@@ -84,12 +83,12 @@ class Tree:
         """JSON-like."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
-    def changes(self, folder: str | None = None) -> Iterator[Change]:
+    def changes(self, inside: str | None = None) -> Iterator[Change]:
         """Since last time; what is gone comes first. All of it must be taken, else the tree isn't known any more.
 
-        `folder`: only right inside this one something can have changed, if it was there before.
+        `inside`: only right in this folder something can have changed, if it was there before.
         """
-        due, gone = self._looked([*self.folders] if folder not in self.folders else [folder])
+        due, gone = self._looked([inside] if inside in self.folders else [*self.folders])
         if any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
             for folder in self.folders.values():
                 folder.mark = None
@@ -145,6 +144,8 @@ class Tree:
 
     def _entries(self, path: str) -> tuple[set[str], list[str]]:
         """Names of files and links, and of folders, that aren't ignored."""
+        from interlock.tools._opening import open_directory  # with all tools, which a restore doesn't need
+
         folder = Path(self._base + path)
         ignored = self._workspace.ignored_in(folder)
         files: set[str] = set()
@@ -216,6 +217,8 @@ def _content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
         return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
     if found.st_size > limit:
         return None
+    from interlock.tools._opening import open_file
+
     with open_file(place) as file:
         data = file.read(limit + 1)
     return None if len(data) > limit else data

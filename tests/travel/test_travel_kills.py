@@ -15,7 +15,7 @@ from travel.conftest import Desk
 from travel.trees import Tree, tree_of
 
 ENTRY = Path(sys.executable).with_name("interlock")
-FILES = 60
+FILES = 20
 MAKE = f"for i in $(seq {FILES}); do echo $i > file$i; ln -s file$i link$i; done; chmod 600 file1; rm old"
 REPLIES = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": MAKE}}]}, {"text": "done"}]
 
@@ -70,7 +70,7 @@ def check(desk: Desk, command: list[str], kills: int) -> None:
 
 @pytest.mark.parametrize("command", [["undo", "RUN"], ["rewind", "RUN", "--at", "2", "--yes"]])
 def test_a_few_kills_leave_the_files_before_or_after(desk: Desk, command: list[str]) -> None:
-    check(desk, command, 2)
+    check(desk, command, 1)
 
 
 @pytest.mark.sweep
@@ -79,20 +79,36 @@ def test_kills_at_any_moment_leave_the_files_before_or_after(desk: Desk, command
     check(desk, command, 25)
 
 
-def test_a_killed_fork_is_made_by_the_same_command_again(desk: Desk) -> None:
+@pytest.mark.parametrize("place", [["--workspace", "../new"], []])
+def test_a_killed_fork_is_made_by_the_same_command_again(desk: Desk, place: list[str]) -> None:
     run = desk.run(REPLIES).run
-    tree, new = tree_of(desk.work), desk.folder / "new"
-    rng, whole = random.Random(seed(16)), 1.0
-    command = ("fork", run, "--at", last_step(desk, run), "--workspace", str(new))
-    for _ in range(3):
-        killed(*command, after_s=rng.uniform(0.2, whole), work=desk.work)
-        assert not new.exists() or tree_of(new) == tree, "whole, or not there"
-        if not new.exists():
-            continue
-        break
+    tree, rng = tree_of(desk.work), random.Random(seed(16))
+    command = ("fork", run, "--at", last_step(desk, run), *place)
+    for _ in range(2):
+        killed(*command, after_s=rng.uniform(0.3, 1.0), work=desk.work)
     again = desk(*command)
     assert again.code == 0 or "isn't empty" in again.err
-    assert tree_of(new) == tree
+    folders = [p for p in desk.folder.iterdir() if p.is_dir() and p.name not in ("work", "home", "user")]
+    assert folders and all(tree_of(folder) == tree for folder in folders), "no part of a folder is left"
+    assert {r["workspace"] for r in desk("runs", "--json").json} == {str(p) for p in (desk.work, *folders)}
+
+
+def test_a_fork_that_was_cut_off_before_its_folder_is_finished(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = desk.run(REPLIES).run
+    command = ("fork", run, "--at", last_step(desk, run))
+
+    def cut(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", cut)
+        assert desk(*command).code == 130
+    (begun,) = [r for r in desk("runs", "--json").json if r["run"] != run]
+    assert not Path(begun["workspace"]).exists()
+    assert desk(*command, "--json").json["run"] == begun["run"]
+    assert tree_of(Path(begun["workspace"])) == tree_of(desk.work)
 
 
 def test_what_a_power_cut_broke_off_is_finished_by_the_next_command(
