@@ -162,16 +162,16 @@ async def speed(folder: Path) -> None:
         f"again, nothing changed: {second:.2f} s, {second / first:.1%} of the first ({again.added} files indexed)"
     )
     search = ours(index)
-    times: list[float] = []
+    times: list[tuple[float, float]] = []
     for _ in range(3):
         for query in QUERIES:
-            started = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             await search(query)
-            times.append((time.perf_counter() - started) * 1000)
-    warm = sorted(times[len(QUERIES) :])
-    print(
-        f"query: first {times[0]:.0f} ms, warm median {statistics.median(warm):.1f} ms, worst {warm[-1]:.1f} ms"
-    )
+            times.append((time.perf_counter() - began, time.process_time() - used))
+    for name, each in zip(("", " of CPU time"), zip(*times, strict=True), strict=True):
+        warm = sorted(each[len(QUERIES) :])
+        median, worst, cold = (1000 * t for t in (statistics.median(warm), warm[-1], each[0]))
+        print(f"query: warm median {median:.1f} ms{name}, worst {worst:.1f} ms; cold {cold:.0f} ms")
     index.close()
 
 
