@@ -98,7 +98,10 @@ def _narrowed(asked: Asked) -> tuple[str, list[str]]:
 
 
 class Meanings:
-    """The vectors of an index, in memory as long as it doesn't change."""
+    """The vectors of an index, in memory as long as it doesn't change.
+
+    All are compared, as sqlite-vec would; it would have to be loaded as an extension, which many Pythons can't.
+    """
 
     def __init__(self) -> None:
         self._at: object = None
