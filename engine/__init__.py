@@ -2,11 +2,13 @@
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, cast
 
 from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 
 if TYPE_CHECKING:
+    from interlock.engine.travel.fork import Forked
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.events import Event
 
@@ -80,6 +82,27 @@ async def events(
             await asyncio.wait({work})
 
 
+async def fork(
+    run: str, at: int, *, home: Path, workspace: Path | None = None, in_place: bool = False
+) -> "Forked":
+    """A new run that shares the past of `run` up to root step `at`, with the files as they were then.
+
+    In a new folder beside the run's own, in `workspace`, or in place. Raises `UserError`; the parent never changes.
+    """
+    import asyncio
+
+    return await asyncio.to_thread(fork_sync, run, at, home=home, workspace=workspace, in_place=in_place)
+
+
+def fork_sync(
+    run: str, at: int, *, home: Path, workspace: Path | None = None, in_place: bool = False
+) -> "Forked":
+    """`fork`, without a loop."""
+    from interlock.engine.travel.fork import fork_run
+
+    return fork_run(home, run, at, workspace=workspace, in_place=in_place)
+
+
 def _in_own_loop(door: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callable[_P, Outcome]:
     @wraps(door)
     def alone(*args: _P.args, **given: _P.kwargs) -> Outcome:
@@ -105,6 +128,8 @@ __all__ = [
     "Pending",
     "Renderer",
     "events",
+    "fork",
+    "fork_sync",
     "resume",
     "resume_sync",
     "run",

@@ -105,6 +105,7 @@ def remove_run(home: Path, run: str) -> None:
             _refuse_driven(conn, run)
             last = _last_write(conn, run)
             files = _files(conn, store.outputs, run)
+            lonely = _lonely_snapshots(conn, run)
             _delete(conn, run)
         # After the commit, for a kill in between must leave no row without its file; and looked up once more,
         # with the write lock held, for another run may have named one of them since.
@@ -112,6 +113,19 @@ def remove_run(home: Path, run: str) -> None:
             for name in files - _files(conn, store.outputs, None) if files else ():
                 remove_untouched(store.outputs / name, last)
     shutil.rmtree(home / "plans" / run, ignore_errors=True)
+    for name in lonely:
+        shutil.rmtree(home / "snapshots" / name, ignore_errors=True)
+
+
+def _lonely_snapshots(conn: sqlite3.Connection, run: str) -> list[str]:
+    """Repositories in `snapshots/` that no other run can need: it names none of them, and worked elsewhere."""
+    rows = conn.execute(
+        "select distinct repository from snapshots where run = ?1 and not exists "
+        "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = ?1 and o.run <> ?1) "
+        "and repository not in (select repository from snapshots where run <> ?1)",
+        (run,),
+    )
+    return [name for (name,) in rows]
 
 
 def _refuse_driven(conn: sqlite3.Connection, run: str) -> None:

@@ -181,3 +181,11 @@ def test_a_step_that_there_isnt_is_named_with_those_that_there_are(desk: Desk) -
     (desk.folder / "full").mkdir()
     (desk.folder / "full" / "x").write_text("")
     assert "isn't empty" in desk("fork", run, "--at", "1", "--workspace", str(desk.folder / "full")).err
+
+
+def test_the_last_run_of_a_folder_takes_its_snapshots_along(desk: Desk) -> None:
+    run, other = desk.run().run, desk.run([{"text": "hello"}]).run
+    fork = desk("fork", run, "--at", "3", "--json").json["run"]
+    for name, left in ((run, 1), (other, 1), (fork, 0)):
+        assert desk("runs", "rm", name).code == 0
+        assert len(list((desk.home / "snapshots").iterdir())) == left
