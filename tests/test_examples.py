@@ -60,7 +60,7 @@ def happened(stage: Stage, request: Pending) -> bool:
     command = request["args"]["command"]
     if "git commit" in command:
         return len(git(stage.work, "log", "--oneline").splitlines()) > 1
-    return "git tag" in command and bool(git(stage.work, "tag"))
+    return command.startswith("git tag v") and bool(git(stage.work, "tag"))  # what only looks is done again
 
 
 def repository(stage: Stage) -> str:

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from interlock.engine import Decision, Options, Outcome, events, resume, run
 from interlock.state.errors import SetupError
 from interlock.state.events import Init, NodeStart, Result
-from interlock.testing import Scene, Stage, check_paths
+from interlock.testing import Scene, Stage, check_paths, kill_everywhere
 from interlock.workflow import (
     END,
     START,
@@ -395,3 +395,19 @@ def test_events_raise_what_the_door_raises(stage: Stage) -> None:
 
     with pytest.raises(Exception, match="No workflow 'no-such-workflow'"):
         asyncio.run(refused())
+
+
+def test_kills_find_an_effect_that_goes_past_the_journal(tmp_path: Path) -> None:
+    @node(writes=("log",))
+    async def append(state: Own, runtime: Runtime[Deps]) -> Own:
+        with (runtime.context.info.workspace / "log.txt").open("a") as file:
+            file.write("once\n")
+        return {"log": {"append": "done"}}
+
+    def wire(g: Graph) -> None:
+        g.nodes(append)
+        g.edge(START, "append")
+        g.edge("append", END)
+
+    with pytest.raises(AssertionError, match=r"killed at commit \d+: files: .*log.txt"):
+        kill_everywhere(Stage, workflow(wire), {}, tmp_path)
