@@ -94,8 +94,7 @@ class Tree:
                 folder.mark = None
             due, more = self._looked([*self.folders])
             gone |= more
-        if sum(len(folder.files) for folder in self.folders.values()) + len(due) > self._most:
-            raise TooManyFilesError(f"more than {self._most:,} files lie in {self._base!r}")
+        self._count(sum(len(folder.files) for folder in self.folders.values()) + len(due))
         yield from (Change(path, None) for path, file in gone.items() if file.blob)
         for folder, paths in groupby(sorted(due, key=_folder_of), _folder_of):
             yield from self._read(folder, paths)
@@ -116,7 +115,12 @@ class Tree:
                 pending += self._look(path, opened, due, gone)
             finally:
                 os.close(opened)
+            self._count(len(due))  # already here: to walk through all of a disk takes minutes
         return due, gone
+
+    def _count(self, files: int) -> None:
+        if files > self._most:
+            raise TooManyFilesError(f"more than {self._most:,} files lie in {self._base!r}")
 
     def _look(self, path: str, opened: int, due: list[str], gone: dict[str, File]) -> list[str]:
         """Folders in it that weren't known."""
