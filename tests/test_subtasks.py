@@ -98,6 +98,21 @@ def test_while_a_child_waits_its_parents_wait_too(tmp_path: Path) -> None:
     assert (again.status, asked(again)) == ("waiting", asked(outcome))
 
 
+def test_people_see_the_stack_and_decide_by_the_tasks_own_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage, outcome = started(tmp_path)
+    outcome = stage.resume(outcome, *approve(outcome))
+    ((child, _),) = asked(outcome)
+    monkeypatch.setenv("INTERLOCK_HOME", str(stage.folder / "home"))
+    assert cli(["approvals", outcome.run]) == 0
+    assert f"resume {outcome.run} --approve 1" in capsys.readouterr().out
+    assert cli(["show", outcome.run]) == 0
+    assert f"asked for {child} · waiting · level two" in capsys.readouterr().out
+    assert cli(["show", child]) == 0
+    assert f"asked for by run {outcome.run}" in capsys.readouterr().out
+
+
 def test_a_child_that_a_person_cancels_leaves_its_parent_going_on(tmp_path: Path) -> None:
     replies = [THREE[0], done("", "without it", expect="was cancelled by the user"), *THREE[2:]]
     stage, outcome = started(tmp_path, replies)

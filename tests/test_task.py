@@ -383,3 +383,34 @@ def test_plan_mode_lets_nothing_of_this_loop_through_but_reading(tool: str, tmp_
     assert outcome.output["history"][2]["status"] == ("success" if good else "error"), outcome.output[
         "history"
     ]
+
+
+def hook(command: str) -> list[dict[str, Any]]:
+    return [{"hooks": [{"type": "command", "command": command}]}]
+
+
+def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) -> None:
+    """Every edge of the task loop that only hooks take, but for those that a kill leads to."""
+    heard = hook("cat >> ../heard")
+    scenes = {
+        "ends": (hook("echo no >&2; exit 2"), [DONE], list[Move](), "blocked_by_hook", {}),
+        "passes": (
+            hook("echo for you"),
+            [DONE],
+            [yes],
+            "done",
+            {"confirmCompletion": True},
+        ),
+        "asks": (hook("exit 0"), [BAD, BAD, BAD, DONE], [says("go on")], "done", {}),
+    }
+    taken: set[tuple[str, str, str]] = set()
+    for name, (before, replies, moves, status, settings) in scenes.items():
+        hooks = {"BeforeAgent": before, "Notification": heard}
+        stage = Stage(tmp_path / name, replies, settings={"hooks": hooks, "task": settings})
+        outcome = play(stage, moves)
+        assert outcome.status == status, outcome
+        taken |= stage.edges(outcome)
+    told = [(tmp_path / name / "heard").read_text() for name in ("passes", "asks")]
+    assert ["attempt_completion waits" in told[0], "task waits" in told[1]] == [True, True]
+    declared = {e for e in declared_edges("task") if e[0] == "task" and of_hooks(e)}
+    assert {e for e in declared - taken if not {"ask_hook", "await_hook"}.intersection(e)} == set()

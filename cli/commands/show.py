@@ -11,7 +11,7 @@ from interlock.cli.render.calls import call_lines, calls_in_full
 from interlock.cli.render.output import Paint, ago, amount, elapsed, one_line, place, show_json, show_table
 from interlock.cli.render.pending import screen
 from interlock.engine.read.calls import Agent, agents, answered, calls, reasons
-from interlock.engine.read.runs import RunRow, find_run, models, path, steps, waiting_requests
+from interlock.engine.read.runs import RunRow, find_run, list_runs, models, path, steps, waiting_requests
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
@@ -92,6 +92,7 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         _reasons(home, run.run),
         _labelled("agents", _agents(home, run.run, paint)),
         _plan(home, run, paint),
+        _labelled("tasks", _tasks(home, run)),
         call_lines(home, run.run, paint),
         _labelled("tokens", _tokens(home, run.run)),
         _labelled("decided", _answered(home, run.run)),
@@ -171,6 +172,16 @@ def _plan(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
         yield f"        {paint('✓', 'green') if step['done'] else '·'} {one_line(step['text'], 100)}"
     if following:
         yield f"        carried out by run {following}: interlock show {following}"
+
+
+def _tasks(home: Path, run: RunRow) -> Iterator[str]:
+    """The task that asked for this one, and those that it asked for."""
+    if run.workflow != "task":
+        return
+    if run.parent:
+        yield f"asked for by run {run.parent}: interlock show {run.parent}"
+    for task in sorted((r for r in list_runs(home) if r.parent == run.run), key=lambda r: r.created):
+        yield f"asked for {task.run} · {task.status} · {one_line(task.title, 80)}"
 
 
 def _plan_state(home: Path, run: str) -> dict[str, Any]:

@@ -36,7 +36,8 @@ from interlock.state.events import ChatCompressed, HelperFailed, HookRan, ModelI
 
 
 def _batch(request: str) -> str:
-    return request.rpartition("-")[2].partition(".")[0]
+    run, _, place = request.rpartition("-")
+    return f"{run}-{place.partition('.')[0]}"
 
 
 class TextView:
@@ -180,7 +181,7 @@ class TextView:
         self._text, self._printed = "", False
 
     def _answer(self, outcome: Outcome) -> None:
-        if outcome.workflow != "main":
+        if outcome.workflow not in ("main", "task"):
             if outcome.output:
                 write_json(outcome.output, 2)
             return

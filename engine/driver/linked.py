@@ -102,22 +102,10 @@ def has_ended(conn: sqlite3.Connection, run: str) -> bool:
     return row is None or row[0] in _OVER
 
 
-_BELOW = """
-select c.run from runs c join runs p on p.run = c.parent
-where c.parent = ? and c.workflow = 'task' and p.workflow = 'task' and p.status = 'open'
-and c.status not in ('done', 'cancelled') order by c.created desc limit 1
-"""
 _ABOVE = """
 select p.run from runs c join runs p on p.run = c.parent
 where c.run = ? and c.workflow = 'task' and p.workflow = 'task' and p.status = 'open'
 """
-
-
-def deepest(home: Path, run: str) -> str:
-    """The subtask that a task really waits for, however deep; the run itself where it waits for none."""
-    while rows := select(home, _BELOW, run):
-        run = rows[0]["run"]
-    return run
 
 
 def above(home: Path, run: str) -> str | None:

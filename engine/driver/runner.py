@@ -13,7 +13,7 @@ from interlock.engine.driver.compose import DriveServices, with_discovered
 from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
-from interlock.engine.driver.linked import above, deepest, topmost
+from interlock.engine.driver.linked import above, topmost
 from interlock.engine.driver.outcome import conclude, result_event, unrecorded
 from interlock.engine.driver.prepare import (
     RunConfig,
@@ -25,7 +25,7 @@ from interlock.engine.driver.prepare import (
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.processors import placed, processor_files
-from interlock.engine.read.runs import RunRow, find_run
+from interlock.engine.read.runs import RunRow, deepest, find_run
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.damage import diagnosed
 from interlock.engine.store.database import Store

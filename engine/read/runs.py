@@ -99,8 +99,26 @@ def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
     return here
 
 
+_BELOW = """
+select c.run from runs c join runs p on p.run = c.parent
+where c.parent = ? and c.workflow = 'task' and p.workflow = 'task' and p.status = 'open'
+and c.status not in ('done', 'cancelled') order by c.created desc limit 1
+"""
+
+
+def deepest(home: Path, run: str) -> str:
+    """The subtask that a task really waits for, however deep; the run itself where it waits for none."""
+    while rows := select(home, _BELOW, run):
+        run = rows[0]["run"]
+    return run
+
+
 def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
-    """What waits for a person, of one run or of all: the longest wait first, a run's in the order asked."""
+    """What waits for a person, of one run or of all: the longest wait first, a run's in the order asked.
+
+    What a subtask asks is asked of the task that waits for it.
+    """
+    run = run and deepest(home, run)
     rows = select(
         home,
         "select a.id, a.run, a.asked_at, a.request, a.answer is null as waits from approvals a "

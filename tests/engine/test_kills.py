@@ -22,7 +22,7 @@ STATES = {
     "helpers_program": 32,
     "agents_program": 90,
     "mcp_program": 30,
-    "tasks_program": 60,
+    "tasks_program": 120,
 }
 """How many different states a program's kills leave at least."""
 
