@@ -229,13 +229,15 @@ def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: P
     line = [str(Path(sys.executable).with_name("interlock"))]
 
     def interlock(*words: str) -> tuple[int, str]:
-        told: dict[str, Any] = {
-            "capture_output": True,
-            "text": True,
-            "stdin": subprocess.DEVNULL,
-            "check": False,
-        }
-        ran = subprocess.run([*line, *words], cwd=work, env=env, **told)
+        ran = subprocess.run(
+            [*line, *words],
+            cwd=work,
+            env=env,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            check=False,
+        )
         return ran.returncode, ran.stdout + ran.stderr
 
     code, text = interlock(

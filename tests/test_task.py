@@ -11,6 +11,7 @@ from agent_runs.stage import Replies, Stage, approve, call, of_hooks
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
+from interlock.state.events import InvalidStream
 from interlock.state.messages import ToolCall
 from interlock.state.xml_calls import as_tags
 from interlock.tools import TASK_LOOP
@@ -127,7 +128,7 @@ def test_an_answer_that_breaks_off_in_a_call_is_asked_for_again_and_nothing_is_w
     stage = Stage(tmp_path, [cut, *as_xml([DONE])])
     outcome = play(stage, [], protocol="xml")
     assert (outcome.status, [p.name for p in stage.work.iterdir()]) == ("done", ["a.py"])
-    assert [e.reason for e in stage.events if e.type == "invalid_stream"] == [
+    assert [e.reason for e in stage.events if isinstance(e, InvalidStream)] == [
         "a call can't be read: the call of write_to_file ended before </content>"
     ]
 
@@ -250,7 +251,7 @@ def test_steps_are_kept_and_those_that_a_task_is_given_are_its_first(tmp_path: P
 
 
 def test_a_task_goes_on_from_an_earlier_conversation_whose_open_calls_are_answered(tmp_path: Path) -> None:
-    history = [
+    history: list[dict[str, Any]] = [
         {"role": "user", "content": "begin"},
         {"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "read_file", "args": {}}]},
     ]
@@ -392,7 +393,7 @@ def hook(command: str) -> list[dict[str, Any]]:
 def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) -> None:
     """Every edge of the task loop that only hooks take, but for those that a kill leads to."""
     heard = hook("cat >> ../heard")
-    scenes = {
+    scenes: dict[str, tuple[Any, Replies, list[Move], str, dict[str, Any]]] = {
         "ends": (hook("echo no >&2; exit 2"), [DONE], list[Move](), "blocked_by_hook", {}),
         "passes": (
             hook("echo for you"),
