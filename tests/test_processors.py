@@ -133,3 +133,36 @@ def test_a_run_that_stands_before_a_processor_that_is_gone_is_refused_by_its_nam
         resume_sync(outcome.run, options=options)
     (place.work / "mine.py").write_text(FILE)
     assert resume_sync(outcome.run, options=options).status == "done"
+
+
+def test_the_task_loop_has_them_too_where_it_has_the_place(place: Place, fake_gemini: FakeGemini) -> None:
+    done = {"calls": [{"name": "attempt_completion", "args": {"result": "It is done."}}]}
+    fake_gemini.play({"replies": [done]})
+    options = place.options(fake_gemini.env, overrides=SETTINGS, skip_trust=True)
+    outcome = run_sync("task", {"prompt": "go"}, options=options)
+    assert outcome.status == "done", outcome.error
+    ran = [row["node"] for row in step_rows(place.folder / "home", outcome.run) if row["workflow"] == "task"]
+    turn = ["before_model_note", "before_model_look", "after_model_look"]
+    assert [name for name in ran if name in PLACED] == [*turn, "before_tool_look", "after_tool_look"]
+    assert "[a note of mine]" in json.dumps(fake_gemini.requests[0].contents)
+
+
+def test_an_installed_package_brings_them_by_an_entry_point(
+    place: Place, fake_gemini: FakeGemini, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packages, about = tmp_path / "packages", tmp_path / "packages" / "theirs-1.dist-info"
+    about.mkdir(parents=True)
+    (packages / "theirs_of_the_test.py").write_text(FILE)
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1\n")
+    entry = "[interlock.processors]\ntheirs = theirs_of_the_test:{}\n"
+    (about / "entry_points.txt").write_text(entry.format("PROCESSORS"))
+    monkeypatch.syspath_prepend(str(packages))
+    fake_gemini.play({"replies": [{"text": "done"}]})
+    options = place.options(fake_gemini.env, overrides={"model": SETTINGS["model"]})
+    assert run_sync("main", {"prompt": "go"}, options=options).status == "done"
+    assert "[a note of mine]" in json.dumps(fake_gemini.requests[0].contents)
+    (about / "entry_points.txt").write_text(entry.format("NOTHING"))
+    with pytest.raises(
+        ConfigError, match="theirs_of_the_test:NOTHING of interlock.processors: AttributeError"
+    ):
+        run_sync("main", {"prompt": "go"}, options=options)
