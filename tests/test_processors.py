@@ -163,6 +163,6 @@ def test_an_installed_package_brings_them_by_an_entry_point(
     assert "[a note of mine]" in json.dumps(fake_gemini.requests[0].contents)
     (about / "entry_points.txt").write_text(entry.format("NOTHING"))
     with pytest.raises(
-        ConfigError, match="theirs_of_the_test:NOTHING of interlock.processors: AttributeError"
+        ConfigError, match=r"theirs_of_the_test:NOTHING of interlock\.processors: AttributeError"
     ):
         run_sync("main", {"prompt": "go"}, options=options)
