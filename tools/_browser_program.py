@@ -32,6 +32,8 @@ _SETTLE_MS = 300
 _MOST_LOGGED = 50
 _MOST_CHARS = 500
 _HEAD_BYTES = 64 * 1024
+_LONGEST_BASE = 35
+"""Characters: the sockets in the folder, the browser's too, have paths of at most 107."""
 _YOUNG_S = 60
 """Of a folder that may have been made, but not locked yet."""
 _ARGS = (
@@ -270,13 +272,15 @@ async def serve(folder: Path, executable: str) -> None:
 
 def _own_folder() -> tuple[Path, int]:
     """A private folder for socket and browser, locked while this runs; what those that died left is removed."""
-    for old in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    base = tempfile.gettempdir()
+    base = base if len(base) <= _LONGEST_BASE else "/tmp"
+    for old in Path(base).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             status = old.stat()
             settled = time.time() - status.st_mtime > _YOUNG_S
             if settled and status.st_uid == os.geteuid() and _locked(old) is not None:
                 shutil.rmtree(old, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=base))
     lock = _locked(folder)
     assert lock is not None
     return folder, lock
