@@ -15,7 +15,7 @@ _COMMON = 0.1
 """Share of the chunks from which a word is too common to be looked up, beside three rarer ones: it costs the most time
 and says the least."""
 _KEPT = 3
-_MOST_PLACES = 30_000
+_MOST_PLACES = 10_000
 """Chunks in which the words that are looked up stand, in all: what the time of a query grows with."""
 _MOST_TERMS = 24
 _RANK_K = 60
