@@ -145,6 +145,7 @@ class Connection:
 
     def _start(self) -> None:
         self.problem = ""
+        self._tried.clear()
         self._unsettle()
         self._task = asyncio.create_task(self._serve(), name=f"MCP server {self.spec.name}")
 

@@ -1,5 +1,6 @@
 """Servers that hang, die, flood, talk nonsense or change their mind: one clear answer each, and the run goes on."""
 
+import asyncio
 import signal
 import subprocess
 import sys
@@ -91,6 +92,28 @@ def test_a_long_answer_is_kept_in_a_file_and_shortened(place: Place) -> None:
     assert outcome.status == "done", outcome.error
     saved = [f for f in (place.home / "outputs").iterdir() if f.suffix == ".txt"]
     assert any(f.read_text().count("\n") == 39_999 for f in saved)
+
+
+def test_a_lost_server_is_tried_again_some_times_and_then_left(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = 0.0123
+    """As long as nothing else takes."""
+    delays: list[float] = []
+    waited = asyncio.timeout
+
+    def noted(delay: float | None) -> asyncio.Timeout:
+        delays.append(delay or 0)
+        return waited(delay)
+
+    monkeypatch.setattr(connection, "_FIRST_DELAY_S", first)
+    monkeypatch.setattr(asyncio, "timeout", noted)
+    place.servers(odd=place.odd(trust=True, env={"ODD_ONCE": "1", "ODD_SAFE": "die"}))
+    twice = [calls(("mcp_odd_die", {"text": "x"})), calls(("mcp_odd_note", {"text": "y"}))]
+    outcome = place.main(*twice, {"expect": "can't be reached.*not a second time", "text": "over"})
+    assert outcome.status == "done", outcome.error
+    planned = [first * 2**n for n in range(5)]
+    assert [d for d in delays if d in planned][:2] == planned[:2]
 
 
 def test_a_message_without_an_end_ends_the_session(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
