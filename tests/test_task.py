@@ -1,6 +1,7 @@
 """The task loop: both protocols, one call a message, modes, mistakes, questions, results; every edge of its graph."""
 
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -415,3 +416,26 @@ def test_hooks_stand_before_the_prompt_and_hear_of_what_waits(tmp_path: Path) ->
     assert ["attempt_completion waits" in told[0], "task waits" in told[1]] == [True, True]
     declared = {e for e in declared_edges("task") if e[0] == "task" and of_hooks(e)}
     assert {e for e in declared - taken if not {"ask_hook", "await_hook"}.intersection(e)} == set()
+
+
+def test_a_servers_tool_by_names_is_a_call_of_that_tool_for_rules_people_and_the_journal(
+    tmp_path: Path,
+) -> None:
+    by_name = call("use_mcp_tool", server_name="odd", tool_name="note", arguments='{"text": "kept"}')
+    stage = Stage(
+        tmp_path, [tools(by_name), tools(call("use_mcp_tool", server_name="odd", tool_name="no")), DONE]
+    )
+    server = Path(__file__).parent / "mcp_servers" / "odd.py"
+    odd = {
+        "command": sys.executable,
+        "args": ["-I", "-S", str(server)],
+        "env": {"ODD_LOG": str(tmp_path / "log"), "ODD_TOOLS": "note"},
+    }
+    stage.settings["mcpServers"] = {"odd": odd}
+    outcome = stage.run("task", {"prompt": "x", "mode": "code"})
+    assert [(p["tool_name"], p["args"]) for p in outcome.pending] == [("mcp_odd_note", {"text": "kept"})]
+    outcome = stage.resume(outcome, *approve(outcome))
+    assert outcome.status == "done", outcome
+    assert outcome.output["history"][2]["name"] == "use_mcp_tool"
+    assert "has no tool 'no'. It has: " in answers(outcome)[1]
+    assert ("mcp_odd_note", "done") in [(*row,) for row in stage.rows("select tool, state from journal")]
