@@ -11,9 +11,9 @@ import pytest
 from agent_runs.stage import Replies, Stage, approve, call
 
 from interlock.cli.main import main as cli
-from interlock.engine import Decision, Outcome, resume_sync
+from interlock.engine import Decision, Outcome, fork_sync, resume_sync
 from interlock.engine.driver.linked import linked_id
-from interlock.engine.read.runs import list_runs
+from interlock.engine.read.runs import list_runs, waiting_requests
 from interlock.engine.store.runs import remove_run
 
 _FIRST, _SECOND = "task:0.0", "task:0.0/task:0.0"
@@ -247,3 +247,32 @@ def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: P
         assert code == 75, text
         code, text = interlock("resume", "latest", "--approve", "all")
     assert (code, "one done" in text) == (0, True), text
+
+
+def test_a_limit_holds_for_a_task_with_all_of_its_subtasks_and_its_stats_count_them(tmp_path: Path) -> None:
+    replies = [{**reply, "usage": {"input": 90, "output": 10}} for reply in THREE]
+    stage = Stage(tmp_path, replies, limits={"max_tokens": 250})
+    outcome = stage.run("task", {"prompt": "do it", "mode": "orchestrator"}, approval_mode="yolo")
+    assert (outcome.exit_code, outcome.error and outcome.error["type"]) == (57, "budget"), outcome.error
+    assert outcome.error and "300 were used" in outcome.error["message"]
+    assert [
+        len(stage.rows("select 1 from model_calls where agent = ?", a)) for a in ("", _FIRST, _SECOND)
+    ] == [
+        1,
+        1,
+        1,
+    ]
+    outcome = stage.resume(outcome, limits={"max_tokens": 5000})
+    while outcome.status == "waiting":
+        outcome = stage.resume(outcome, *approve(outcome), limits={"max_tokens": 5000})
+    assert (outcome.status, outcome.output["result"]) == ("done", "one done")
+    assert outcome.output["stats"]["total_tokens"] == 100 * len(THREE)
+
+
+def test_a_fork_of_a_task_is_no_subtask_of_it(tmp_path: Path) -> None:
+    stage, outcome = started(tmp_path)
+    assert asked(outcome) == [(outcome.run, "new_task")]
+    step = stage.rows("select step from runs where run = ?", outcome.run)[0]["step"]
+    fork = fork_sync(outcome.run, step, home=stage.folder / "home").run
+    assert asked(stage.resume(outcome)) == [(outcome.run, "new_task")]
+    assert waiting_requests(stage.folder / "home", fork)[0].run == fork

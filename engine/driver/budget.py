@@ -1,12 +1,14 @@
-"""budget: what a run may use, over all of its agents: counted before each model call, in one transaction."""
+"""budget: what a run may use, all of its agents and subtasks: counted before each model call, in one transaction."""
 
 import asyncio
 import sqlite3
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
+from interlock.engine.read.runs import first_task, with_subtasks
 from interlock.engine.store.database import insertion
 from interlock.services.models.names import provider_of
 from interlock.services.sqlite import later, transaction
@@ -51,6 +53,11 @@ class RunBudget:
     on_refused: Callable[[str], None] = lambda _: None
     """Told once the limit is reached, with a line for people."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @cached_property
+    def _task(self) -> list[str]:
+        """The runs that share the limits: a subtask is driven while those above it wait, and begins others after it."""
+        return with_subtasks(self.conn, first_task(self.conn, self.run))
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
         """Raises `Stopped` where the limit is reached: the call is made when somebody has raised it."""
@@ -123,17 +130,18 @@ class RunBudget:
         )
 
     def _used(self) -> Used:
+        of_task = f"run in ({', '.join('?' * len(self._task))})"
         answered = self.conn.execute(
             "select model, sum(input_tokens), sum(output_tokens), "
             f"sum({_TURN}), sum({_TURN} and agent <> '') "
-            "from model_calls where run = ? group by model",
-            (self.run,),
+            f"from model_calls where {of_task} group by model",
+            self._task,
         ).fetchall()
         # A call of an earlier driver that is still here was cut by a kill.
         held = self.conn.execute(
-            "select model, sum(tokens), count(*), under_way and epoch = ? as open from reservations "
-            "where run = ? group by model, open",
-            (self.epoch, self.run),
+            "select model, sum(tokens), count(*), under_way and run = ? and epoch = ? as open from reservations "
+            f"where {of_task} group by model, open",
+            (self.run, self.epoch, *self._task),
         ).fetchall()
         lost = [(m, t) for m, t, _, is_open in held if not is_open]
         going = [(m, t, n) for m, t, n, is_open in held if is_open]

@@ -7,6 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from interlock.engine.driver.prepare import RunConfig, kept_options
+from interlock.engine.read.runs import IS_SUBTASK
 from interlock.engine.read.snapshot import state_at
 from interlock.engine.store.database import Store, select
 from interlock.engine.store.runs import NewRun, insert_run
@@ -54,7 +55,8 @@ class RunTasks:
         def made(chain: ChainTranscript) -> NewRun:
             message = Message(role="user", origin="agent", content=subtask.message)
             mode = parent["approval_mode"]
-            options = {**kept_options(self._prepared.options), "approval_mode": mode, "task_path": path}
+            kept = kept_options(self._prepared.options)
+            options = {**kept, "approval_mode": mode, "task_path": path, "subtask_of": self._info.run}
             title = self._prepared.redact(subtask.message)[:200]
             first = {
                 **self._same(parent),
@@ -102,9 +104,9 @@ def has_ended(conn: sqlite3.Connection, run: str) -> bool:
     return row is None or row[0] in _OVER
 
 
-_ABOVE = """
+_ABOVE = f"""
 select p.run from runs c join runs p on p.run = c.parent
-where c.run = ? and c.workflow = 'task' and p.workflow = 'task' and p.status = 'open'
+where c.run = ? and {IS_SUBTASK} and p.status = 'open'
 """
 
 

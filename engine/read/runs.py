@@ -12,12 +12,14 @@ from interlock.state.errors import UserError
 
 STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
 _ENDED = ("done", "failed", "cancelled")
-_RUNS = """
+IS_SUBTASK = "json_extract(c.options, '$.subtask_of') = c.parent"
+"""Of a run `c`; a fork has a parent, too, and the options of what it was forked from."""
+_RUNS = f"""
 select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, r.status, r.outcome, r.step,
        r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
        (select count(*) from approvals a where a.run = r.run and a.answer is null and a.superseded = 0
         and a.interrupt is not null) as waiting,
-       (select count(*) from runs c where c.parent = r.run and r.workflow = 'task' and c.workflow = 'task'
+       (select count(*) from runs c where c.parent = r.run and {IS_SUBTASK}
         and c.status not in ('done', 'cancelled')) as below,
        (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
         where m.run = r.run) as tokens
@@ -99,9 +101,9 @@ def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
     return here
 
 
-_BELOW = """
+_BELOW = f"""
 select c.run from runs c join runs p on p.run = c.parent
-where c.parent = ? and c.workflow = 'task' and p.workflow = 'task' and p.status = 'open'
+where c.parent = ? and {IS_SUBTASK} and p.status = 'open'
 and c.status not in ('done', 'cancelled') order by c.created desc limit 1
 """
 
@@ -110,6 +112,23 @@ def deepest(home: Path, run: str) -> str:
     """The subtask that a task really waits for, however deep; the run itself where it waits for none."""
     while rows := select(home, _BELOW, run):
         run = rows[0]["run"]
+    return run
+
+
+def with_subtasks(conn: sqlite3.Connection, run: str) -> list[str]:
+    """The run, its subtasks, theirs, and so on."""
+    found = [run]
+    for one in found:
+        rows = conn.execute(f"select c.run from runs c where c.parent = ? and {IS_SUBTASK}", (one,))
+        found += [row[0] for row in rows]
+    return found
+
+
+def first_task(conn: sqlite3.Connection, run: str) -> str:
+    """The run that the user started, of which this one is a subtask, however deep; else the run itself."""
+    higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
+    while row := conn.execute(higher, (run,)).fetchone():
+        run = row[0]
     return run
 
 

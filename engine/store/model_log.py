@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from interlock.engine.read.runs import with_subtasks
 from interlock.engine.store.database import insertion
 from interlock.services.models.request import Request
 from interlock.services.sqlite import transaction
@@ -91,18 +92,20 @@ def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
 
 
 def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
-    """Tokens and calls of a run, in all and by model, as `stats` shows them."""
+    """Tokens and calls of a run and its subtasks, in all and by model, as `stats` shows them."""
+    runs = with_subtasks(conn, run)
+    of_task = f"run in ({', '.join('?' * len(runs))})"
     rows = conn.execute(
         "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms) "
-        "from model_calls where run = ? group by model order by model",
-        (run,),
+        f"from model_calls where {of_task} group by model order by model",
+        runs,
     ).fetchall()
     models = {
         model: {"requests": n, "input_tokens": i, "output_tokens": o, "cached": c, "duration_ms": ms}
         for model, n, i, o, c, ms in rows
     }
     (calls,) = conn.execute(
-        "select count(*) from journal where run = ? and state = 'done'", (run,)
+        f"select count(*) from journal where {of_task} and state = 'done'", runs
     ).fetchone()
     total = {
         key: sum(model[key] for model in models.values())
