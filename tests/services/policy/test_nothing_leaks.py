@@ -20,7 +20,7 @@ STRICT = {"allow": 0, "ask": 1, "deny": 2}
 LISTED = {
     *("glob", "grep_search", "search_file_content", "read_file", "read_many_files", "list_directory"),
     *("codebase_search", "web_search", "write_todos", "ask_user", "codebase_investigator", "exit_plan_mode"),
-    *("complete_task", "update_scratchpad"),
+    *("complete_task", "update_scratchpad", "update_todo_list"),
     *("search_files", "list_files", "list_code_definition_names", "fetch_instructions"),
 }
 """`pipelines.md` §11, the task loop's names for them, and how the investigator answers."""
