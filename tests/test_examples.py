@@ -1,5 +1,6 @@
 """The examples: what their READMEs say works, from an empty folder to the end; killed anywhere, they end the same."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -11,6 +12,8 @@ from pages import followed
 
 from interlock.engine.options import Pending
 from interlock.testing import Stage, agrees, kill_everywhere, said
+
+pytestmark = pytest.mark.sweep  # killed at many moments, and their pages followed word for word
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 NAMES = sorted(p.name for p in EXAMPLES.iterdir() if p.is_dir())
@@ -88,12 +91,7 @@ def kill(name: str, folder: Path, every: int) -> int:
     )
 
 
-@pytest.mark.parametrize(("name", "every"), [("fix", 40), ("triage", 15), ("release", 25)])
-def test_killed_at_some_commits_it_ends_as_the_undisturbed_one(name: str, every: int, tmp_path: Path) -> None:
-    assert kill(name, tmp_path, every) >= 2
-
-
-@pytest.mark.sweep
 @pytest.mark.parametrize("name", NAMES)
-def test_killed_at_every_commit_it_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> None:
-    assert kill(name, tmp_path, 1) >= 20
+def test_killed_at_commits_it_ends_as_the_undisturbed_one(name: str, tmp_path: Path) -> None:
+    """At one in eight; KILL_EVERY=1 takes all."""
+    assert kill(name, tmp_path, 1 if "KILL_EVERY" in os.environ else 8) >= 2

@@ -8,6 +8,8 @@ from pages import followed
 
 from interlock.cli.main import main
 
+pytestmark = pytest.mark.sweep  # half a minute: environments are made, and tests of tests run
+
 PAGE = Path(__file__).parent.parent / "docs" / "tutorial.md"
 
 
