@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,11 @@ def killed(*command: str, after_s: float, work: Path) -> float:
 
 def settled(work: Path, *allowed: Tree) -> Tree:
     """What was begun is ended by a process of its own, kill or not."""
-    until = time.monotonic() + HANG_S
-    while (tree := tree_of(work)) not in allowed and time.monotonic() < until:
+    until, tree = time.monotonic() + HANG_S, Tree()
+    while tree not in allowed and time.monotonic() < until:
         time.sleep(0.05)
+        with suppress(FileNotFoundError):  # it takes files away as they are looked at
+            tree = tree_of(work)
     assert tree in allowed, sorted(set(tree) ^ set(allowed[0]))
     return tree
 
