@@ -25,7 +25,7 @@ STATES = {
     "tasks_program": 120,
 }
 """How many different states a program's kills leave at least."""
-SAMPLE = {"tasks_program": 6, "mcp_program": 2}
+SAMPLE = {"tasks_program": 12, "mcp_program": 6}
 """Of the slowest programs one state in so many; all of them with KILL_EVERY=1."""
 
 

@@ -227,7 +227,7 @@ def test_killed_at_many_moments_no_browser_stays(tmp_path: Path, site: Any) -> N
     seed = int(time.time())
     print(f"seed {seed}")
     kills(
-        tmp_path, site, [Random(seed).uniform(0, 6) for _ in range(20 if "KILL_EVERY" in os.environ else 4)]
+        tmp_path, site, [Random(seed).uniform(0, 6) for _ in range(20 if "KILL_EVERY" in os.environ else 2)]
     )
 
 

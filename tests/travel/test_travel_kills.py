@@ -79,7 +79,7 @@ def test_a_few_kills_leave_the_files_before_or_after(desk: Desk, command: list[s
 @pytest.mark.sweep
 @pytest.mark.parametrize("command", [["undo", "RUN"], ["rewind", "RUN", "--at", "2", "--yes"]])
 def test_kills_at_any_moment_leave_the_files_before_or_after(desk: Desk, command: list[str]) -> None:
-    check(desk, command, 25 if "KILL_EVERY" in os.environ else 6)
+    check(desk, command, 25 if "KILL_EVERY" in os.environ else 3)
 
 
 @pytest.mark.parametrize("place", [["--workspace", "../new"], []])
