@@ -49,12 +49,7 @@ def table() -> list[tuple[str, str, dict[str, bool]]]:
     every: list[dict[str, bool]] = [
         dict(zip(WHATS, on, strict=True)) for on in itertools.product((False, True), repeat=len(WHATS))
     ]
-    ends = [every[0], every[-1]]
-    return [
-        *((protocol, "code", has) for protocol in ("native", "xml") for has in every),
-        *(("native", mode, has) for mode in MODES for has in ends),
-        *(("xml", mode, has) for mode in MODES for has in ends),
-    ]
+    return [(protocol, mode, has) for protocol in ("native", "xml") for mode in MODES for has in every]
 
 
 def test_sections_come_and_go_with_protocol_mode_and_what_there_is(place: Place) -> None:
