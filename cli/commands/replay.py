@@ -2,6 +2,8 @@
 
 import asyncio
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 from interlock.cli.parsing import Parser, flag, number
 from interlock.cli.render.output import Paint, elapsed, show_json
@@ -52,12 +54,12 @@ def execute(arguments: list[str]) -> int:
     return 1
 
 
-def _told(found: dict[str, object]) -> list[str]:
-    was, now = (", ".join(map(str, found[side])) or "nothing" for side in ("recorded", "replayed"))  # type: ignore[arg-type]
+def _told(found: Mapping[str, Any]) -> list[str]:
+    was, now = (", ".join(map(str, found[side])) or "nothing" for side in ("recorded", "replayed"))
     lines = [f"Step {found['step']} is another: recorded {was}, replayed {now}."]
     if found["keys"]:
-        lines.append(f"  changed in the state: {', '.join(map(str, found['keys']))}")  # type: ignore[arg-type]
-    lines += [f"  another request: {line}" for line in found.get("requests", ())]  # type: ignore[union-attr]
+        lines.append(f"  changed in the state: {', '.join(map(str, found['keys']))}")
+    lines += [f"  another request: {line}" for line in found.get("requests", ())]
     if found.get("error"):
-        lines.append(f"  the replay ended with: {found['error']['message']}")  # type: ignore[index]
+        lines.append(f"  the replay ended with: {found['error']['message']}")
     return lines
