@@ -2,10 +2,11 @@
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
 
 from interlock.state.calls import CallKey, Planned, Preview, Risk, ToolResult
 from interlock.state.messages import Message
@@ -117,6 +118,20 @@ class Args(BaseModel):
     """Base of a tool's arguments; the descriptions of their fields are what the model reads."""
 
     model_config = ConfigDict(extra="forbid")
+
+
+@cache
+def naming(args: type[BaseModel], field: str, names: tuple[str, ...], missing: str) -> type[BaseModel]:
+    """The same arguments, one of which takes only these names. `missing`: told of any other, before what there is."""
+
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"{missing}; there are {', '.join(names)}")
+        return name
+
+    listed = Field(description=args.model_fields[field].description, json_schema_extra={"enum": list(names)})
+    fields: Any = {field: (Annotated[str, AfterValidator(known)], listed)}
+    return create_model(args.__name__, __base__=args, **fields)
 
 
 class FileChange(BaseModel):

@@ -155,7 +155,7 @@ class RecordedToolset:
         error = self._error(call)
         return str(error["message"]) if error.get("type") == "invalid_tool_params" else None
 
-    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002
+    async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:  # noqa: ARG002 - as Toolset
         error = self._error(call)
         refused = error.get("type") in (
             None,
@@ -173,13 +173,13 @@ class RecordedToolset:
     def writes(self, call: CallView) -> list[str] | None:
         return self.inner.writes(call)
 
-    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002
+    async def plan(self, call: CallView, run: ToolRun | None = None) -> Planned | ToolResult:  # noqa: ARG002 - as Toolset
         return failure("not_recorded", _NOT_RECORDED)
 
-    async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002
+    async def run(self, run: ToolRun) -> ToolResult:  # noqa: ARG002 - as Toolset
         return failure("not_recorded", _NOT_RECORDED)
 
-    def now(self, planned_path: str) -> str | None:  # noqa: ARG002
+    def now(self, planned_path: str) -> str | None:  # noqa: ARG002 - as Toolset
         return None
 
     def _error(self, call: CallView) -> dict[str, Any]:
@@ -212,11 +212,11 @@ class RecordedHooks:
     async def fire(
         self,
         event: HookEvent,
-        key: str,  # noqa: ARG002
-        payload: Mapping[str, JsonValue],  # noqa: ARG002
+        key: str,  # noqa: ARG002 - as Hooks
+        payload: Mapping[str, JsonValue],  # noqa: ARG002 - as Hooks
         *,
         subject: str = "",
-        emit: Emit,  # noqa: ARG002
+        emit: Emit,  # noqa: ARG002 - as Hooks
     ) -> HookOutcome:
         firings = self._said.get((event, subject), [])
         return merged(event, firings.pop(0)) if firings else HookOutcome()

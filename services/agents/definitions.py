@@ -6,12 +6,12 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, ValidationError
 
 from interlock.services.config import yaml_text
 from interlock.services.config.settings import FOLDERS
 from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
-from interlock.state.tooling import Tool
+from interlock.state.tooling import Tool, naming
 from interlock.tools import TASK_LOOP, codebase_investigator, complete_task, invoke_agent
 
 AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
@@ -29,7 +29,9 @@ def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
         "invoke_agent": replace(
             invoke_agent.TOOL,
             description=f"{invoke_agent.TOOL.description}\nAgents:\n{listed}",
-            args=_invoke_args(tuple(definitions)),
+            args=naming(
+                invoke_agent.InvokeAgentArgs, "agent_name", tuple(definitions), "no agent has this name"
+            ),
         )
     }
     if INVESTIGATOR in definitions:
@@ -40,21 +42,6 @@ def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
 def _inputs(definition: AgentDefinition) -> str:
     properties = (definition.input_schema or {}).get("properties")
     return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
-
-
-@cache
-def _invoke_args(names: tuple[str, ...]) -> type[BaseModel]:
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"no agent has this name; there are {', '.join(names)}")
-        return name
-
-    field = Field(description="Name of the agent.", json_schema_extra={"enum": list(names)})
-    return create_model(
-        "InvokeAgentArgs",
-        __base__=invoke_agent.InvokeAgentArgs,
-        agent_name=(Annotated[str, AfterValidator(known)], field),
-    )
 
 
 def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:

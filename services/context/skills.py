@@ -3,12 +3,10 @@
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, NamedTuple
-
-from pydantic import AfterValidator, BaseModel, Field, create_model
+from typing import NamedTuple
 
 from interlock.services.config import yaml_text
 from interlock.services.config.settings import FOLDERS
@@ -16,7 +14,7 @@ from interlock.services.context.memory import checked
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean
-from interlock.state.tooling import Tool, ToolContext
+from interlock.state.tooling import Tool, ToolContext, naming
 from interlock.tools import activate_skill
 
 NAME = "SKILL.md"
@@ -76,26 +74,10 @@ def skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills.values())
     description = f"{activate_skill.TOOL.description}\nSkills:\n{listed}"
     run = partial(_run, skills)
+    args = naming(activate_skill.ActivateSkillArgs, "name", tuple(skills), "no skill has this name")
     return {
-        activate_skill.TOOL.name: replace(
-            activate_skill.TOOL, description=description, args=_args(tuple(skills)), run=run
-        )
+        activate_skill.TOOL.name: replace(activate_skill.TOOL, description=description, args=args, run=run)
     }
-
-
-@cache
-def _args(names: tuple[str, ...]) -> type[BaseModel]:
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"no skill has this name; there are {', '.join(names)}")
-        return name
-
-    field = Field(description="Name of the skill.", json_schema_extra={"enum": list(names)})
-    return create_model(
-        "ActivateSkillArgs",
-        __base__=activate_skill.ActivateSkillArgs,
-        name=(Annotated[str, AfterValidator(known)], field),
-    )
 
 
 async def _run(

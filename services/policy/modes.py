@@ -3,19 +3,16 @@
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, cast
 
 from pydantic import (
-    AfterValidator,
     AliasChoices,
     BaseModel,
     BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    create_model,
     field_validator,
 )
 
@@ -27,7 +24,7 @@ from interlock.services.policy.patterns import PatternError, compile_pattern
 from interlock.state.calls import CallView
 from interlock.state.modes import ALWAYS, BUILT_IN, Group, Mode
 from interlock.state.text import clean_json
-from interlock.state.tooling import Tool
+from interlock.state.tooling import Tool, naming
 from interlock.tools import new_task, switch_mode
 
 PROJECT_FILE = ".roomodes"
@@ -145,25 +142,11 @@ def _listed(mode: Mode) -> str:
 def mode_tools(book: ModeBook) -> dict[str, Tool]:
     """The tools that name a mode, with those that there are."""
     slugs = tuple(mode.slug for mode in book.all())
+    named = {"switch_mode": (switch_mode.TOOL, "mode_slug"), "new_task": (new_task.TOOL, "mode")}
     return {
-        "switch_mode": replace(
-            switch_mode.TOOL, args=_naming(switch_mode.SwitchModeArgs, "mode_slug", slugs)
-        ),
-        "new_task": replace(new_task.TOOL, args=_naming(new_task.NewTaskArgs, "mode", slugs)),
+        name: replace(tool, args=naming(tool.args, field, slugs, "no mode has this slug"))
+        for name, (tool, field) in named.items()
     }
-
-
-@cache
-def _naming(args: type[BaseModel], name: str, slugs: tuple[str, ...]) -> type[BaseModel]:
-    def known(slug: str) -> str:
-        if slug not in slugs:
-            raise ValueError(f"no mode has this slug; there are {', '.join(slugs)}")
-        return slug
-
-    told = args.model_fields[name].description
-    field = Field(description=told, json_schema_extra={"enum": list(slugs)})
-    fields: Any = {name: (Annotated[str, AfterValidator(known)], field)}
-    return create_model(args.__name__, __base__=args, **fields)
 
 
 def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
