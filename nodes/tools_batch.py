@@ -23,7 +23,7 @@ from interlock.state.task import DEEPEST
 from interlock.state.tool_names import WAIT
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState, outcomes_of
 from interlock.state.toolset import ToolInfo
-from interlock.state.xml_calls import parser_of, typed
+from interlock.tools.tags.calls import parser_of, typed
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Type of a result's error → who refused."""

@@ -1,0 +1,1 @@
+"""tags: calls that a model writes as tags in its text."""
