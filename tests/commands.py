@@ -1,6 +1,11 @@
-"""commands: what a command line in this process gave back."""
+"""commands: what a command line gave back, in this process or in one of its own."""
 
 import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 
@@ -20,3 +25,35 @@ class Done(NamedTuple):
 
 class Run(Protocol):
     def __call__(self, *arguments: str, stdin: str = "") -> Done: ...
+
+
+ENTRY = (sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())")
+Ended = subprocess.CompletedProcess[str]
+
+
+def execute(
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, entry: Sequence[str] = ENTRY
+) -> Ended:
+    """In a process of its own, without a terminal."""
+    return subprocess.run(
+        [*entry, *arguments],
+        cwd=folder,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def one_call(tool: str, **args: Any) -> list[str]:
+    """The command line of a batch of one call."""
+    call = {"id": "1", "name": tool, "args": args}
+    return ["run", "tools", "--input", json.dumps({"calls": [call], "protocol": "native"})]
+
+
+def response(ended: Ended) -> dict[str, Any]:
+    """What became of that call."""
+    assert ended.stdout, ended.stderr
+    return json.loads(ended.stdout)["responses"][0]

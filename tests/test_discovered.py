@@ -1,16 +1,15 @@
 """Tools that a command of the project declares and another runs: under policy and journal, where it is trusted."""
 
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Ended, execute, one_call, response
 
-ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 DECLARED = [
     {
         "functionDeclarations": [
@@ -40,7 +39,6 @@ else:
     open("called", "a").write("x")
     print(sum(json.load(sys.stdin).values()))
 """
-Done = "subprocess.CompletedProcess[str]"
 SETTINGS = {
     "tools": {
         "discoveryCommand": f"{sys.executable} tools.py declare",
@@ -60,34 +58,16 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def interlock(work: Path) -> Callable[..., Done]:
-    def run(*arguments: str) -> Done:
-        return subprocess.run(
-            [*ENTRY, *arguments],
-            cwd=work,
-            env={**os.environ},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    return run
+def interlock(work: Path) -> Callable[..., Ended]:
+    return partial(execute, work)
 
 
 def calls(tool: str, **args: Any) -> list[str]:
-    one = {"id": "1", "name": tool, "args": args}
-    return ["run", "tools", "--skip-trust", "--input", json.dumps({"calls": [one], "protocol": "native"})]
-
-
-def response(done: Done) -> dict[str, Any]:
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)["responses"][0]
+    return [*one_call(tool, **args), "--skip-trust"]
 
 
 def test_a_declared_tool_asks_and_runs_with_its_arguments_on_stdin(
-    interlock: Callable[..., Done], work: Path
+    interlock: Callable[..., Ended], work: Path
 ) -> None:
     parked = interlock(*calls("add", a=2, b=40))
     assert parked.returncode == 75, parked.stderr
@@ -103,7 +83,7 @@ def test_a_declared_tool_asks_and_runs_with_its_arguments_on_stdin(
 
 
 def test_a_failure_tells_both_streams_and_arguments_are_held_to_the_schema(
-    interlock: Callable[..., Done],
+    interlock: Callable[..., Ended],
 ) -> None:
     failed = response(interlock(*calls("fail"), "-y"))
     assert failed["status"] == "error"
@@ -118,7 +98,7 @@ def test_a_failure_tells_both_streams_and_arguments_are_held_to_the_schema(
         assert says in wrong["content"]
 
 
-def test_what_cannot_be_used_is_told_and_the_rest_works(interlock: Callable[..., Done]) -> None:
+def test_what_cannot_be_used_is_told_and_the_rest_works(interlock: Callable[..., Ended]) -> None:
     done = interlock(*calls("add", a=1), "-y")
     assert response(done)["content"] == "1"
     for name in ("read_file", "bad name", "mcp_x_y"):
@@ -130,7 +110,7 @@ def test_what_cannot_be_used_is_told_and_the_rest_works(interlock: Callable[...,
     [("{", "its output is no JSON"), ("{}", "no JSON list"), (None, "exit code 1")],
 )
 def test_a_discovery_that_fails_stops_nothing(
-    interlock: Callable[..., Done], work: Path, text: str | None, says: str
+    interlock: Callable[..., Ended], work: Path, text: str | None, says: str
 ) -> None:
     (work / "declared.json").unlink() if text is None else (work / "declared.json").write_text(text)
     (work / "a.txt").write_text("here\n")
@@ -140,7 +120,7 @@ def test_a_discovery_that_fails_stops_nothing(
     assert says in done.stderr
 
 
-def test_a_folder_that_is_not_trusted_declares_nothing(interlock: Callable[..., Done], work: Path) -> None:
+def test_a_folder_that_is_not_trusted_declares_nothing(interlock: Callable[..., Ended], work: Path) -> None:
     (work / "tools.py").write_text("open('ran', 'w')\n")
     untrusted = [a for a in calls("add", a=1) if a != "--skip-trust"]
     done = interlock(*untrusted, "-y")
@@ -148,7 +128,7 @@ def test_a_folder_that_is_not_trusted_declares_nothing(interlock: Callable[..., 
     assert done.returncode == 55 or response(done)["error"]["type"] == "tool_not_registered"
 
 
-def test_models_are_told_of_it(interlock: Callable[..., Done], work: Path) -> None:
+def test_models_are_told_of_it(interlock: Callable[..., Ended], work: Path) -> None:
     (work / "script.yaml").write_text(
         json.dumps([{"tool_calls": [{"name": "add", "args": {"a": 5}}]}, {"text": "five", "expect": "5"}])
     )

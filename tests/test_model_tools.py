@@ -2,24 +2,22 @@
 
 import base64
 import json
-import os
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import Ended, execute, one_call, response
 from fake_gemini.fake import FakeGemini
 
-ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 )
 USAGE = {"promptTokenCount": 9, "candidatesTokenCount": 9, "totalTokenCount": 18}
-Done = "subprocess.CompletedProcess[str]"
 
 
 def answered(*parts: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -32,39 +30,16 @@ def picture(data: bytes = PNG, mime: str = "image/png") -> dict[str, Any]:
 
 
 @pytest.fixture
-def interlock(tmp_path: Path, fake_gemini: FakeGemini) -> Callable[..., Done]:
+def interlock(tmp_path: Path, fake_gemini: FakeGemini) -> Callable[..., Ended]:
     (tmp_path / "work").mkdir()
-
-    def run(*arguments: str, entry: Sequence[str] = ENTRY) -> Done:
-        return subprocess.run(
-            [*entry, *arguments],
-            cwd=tmp_path / "work",
-            env={**os.environ, **fake_gemini.env},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    return run
-
-
-def calls(tool: str, **args: Any) -> list[str]:
-    one = {"id": "1", "name": tool, "args": args}
-    return ["run", "tools", "--input", json.dumps({"calls": [one], "protocol": "native"})]
-
-
-def response(done: Done) -> dict[str, Any]:
-    assert done.stdout, done.stderr
-    return json.loads(done.stdout)["responses"][0]
+    return partial(execute, tmp_path / "work", env=fake_gemini.env)
 
 
 def test_a_picture_is_made_only_after_somebody_allowed_it_and_only_once(
-    interlock: Callable[..., Done], fake_gemini: FakeGemini, tmp_path: Path
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini, tmp_path: Path
 ) -> None:
     fake_gemini.play([answered({"text": "Here it is."}, picture())])
-    parked = interlock(*calls("generate_image", prompt="a red dot", path="art/dot.png"))
+    parked = interlock(*one_call("generate_image", prompt="a red dot", path="art/dot.png"))
     assert parked.returncode == 75, parked.stderr
     assert fake_gemini.requests == []
     assert "a red dot" in interlock("approvals", "latest").stdout
@@ -87,10 +62,10 @@ sys.exit(main())
 
 
 def test_killed_before_it_is_written_the_same_picture_is_written_and_not_paid_again(
-    interlock: Callable[..., Done], fake_gemini: FakeGemini, tmp_path: Path
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini, tmp_path: Path
 ) -> None:
     fake_gemini.play([answered(picture()), answered(picture(PNG + b"another"))])
-    call = calls("generate_image", prompt="x", path="a.png")
+    call = one_call("generate_image", prompt="x", path="a.png")
     assert interlock(*call, "-y", entry=[sys.executable, "-P", "-c", KILLED]).returncode == -9
     assert not (tmp_path / "work/a.png").exists()
     assert response(interlock("resume", "latest"))["status"] == "success"
@@ -99,7 +74,7 @@ def test_killed_before_it_is_written_the_same_picture_is_written_and_not_paid_ag
 
 
 def test_a_mode_without_that_file_has_no_picture_made(
-    interlock: Callable[..., Done], fake_gemini: FakeGemini
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini
 ) -> None:
     drawn = {"name": "generate_image", "args": {"prompt": "x", "path": "a.png"}}
     done = {"name": "attempt_completion", "args": {"result": "done"}}
@@ -111,12 +86,12 @@ def test_a_mode_without_that_file_has_no_picture_made(
 
 
 def test_a_picture_may_begin_with_one_of_the_workspace(
-    interlock: Callable[..., Done], fake_gemini: FakeGemini, tmp_path: Path
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini, tmp_path: Path
 ) -> None:
     (tmp_path / "work/old.png").write_bytes(PNG)
     fake_gemini.play([answered(picture(PNG + b"\0"))])
     args = {"prompt": "make it blue", "path": "old.png", "image": "old.png"}
-    done = interlock(*calls("generate_image", **args), "-y")
+    done = interlock(*one_call("generate_image", **args), "-y")
     assert response(done)["status"] == "success"
     assert (tmp_path / "work/old.png").read_bytes() == PNG + b"\0"
     assert picture() in fake_gemini.requests[0].contents[0]["parts"]
@@ -133,7 +108,7 @@ def test_a_picture_may_begin_with_one_of_the_workspace(
     ],
 )
 def test_without_a_picture_nothing_is_written(
-    interlock: Callable[..., Done],
+    interlock: Callable[..., Ended],
     fake_gemini: FakeGemini,
     tmp_path: Path,
     args: dict[str, str],
@@ -142,19 +117,19 @@ def test_without_a_picture_nothing_is_written(
     says: str,
 ) -> None:
     fake_gemini.play([reply])
-    found = response(interlock(*calls("generate_image", prompt="x", **args), "-y"))
+    found = response(interlock(*one_call("generate_image", prompt="x", **args), "-y"))
     assert found["error"]["type"] == kind, found
     assert says in found["content"]
     assert [*(tmp_path / "work").iterdir()] == []
 
 
 def test_a_search_is_answered_by_gemini_with_its_sources(
-    interlock: Callable[..., Done], fake_gemini: FakeGemini
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini
 ) -> None:
     web = [{"web": {"uri": "https://a.example/x", "title": "A"}}, {"web": {"uri": "https://b.example/"}}]
     grounded = {"groundingMetadata": {"groundingChunks": web, "webSearchQueries": ["python release"]}}
     fake_gemini.play([answered({"text": "It is 3.15."}, **grounded)])
-    found = response(interlock(*calls("google_web_search", query="newest Python?"), "-y"))
+    found = response(interlock(*one_call("google_web_search", query="newest Python?"), "-y"))
     assert found["content"] == (
         "Results for 'newest Python?':\n\nIt is 3.15.\n\n"
         "Sources:\n[1] A (https://a.example/x)\n[2] https://b.example/ (https://b.example/)"
@@ -163,9 +138,9 @@ def test_a_search_is_answered_by_gemini_with_its_sources(
 
 
 def test_a_search_asks_and_names_what_searches(
-    interlock: Callable[..., Done], fake_gemini: FakeGemini
+    interlock: Callable[..., Ended], fake_gemini: FakeGemini
 ) -> None:
-    assert interlock(*calls("web_search", query="x")).returncode == 75
+    assert interlock(*one_call("web_search", query="x")).returncode == 75
     assert "with Google's search" in interlock("approvals", "latest").stdout
     assert fake_gemini.requests == []
 
@@ -203,30 +178,34 @@ def setting(home: Path, value: str) -> None:
 
 
 def test_a_search_by_an_address_lists_what_it_answers(
-    interlock: Callable[..., Done], engine: Any, home: Path
+    interlock: Callable[..., Ended], engine: Any, home: Path
 ) -> None:
     setting(home, f"http://127.0.0.1:{engine.server_address[1]}/search?q={{query}}&format=json")
-    found = response(interlock(*calls("web_search", query="a b&c"), "-y"))
+    found = response(interlock(*one_call("web_search", query="a b&c"), "-y"))
     assert found["content"].endswith(
         "[1] T (https://t.example/)\nAbout it.\n\n[2] (no title) (https://u.example/)"
     )
     assert engine.asked == ["/search?q=a%20b%26c&format=json"]
-    assert "Nothing was found." in response(interlock(*calls("web_search", query="nothing"), "-y"))["content"]
-    failed = response(interlock(*calls("web_search", query="broken"), "-y"))
+    assert (
+        "Nothing was found." in response(interlock(*one_call("web_search", query="nothing"), "-y"))["content"]
+    )
+    failed = response(interlock(*one_call("web_search", query="broken"), "-y"))
     assert failed["error"]["type"] == "http_status"
 
 
-def test_a_search_by_a_command_gets_the_query_on_stdin(interlock: Callable[..., Done], home: Path) -> None:
+def test_a_search_by_a_command_gets_the_query_on_stdin(interlock: Callable[..., Ended], home: Path) -> None:
     setting(home, "sed s/^/found:/")
-    assert response(interlock(*calls("web_search", query="--help"), "-y"))["content"].endswith("found:--help")
+    assert response(interlock(*one_call("web_search", query="--help"), "-y"))["content"].endswith(
+        "found:--help"
+    )
     setting(home, "false")
-    assert response(interlock(*calls("web_search", query="x"), "-y"))["error"]["type"] == "search_failed"
+    assert response(interlock(*one_call("web_search", query="x"), "-y"))["error"]["type"] == "search_failed"
 
 
-def test_a_model_that_cannot_search_is_named(interlock: Callable[..., Done], home: Path) -> None:
+def test_a_model_that_cannot_search_is_named(interlock: Callable[..., Ended], home: Path) -> None:
     (home / ".interlock").mkdir()
     roles = {"model": {"roles": {"web_search": "openai:gpt-5"}}}
     (home / ".interlock/settings.json").write_text(json.dumps(roles))
-    found = response(interlock(*calls("web_search", query="x"), "-y"))
+    found = response(interlock(*one_call("web_search", query="x"), "-y"))
     assert "'openai:gpt-5' can't search the web" in found["content"]
     assert "model.roles.web_search" in found["content"]
