@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs.compare import unlike
+from kill_runs.compare import unlike, unlike_in
 from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import RUN, Scene
 
@@ -76,11 +76,8 @@ class AgentsEnding:
     asked: int
 
     def differences(self, expected: "AgentsEnding") -> list[str]:
-        found = [
-            f"{name}: {getattr(self, name)!r}, expected {getattr(expected, name)!r}"
-            for name in ("status", "response", "tree", "effects", "agents", "again")
-            if getattr(self, name) != getattr(expected, name)
-        ]
+        names = ("status", "response", "tree", "effects", "agents", "again")
+        found = unlike_in(names, self, expected)
         if not self.asked:  # else the answers to what was asked differ, as they should
             found += unlike("chain", self.chains, expected.chains)
             found += unlike("journal", self.journal, expected.journal)

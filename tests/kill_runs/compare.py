@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,11 +37,8 @@ class Ending:
         return len(self.asked_calls)
 
     def differences(self, expected: "Ending") -> list[str]:
-        found: list[str] = []
-        for name in ("status", "exit_code", "response", "tree", "effects", "unanswered", "damage"):
-            mine, theirs = getattr(self, name), getattr(expected, name)
-            if mine != theirs:
-                found.append(f"{name}: {mine!r}, expected {theirs!r}")
+        names = ("status", "exit_code", "response", "tree", "effects", "unanswered", "damage")
+        found = unlike_in(names, self, expected)
         asked = self.asked_calls
         theirs = {k: v for k, v in expected.journal.items() if k.rpartition(".")[0] not in asked}
         found += unlike("journal", self.journal, theirs)
@@ -54,6 +52,11 @@ class Ending:
 def _without(chain: tuple[tuple[Any, ...], ...], asked: frozenset[str]) -> list[tuple[Any, ...]]:
     """The chain, with the answers of asked calls left blank."""
     return [(*record[:3], "asked") if record[2] in asked else record for record in chain]
+
+
+def unlike_in(names: Sequence[str], mine: object, theirs: object) -> list[str]:
+    pairs = ((name, getattr(mine, name), getattr(theirs, name)) for name in names)
+    return [f"{name}: {one!r}, expected {other!r}" for name, one, other in pairs if one != other]
 
 
 def unlike(what: str, mine: dict[str, Any], theirs: dict[str, Any]) -> list[str]:

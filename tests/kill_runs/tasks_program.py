@@ -9,7 +9,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from kill_runs.compare import unlike
+from kill_runs.compare import unlike, unlike_in
 from kill_runs.harness import Play, ended_well, show
 from kill_runs.scene import Scene
 
@@ -62,11 +62,7 @@ class TasksEnding:
 
     def differences(self, expected: "TasksEnding") -> list[str]:
         names = ("status", "response", "mode", "tree", "effects", "runs")
-        found = [
-            f"{name}: {getattr(self, name)!r}, expected {getattr(expected, name)!r}"
-            for name in names
-            if getattr(self, name) != getattr(expected, name)
-        ]
+        found = unlike_in(names, self, expected)
         if not self.asked:  # else the answers to what was asked differ, as they should
             found += unlike("chain", self.chains, expected.chains)
             found += unlike("journal", self.journal, expected.journal)
