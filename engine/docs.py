@@ -19,7 +19,7 @@ from interlock.engine.diagrams.shape import extract_chart
 from interlock.graphs import PIPELINES
 from interlock.state.charts import CHARTS
 from interlock.state.errors import UserError
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 _EVEN = (
     (re.compile(r"/[\w./-]*interlock-demo-\w+"), "/tmp/interlock-demo"),

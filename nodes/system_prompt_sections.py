@@ -13,7 +13,7 @@ from interlock.state.mcp import ServerView
 from interlock.state.models import ToolDeclaration
 from interlock.state.modes import Mode
 from interlock.state.system_prompt import SystemPromptState
-from interlock.tools import TASK_LOOP
+from interlock.tools.table import TASK_LOOP
 
 _COMMANDS = frozenset({"run_shell_command", "execute_command"})
 _WRITING = frozenset({"write_file", "replace", "write_to_file", "apply_diff", "insert_content"})

@@ -15,7 +15,7 @@ from interlock.state.settings import Settings
 from interlock.state.text import clean, visible, visible_json
 from interlock.state.tool_names import OTHER_NAMES
 from interlock.state.tooling import Ended, Processes, Tool, ToolContext
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 _DISCOVERY_S = 30
 _DECLARED_CHARS = 2_000_000

@@ -23,7 +23,7 @@ from interlock.state.text import clean
 from interlock.state.tool_names import WAIT
 from interlock.state.tooling import Outputs, PathRefused, Processes, Tool, ToolContext, Workspace
 from interlock.state.toolset import FileNow, ToolInfo, ToolRun
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 _WAIT_SCHEMA = {
     "type": "boolean",

@@ -16,7 +16,7 @@ from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.errors import RunError, UserError
-from interlock.tools import TASK_LOOP, TOOLS
+from interlock.tools.table import TASK_LOOP, TOOLS
 
 PLAN = "# Plan\n\n- [ ] add g\n- [ ] test g\n"
 WRITE = call("write_file", file_path="plan.md", content=PLAN)

@@ -11,7 +11,7 @@ from places import Place
 from interlock.engine import run_sync
 from interlock.prompts import names
 from interlock.state.text import estimate_tokens
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 MODES = ("architect", "code", "ask", "debug", "orchestrator")
 WHATS = ("mcp", "search", "browser", "diff")

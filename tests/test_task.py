@@ -14,7 +14,7 @@ from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.state.events import InvalidStream
 from interlock.state.messages import ToolCall
-from interlock.tools import TASK_LOOP
+from interlock.tools.table import TASK_LOOP
 from interlock.tools.tags.calls import as_tags
 
 Move = Callable[[Outcome], list[Decision]]

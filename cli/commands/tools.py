@@ -16,7 +16,7 @@ def _first_sentence(text: str) -> str:
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    from interlock.tools import TOOLS
+    from interlock.tools.table import TOOLS
 
     if args.json:
         shown = [{"name": t.name, "risk": t.risk, "description": t.description} for t in TOOLS.values()]

@@ -21,7 +21,7 @@ from interlock.state.errors import InputError
 from interlock.state.messages import Frozen
 from interlock.state.tool_names import WAIT
 from interlock.state.tooling import PathRefused, Tool
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 _SERVER_TOOL = "mcp_"
 _CHECKER = "No session rule lifts what a safety checker says."

@@ -42,7 +42,8 @@ from interlock.state.events import Emit
 from interlock.state.search import CodeIndex
 from interlock.state.tooling import Tool
 from interlock.state.toolset import Toolset
-from interlock.tools import OTHERS_OF_TASK, TASK_LOOP, TOOLS, activate_skill, browser_action
+from interlock.tools import activate_skill, browser_action
+from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS
 
 if TYPE_CHECKING:
     from interlock.services.index.index import WorkspaceIndex

@@ -19,7 +19,7 @@ from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import Answer, ApprovalRequest, CallKey, SessionRule
 from interlock.state.errors import UserError
 from interlock.state.text import clean, clean_json
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 
 @dataclass

@@ -12,7 +12,8 @@ from interlock.services.config import yaml_text
 from interlock.services.config.settings import FOLDERS
 from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
 from interlock.state.tooling import Tool, naming
-from interlock.tools import TASK_LOOP, codebase_investigator, complete_task, invoke_agent
+from interlock.tools import codebase_investigator, complete_task, invoke_agent
+from interlock.tools.table import TASK_LOOP
 
 AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
 PLAN_TOOLS = ("enter_plan_mode", "exit_plan_mode")

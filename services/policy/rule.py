@@ -9,7 +9,7 @@ from interlock.services.policy.patterns import Pattern
 from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
 from interlock.state.subagent import INVESTIGATOR
 from interlock.state.tool_names import OTHER_NAMES
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 SHIPPED, EXTENSION, WORKSPACE, USER, ADMIN = 1, 2, 3, 4, 5
 """Tiers (`pipelines.md` §4, Policy): a higher one decides first, whatever the priorities."""

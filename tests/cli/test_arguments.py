@@ -17,7 +17,7 @@ from interlock.cli.parsing import duration
 from interlock.engine.options import Options
 from interlock.graphs import PIPELINES, pipeline
 from interlock.state.errors import UserError
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 ROOT = Path(__file__).parents[2]
 ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "tools")

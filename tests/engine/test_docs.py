@@ -10,7 +10,7 @@ from interlock.engine import docs
 from interlock.engine.diagrams import render
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")))

@@ -18,7 +18,7 @@ from interlock.state.events import Event, ToolOutput
 from interlock.state.settings import Settings
 from interlock.state.tooling import PathRefused, Processes, Tool, ToolContext
 from interlock.state.toolset import ToolRun, Toolset
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 KEY = CallKey(message="m", index=0)
 

@@ -13,7 +13,7 @@ from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, ToolError, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import FileChange, Processes, ToolContext
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 Call = Callable[..., ToolResult]
 Plan = Callable[..., FileChange | ToolResult]

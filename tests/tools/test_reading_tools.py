@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from interlock.state.calls import ToolResult
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 Call = Callable[..., ToolResult]
 

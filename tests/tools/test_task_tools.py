@@ -14,7 +14,8 @@ from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import CallView, ToolResult
 from interlock.state.settings import Settings
 from interlock.state.tooling import ToolContext
-from interlock.tools import TASK_LOOP, TOOLS, search_files
+from interlock.tools import search_files
+from interlock.tools.table import TASK_LOOP, TOOLS
 
 Call = Callable[..., ToolResult]
 

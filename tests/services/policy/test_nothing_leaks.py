@@ -13,7 +13,7 @@ from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.state.calls import CallView
 from interlock.state.settings import Settings
-from interlock.tools import TOOLS
+from interlock.tools.table import TOOLS
 
 MODES = ("default", "auto_edit", "yolo", "plan")
 STRICT = {"allow": 0, "ask": 1, "deny": 2}
