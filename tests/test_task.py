@@ -12,7 +12,7 @@ from agent_runs.stage import Replies, Stage, approve, call, of_hooks
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
-from interlock.state.events import InvalidStream
+from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
 from interlock.tools.table import TASK_LOOP
 from interlock.tools.tags.calls import as_tags
@@ -161,6 +161,16 @@ def test_a_mode_switch_is_asked_for_kept_and_holds_from_the_next_request(tmp_pat
     assert (outcome.status, outcome.output["mode"]) == ("done", "code")
     assert "may only edit files that match \\.md$" in answers(outcome)[0]
     assert (stage.work / "b.py").exists()
+
+
+def test_another_mode_named_while_a_request_waits_is_for_the_next_prompt_and_says_so(tmp_path: Path) -> None:
+    stage = Stage(tmp_path, [tools(call("switch_mode", mode_slug="ask")), DONE])
+    outcome = stage.run("task", {"prompt": "x", "mode": "architect"})
+    outcome = stage.resume(outcome, *approve(outcome), mode="code")
+    assert (outcome.status, outcome.output["mode"]) == ("done", "ask")
+    assert "mode 'code' counts from the next prompt: this one goes on as it began." in [
+        event.message for event in stage.events if isinstance(event, ErrorEvent)
+    ]
 
 
 @pytest.mark.parametrize(

@@ -161,6 +161,7 @@ async def _resumed(
         keep_rights(drive.conn, row.run, prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
         if snapshot.tasks:
+            _postponed(drive, _asked(prepared))
             return answers
         if not snapshot.values:  # killed before its first checkpoint
             return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
@@ -195,6 +196,12 @@ def _asked(prepared: RunConfig) -> dict[str, str]:
     """A run keeps its mode and protocol, unless it is given others."""
     given = {"mode": prepared.options.mode, "protocol": prepared.options.protocol}
     return {name: value for name, value in given.items() if value}
+
+
+def _postponed(drive: Drive, asked: Mapping[str, str]) -> None:
+    for name, value in asked.items():
+        line = f"{name} {value!r} counts from the next prompt: this one goes on as it began."
+        drive.bus(ErrorEvent(severity="warning", message=line))
 
 
 def _kept(store: Store, run: str) -> dict[str, Any]:
