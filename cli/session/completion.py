@@ -1,0 +1,124 @@
+"""completion: what the input line offers while one types: `/commands`, their arguments, and files behind an `@`."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from threading import Lock, Thread
+from typing import Protocol
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+from interlock.cli.render.output import one_line
+from interlock.cli.session.matching import Names
+from interlock.state.tooling import Workspace
+
+_MOST = 50
+"""Offers at a time; who types on sees others."""
+_FRESH_S = 3.0
+"""Seconds that a list of files counts as new."""
+_LONGEST = 400
+"""Characters of what is completed; nobody types more of a name."""
+_AT = re.compile(r"""(?<![^\s(\[{<"',;:])@(?:"([^"\n]*)|((?:\\.|[^\s\\,;!"'`(){}\[\]<>|])*))$""")
+"""As `services/context/references` reads them, up to the cursor."""
+_PLAIN = re.compile(r"""[^\s\\,;!"'`(){}\[\]<>|]+""")
+_CUT_OFF = (".", ":", "?")
+"""What is taken for the sentence's at the end of a name without quotes."""
+
+
+class Offer(Protocol):
+    """What is known of one command."""
+
+    @property
+    def summary(self) -> str: ...
+
+    def arguments(self, typed: str) -> Iterable[str]:
+        """What may stand in place of the last word of `typed`."""
+        ...
+
+
+class Files:
+    """The workspace's files and folders, as tools see them; read anew when they may have changed, beside the typing."""
+
+    def __init__(self, workspace: Callable[[], Workspace]) -> None:
+        """`workspace` is asked for in a thread of its own, once."""
+        self._open = workspace
+        self._workspace: Workspace | None = None
+        self._names = Names(())
+        self._paths: Sequence[str] = ()
+        self._read_at: float | None = None
+        self._lock = Lock()
+
+    def matching(self, typed: str, most: int) -> list[str]:
+        """Paths, folders with a `/` at their end; the likeliest first."""
+        if self._read_at is None:
+            self._read()
+        elif time.monotonic() - self._read_at > _FRESH_S and not self._lock.locked():
+            Thread(target=self._read, daemon=True).start()
+        names, paths = self._names, self._paths
+        return [paths[place] for place in names.matching(typed, most)]
+
+    def _read(self) -> None:
+        with self._lock:
+            self._workspace = self._workspace or self._open()
+            paths = sorted(_listed(self._workspace), key=lambda path: (path.rstrip("/").count("/"), path))
+            if paths != self._paths:
+                self._names, self._paths = Names(paths), paths
+            self._read_at = time.monotonic()
+
+
+def _listed(workspace: Workspace) -> Iterator[str]:
+    """Files, and each folder on the way to one."""
+    for root in workspace.roots:
+        folders = {"", str(root)}
+        for file in workspace.walk(root):
+            shown = workspace.relative(file)
+            if "\\" in shown and workspace.root / shown != file:
+                continue  # a name that can't be written
+            yield shown
+            while (folder := shown.rpartition("/")[0]) not in folders:
+                folders.add(folder)
+                yield f"{folder}/"
+                shown = folder
+
+
+def reference(path: str) -> str:
+    """The path as it is written behind an `@`: in quotes where it needs them."""
+    if _PLAIN.fullmatch(path) and not path.endswith(_CUT_OFF):
+        return f"@{path}"
+    if '"' not in path:
+        return f'@"{path}"'
+    return "@" + re.sub(r"""([\s\\,;!"'`(){}\[\]<>|])""", r"\\\1", path)
+
+
+class SessionCompleter(Completer):
+    """Never raises: what can't be had isn't offered."""
+
+    def __init__(self, commands: Callable[[], Mapping[str, Offer]], files: Files) -> None:
+        self._commands, self._files = commands, files
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+        before = document.text_before_cursor
+        if before.startswith("/") and "\n" not in before:
+            yield from self._command(before)
+        if found := _AT.search(before[-_LONGEST:]):
+            yield from self._file(found)
+
+    def _command(self, before: str) -> Iterator[Completion]:
+        name, space, rest = before[1:].partition(" ")
+        known = self._commands()
+        if not space:
+            names = list(known)
+            for place in Names(names).matching(name, _MOST):
+                about = one_line(known[names[place]].summary, 60)
+                yield Completion(f"/{names[place]}", -len(before), display_meta=about)
+        elif name in known:
+            word = rest.rpartition(" ")[2]
+            offered = list(known[name].arguments(rest))
+            for place in Names(offered).matching(word, _MOST):
+                yield Completion(offered[place], -len(word))
+
+    def _file(self, found: re.Match[str]) -> Iterator[Completion]:
+        typed = found[1] if found[1] is not None else re.sub(r"\\(.)", r"\1", found[2])
+        for path in self._files.matching(typed, _MOST):
+            yield Completion(reference(path), -len(found[0]), display=path)

@@ -1,0 +1,126 @@
+"""picker: one of a list: typing filters, arrows move, Enter takes, Esc leaves."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.containers import HSplit, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import BeforeInput
+from rich.cells import cell_len, set_cell_size
+
+from interlock.cli.render.output import one_line
+from interlock.cli.session.matching import Names
+
+_MOST_LINES = 10
+_MARK = "❯ "
+
+
+@dataclass(frozen=True)
+class Row:
+    """What can be picked."""
+
+    name: str
+    about: str = ""
+    value: Any = None
+
+
+class Picker:
+    """A list in place of the input line; `chosen` is the row, or None."""
+
+    def __init__(self, title: str, rows: Sequence[Row], width: Callable[[], int], at: int = 0) -> None:
+        """`at`: the row that is marked first."""
+        self.chosen: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
+        self._title, self._rows, self._width = title, rows, width
+        self._names = Names([f"{row.name} {row.about}" for row in rows])
+        self._found = list(range(len(rows)))
+        self._at = min(max(at, 0), max(len(rows) - 1, 0))
+        self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._filter())
+        keys = self._keys()
+        self.input = BufferControl(self._typed, [BeforeInput("  filter: ", "class:dim")], key_bindings=keys)
+        height = Dimension(preferred=min(_MOST_LINES, max(len(rows), 1)), max=_MOST_LINES)
+        self.container = HSplit(
+            [
+                Window(FormattedTextControl(self.heading), height=1),
+                Window(FormattedTextControl(self.lines), height=height, dont_extend_height=True),
+                Window(self.input, height=1),
+            ]
+        )
+
+    def _filter(self) -> None:
+        self._found = self._names.matching(self._typed.text, len(self._rows))
+        self._at = 0
+
+    def heading(self) -> StyleAndTextTuples:
+        count = f"{len(self._found)} of {len(self._rows)}" if self._typed.text else str(len(self._rows))
+        title = f"{self._title} ({count})"
+        return [("bold", set_cell_size(title, min(cell_len(title), self._width())))]
+
+    def lines(self) -> StyleAndTextTuples:
+        if not self._found:
+            return [("class:dim", "  nothing fits")]
+        first = max(0, min(self._at - _MOST_LINES // 2, len(self._found) - _MOST_LINES))
+        lines: StyleAndTextTuples = []
+        for place in range(first, min(first + _MOST_LINES, len(self._found))):
+            lines += self._line(self._rows[self._found[place]], place == self._at)
+        return lines[:-1]
+
+    def _line(self, row: Row, marked: bool) -> StyleAndTextTuples:
+        """The name gets what it needs, what is said about it the rest."""
+        width = self._width() - len(_MARK) - 1
+        name, about = one_line(row.name), one_line(row.about)
+        name = _cut(name, width if not about else max(width - cell_len(about) - 2, width * 2 // 3))
+        left = width - cell_len(name) - 2
+        style = "bold" if marked else ""
+        told = _cut(about, left) if left > 3 else ""
+        return [
+            ("class:mark bold" if marked else "", _MARK if marked else "  "),
+            (style, name),
+            ("class:dim", f"  {told}" if told else ""),
+            ("", "\n"),
+        ]
+
+    def _end(self, row: Row | None) -> None:
+        if not self.chosen.done():
+            self.chosen.set_result(row)
+
+    def _move(self, by: int) -> Callable[[KeyPressEvent], None]:
+        def move(_: KeyPressEvent) -> None:
+            self._at = max(0, min(self._at + by, len(self._found) - 1))
+
+        return move
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        steps = {"up": -1, "c-p": -1, "s-tab": -1, "down": 1, "c-n": 1, "tab": 1}
+        steps |= {
+            "pageup": 1 - _MOST_LINES,
+            "pagedown": _MOST_LINES - 1,
+            "c-home": -1_000_000,
+            "c-end": 1_000_000,
+        }
+        for key, by in steps.items():
+            keys.add(key, eager=True)(self._move(by))
+
+        @keys.add("enter", eager=True)
+        def _take(_: KeyPressEvent) -> None:
+            if self._found:
+                self._end(self._rows[self._found[self._at]])
+
+        @keys.add("escape")
+        @keys.add("c-c", eager=True)
+        @keys.add("c-d", eager=True)
+        @keys.add("c-g", eager=True)
+        def _leave(_: KeyPressEvent) -> None:
+            self._end(None)
+
+        return keys
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"

@@ -1,0 +1,99 @@
+"""status: the line below the input: model, modes, what is left of the context, tokens, cost, branch, what waits."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from rich.cells import cell_len, set_cell_size
+
+from interlock.cli.render.output import amount, one_line
+
+_BETWEEN = " · "
+_LOW = 20
+"""Percent of the context from which what is left is a warning."""
+_MODES = {
+    "plan": ("plan mode", "class:plan"),
+    "auto_edit": ("accepts edits", "class:auto_edit"),
+    "yolo": ("YOLO", "class:yolo"),
+}
+_LONGEST_NAME = 28
+"""Columns of a model's or branch's name."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the line shows; 0, "" and None: nothing is known, or nothing to tell."""
+
+    model: str = ""
+    approval_mode: str = "default"
+    mode: str = ""
+    context_left: int | None = None
+    """Percent of the model's window."""
+    tokens: int = 0
+    usd: float | None = None
+    branch: str = ""
+    elsewhere: int = 0
+    """Requests that wait for a person in other runs."""
+
+
+def status_line(figures: Figures, width: int) -> StyleAndTextTuples:
+    """On one line of `width` columns; what doesn't fit is left out, what can be missed first."""
+    parts = _parts(figures)
+    while len(parts) > 1 and _width(parts) > width:
+        parts.remove(min(parts, key=lambda part: part[0]))
+    line: StyleAndTextTuples = []
+    left = width
+    for _, style, text in parts:
+        between = _BETWEEN if line else ""
+        shown = set_cell_size(text, min(cell_len(text), max(left - len(between), 0)))
+        line += [("class:dim", between), (style, shown)] if between else [(style, shown)]
+        left -= len(between) + cell_len(shown)
+    return line
+
+
+def _width(parts: list[tuple[int, str, str]]) -> int:
+    return sum(cell_len(text) for _, _, text in parts) + len(_BETWEEN) * (len(parts) - 1)
+
+
+def _parts(figures: Figures) -> list[tuple[int, str, str]]:
+    """Each with how much it is missed."""
+    mode, style = _MODES.get(figures.approval_mode, ("", ""))
+    left = figures.context_left
+    waits = figures.elsewhere
+    parts = [
+        (9, style, mode),
+        (6, "class:model", _short(figures.model.rpartition("/")[2] or figures.model)),
+        (4, "class:dim", figures.mode and f"{figures.mode} mode"),
+        (
+            7,
+            "class:warning" if left is not None and left < _LOW else "class:dim",
+            f"{left}% left" if left is not None else "",
+        ),
+        (3, "class:dim", f"{amount(figures.tokens)} tokens" if figures.tokens else ""),
+        (5, "class:dim", f"${figures.usd:.2f}" if figures.usd is not None else ""),
+        (2, "class:dim", f"⎇ {_short(figures.branch)}" if figures.branch else ""),
+        (8, "class:warning", f"{waits} wait{'s' if waits == 1 else ''} elsewhere" if waits else ""),
+    ]
+    return [part for part in parts if part[2]]
+
+
+def _short(name: str) -> str:
+    name = one_line(name)
+    return name if cell_len(name) <= _LONGEST_NAME else set_cell_size(name, _LONGEST_NAME - 1) + "…"
+
+
+def git_branch(folder: Path) -> str:
+    """The branch that is checked out, or the beginning of a commit; empty outside a repository. Starts no program."""
+    from interlock.services.context.memory import git_root
+
+    root = git_root(folder)
+    if root is None:
+        return ""
+    place = root / ".git"
+    try:
+        if place.is_file():  # a worktree's, or a submodule's
+            place = root / place.read_text(encoding="utf-8").removeprefix("gitdir:").strip()
+        head = (place / "HEAD").read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
