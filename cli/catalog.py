@@ -39,6 +39,7 @@ COMMANDS = {
     "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),
     "hooks": Command("Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"),
     "mcp": Command("Learn", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"),
+    "completion": Command("Learn", "completion bash|zsh|fish", "TAB completion for your shell: a script"),
     "new": Command("Develop", "new workflow NAME", "begin a workflow of your own, with its test"),
     "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }

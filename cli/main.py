@@ -86,12 +86,16 @@ def _dispatch(given: list[str], own_process: bool) -> int:
     if given[:1] in (["-h"], ["--help"]):
         print(root_help(), end="")
         return 0
+    if given[:1] == ["__complete"]:
+        from interlock.cli.completing import answer
+
+        return answer(given[1:])
     if given[:1] in (["-v"], ["--version"]):
         from importlib.metadata import version
 
         print(f"interlock {version('interlock-agent')}")
         return 0
-    name, rest = _command(given)
+    name, rest = command_of(given)
     if own_process and name in _STARTING:
         from interlock.cli import quick_start
         from interlock.services.secrets.environment import clear_own_environment
@@ -101,7 +105,7 @@ def _dispatch(given: list[str], own_process: bool) -> int:
     return import_module(f"interlock.cli.commands.{name}").execute(rest)
 
 
-def _command(given: list[str]) -> tuple[str, list[str]]:
+def command_of(given: list[str]) -> tuple[str, list[str]]:
     """The command's name and its arguments; flags may stand before it. `prompt` when there is none."""
     place = _first_word(given)
     if place is None:

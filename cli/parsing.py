@@ -86,10 +86,38 @@ class Parser(argparse.ArgumentParser):
     def flags(self) -> list[str]:
         return [o for a in self._actions if a.help != argparse.SUPPRESS for o in a.option_strings]
 
+    def shown_flags(self) -> list[tuple[str, str]]:
+        """Those that help shows, each with what it says."""
+        shown = [a for a in self._actions if a.option_strings and a.help != argparse.SUPPRESS]
+        long = [(next((o for o in a.option_strings if o.startswith("--")), ""), a) for a in shown]
+        return [(name or a.option_strings[0], a.help or "") for name, a in long]
+
     def takes_value(self, flag: str) -> bool:
         """Whether the word after `flag` belongs to it."""
-        action = self._option_string_actions.get(flag)
+        action = self.action_of(flag)
         return action is not None and action.nargs != 0
+
+    def action_of(self, flag: str) -> argparse.Action | None:
+        return self._option_string_actions.get(flag)
+
+    def expects(self, before: Sequence[str]) -> tuple[argparse.Action | None, list[str]]:
+        """What the word after these is a value of, None: nothing more fits; and those that belong to no flag."""
+        words: list[str] = []
+        rest = iter(before)
+        for word in rest:
+            if word == "--":
+                words += rest
+            elif not word.startswith("-") or word == "-":
+                words.append(word)
+            elif self.takes_value(word) and next(rest, None) is None:
+                return self.action_of(word), words
+        left = len(words)
+        for action in self._actions:
+            if not action.option_strings:
+                if not left or action.nargs in ("*", "+"):
+                    return action, words[len(words) - left :] if action.nargs == "*" else words
+                left -= 1
+        return None, words
 
 
 def flag(to: Any, names: str, help: str, **more: Any) -> None:
@@ -104,17 +132,22 @@ def flag(to: Any, names: str, help: str, **more: Any) -> None:
         to.add_argument(*flags, metavar=last, help=help, **more)
 
 
-def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> Callable[[str], str]:
+class OneOf:
     """An argument's type: one of `values`, or a synonym of one."""
-    known = {**{v: v for v in values}, **(synonyms or {})}
 
-    def choose(text: str) -> str:
-        if text in known:
-            return known[text]
-        near = nearest(text, list(known))
-        raise argparse.ArgumentTypeError(f"{text!r} isn't one of {', '.join(values)}.{near}".rstrip("."))
+    def __init__(self, values: Sequence[str], synonyms: Mapping[str, str]) -> None:
+        self.values = values
+        self._known = {**{v: v for v in values}, **synonyms}
 
-    return choose
+    def __call__(self, text: str) -> str:
+        if text in self._known:
+            return self._known[text]
+        near = nearest(text, list(self._known))
+        raise argparse.ArgumentTypeError(f"{text!r} isn't one of {', '.join(self.values)}.{near}".rstrip("."))
+
+
+def one_of(values: Sequence[str], synonyms: Mapping[str, str] | None = None) -> OneOf:
+    return OneOf(values, synonyms or {})
 
 
 def number(kind: type[int] | type[float], least: float) -> Callable[[str], Any]:

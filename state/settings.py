@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from interlock.state.calls import ApprovalMode
+from interlock.state.model_names import ALIASES
 
 
 class _Section(BaseModel):
@@ -29,15 +30,7 @@ class Price(_Section):
 
 class ModelSettings(_Section):
     name: str = Field("auto", description="alias, Gemini id, provider:model or script:FILE")
-    aliases: dict[str, str] = Field(
-        default_factory=lambda: {
-            "pro": "gemini-2.5-pro",
-            "flash": "gemini-3.8-flash",
-            "flash-lite": "gemini-3.5-flash-lite",
-            "image": "gemini-2.5-flash-image",
-        }
-    )
-    """`auto` is not here: it means routed, per prompt."""
+    aliases: dict[str, str] = Field(default_factory=lambda: dict(ALIASES))
     roles: dict[str, str] = Field(default_factory=dict[str, str])
     """Role → alias, over the defaults of `services/models`."""
     token_limits: dict[str, int] = Field(default_factory=dict[str, int], alias="tokenLimits")

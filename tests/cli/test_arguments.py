@@ -12,7 +12,7 @@ import pytest
 from interlock.cli.catalog import COMMANDS
 from interlock.cli.commands import prompt, resume, run
 from interlock.cli.flags import options_from
-from interlock.cli.main import _command, main
+from interlock.cli.main import command_of, main
 from interlock.cli.parsing import duration
 from interlock.engine.options import Options
 from interlock.graphs import PIPELINES, pipeline
@@ -120,7 +120,7 @@ def test_the_prompt_may_stand_anywhere(typed: list[str], words: str) -> None:
 def test_the_command_is_the_first_word_that_belongs_to_no_flag(
     typed: list[str], expected: tuple[str, list[str]]
 ) -> None:
-    assert _command(typed) == expected
+    assert command_of(typed) == expected
 
 
 @pytest.mark.parametrize(
@@ -245,8 +245,8 @@ def test_d_shows_where_an_error_came_from(capsys: pytest.CaptureFixture[str]) ->
 
 def test_an_unknown_word_is_a_prompt_only_when_no_command_is_near() -> None:
     with pytest.raises(UserError, match="To send it as a prompt"):
-        _command(["histroy"])
-    assert _command(["hello"]) == ("prompt", ["hello"])
+        command_of(["histroy"])
+    assert command_of(["hello"]) == ("prompt", ["hello"])
 
 
 def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(

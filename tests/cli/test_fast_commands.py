@@ -37,6 +37,12 @@ sys.exit(main(sys.argv[1:]))
         ["workflows"],
         ["resume", "aa11", "--approve", "nothing-like-it"],
         ["aprovals"],
+        ["completion", "bash"],
+        ["__complete", "zsh", ""],
+        ["__complete", "zsh", "run", "--"],
+        ["__complete", "fish", "show", ""],
+        ["__complete", "zsh", "run", ""],
+        ["__complete", "bash", "9", "", "interlock -m "],
     ],
     ids=" ".join,
 )

@@ -1,0 +1,214 @@
+"""TAB completes what may stand there, in real shells; the flags are those of the real parsers."""
+
+import os
+import pty
+import re
+import select
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from patience import HANG_S
+
+from interlock.cli.commands import completion
+from interlock.cli.completing import answer
+from interlock.tools.table import TOOLS
+
+BIN = Path(sys.executable).parent
+Asked = Callable[..., list[str]]
+
+
+@pytest.fixture
+def asked(capsys: pytest.CaptureFixture[str]) -> Asked:
+    def ask(*words: str) -> list[str]:
+        assert answer(["zsh", *words]) == 0
+        return capsys.readouterr().out.splitlines()
+
+    return ask
+
+
+def values(lines: list[str]) -> list[str]:
+    assert lines[0] == "words\t"
+    return [line.partition("\t")[0] for line in lines[1:]]
+
+
+def test_commands_and_what_they_do(asked: Asked) -> None:
+    assert asked("appr") == ["words\t", "approvals\teverything that waits for a person, over all runs"]
+    assert values(asked("help", "di")) == ["diff", "diagram", "diagrams"]
+    assert values(asked("-m", "pro", "undo", "--c")) == ["--call"]
+    assert values(asked("what is th")) == []
+
+
+def test_flags_are_those_of_the_parser(asked: Asked) -> None:
+    from interlock.cli.commands.prompt import parser
+
+    shown = values(asked("--"))
+    assert set(shown) == {name for name, _ in parser().shown_flags()}
+    assert "--approval-mode" in shown and "--full-auto" not in shown
+    assert values(asked("--approval-mode", "")) == ["default", "auto_edit", "plan", "yolo"]
+    assert values(asked("-o", "s")) == ["stream-json"]
+    assert values(asked("--output-format=s")) == ["--output-format=stream-json"]
+    assert values(asked("export", "latest", "--format", "")) == ["md", "html", "json"]
+    assert values(asked("memory", "")) == ["show", "add", "refresh"]
+
+
+def test_files_are_left_to_the_shell_with_what_is_no_part_of_their_path(asked: Asked) -> None:
+    assert asked("--policy", "a/b") == ["files\t"]
+    assert asked("--policy=a/b") == ["files\t--policy="]
+    assert asked("run", "main", "--input", "@a") == ["files\t@"]
+    assert asked("run", "main", "--input", "") == ["words\t"]
+    assert asked("-m", "script:re") == ["files\tscript:"]
+    assert asked("-C", "") == asked("trust", "") == asked("diagrams", "") == ["dirs\t"]
+
+
+def test_names_of_workflows_tools_models_and_modes(
+    asked: Asked, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, name in ((tmp_path, "tri_age.py"), (home, "trip.py"), (home, "_parts.py")):
+        (folder / ".interlock" / "workflows").mkdir(parents=True, exist_ok=True)
+        (folder / ".interlock" / "workflows" / name).write_text("raise SystemExit('never imported')\n")
+    monkeypatch.chdir(tmp_path)
+    assert values(asked("run", "tr")) == ["tri-age", "trip"]
+    assert values(asked("schema", "ma")) == ["main"]
+    assert values(asked("run", "main", "")) == []
+    assert sorted(values(asked("policy", "check", ""))) == sorted(TOOLS)
+    assert values(asked("-m", "fl")) == ["flash", "flash-lite"]
+    assert "architect" in values(asked("--mode", ""))
+
+
+def test_runs_with_their_titles_and_what_is_in_them(asked: Asked, made: Any) -> None:
+    made.run("aa11", "fix the \x1b[31mparser\n now", updated=2.0)
+    made.run("ab22", "x" * 200, updated=1.0)
+    made.edit("aa11")
+    runs = asked("show", "a")
+    assert runs[1] == "aa11\twaiting: fix the \\x1b[31mparser now"
+    assert runs[2].startswith("ab22\t") and runs[2].endswith("…") and len(runs[2]) < 80
+    assert values(asked("show", "")) == ["aa11", "ab22", "latest"]
+    assert values(asked("show", "aa11", "")) == []
+    assert values(asked("-r", "ab")) == ["ab22"]
+    assert values(asked("runs", "")) == ["rm"]
+    assert values(asked("runs", "rm", "aa11", "a")) == ["aa11", "ab22"]
+    assert values(asked("resume", "aa11", "--approve", "")) == ["all", "1"]
+    assert asked("resume", "nothing", "--approve", "") == []
+
+
+def test_bash_gets_what_follows_its_own_word_break(capsys: pytest.CaptureFixture[str], made: Any) -> None:
+    def ask(kind: str, word: str, line: str) -> list[str]:
+        assert answer(["bash", kind, word, line]) == 0
+        return capsys.readouterr().out.splitlines()[1:]
+
+    assert ask("9", "js", "interlock --output-format=js") == ["json"]
+    assert ask("9", "", "interlock completion ") == ["bash", "zsh", "fish"]
+    assert ask("9", "s", "interlock -p 'don't know' -o s") == []
+    made.run("aa11", "fix it")
+    assert ask("9", "", "interlock show ") == ["aa11", "latest"]
+    assert ask("63", "", "interlock show ")[0] == "aa11  (interrupted: fix it)"
+
+
+class Shell:
+    """An interactive shell on a pseudo-terminal."""
+
+    def __init__(self, *command: str) -> None:
+        self.seen = ""
+        self._process, self._fd = self._begun(command)
+
+    def _begun(self, command: tuple[str, ...]) -> tuple["subprocess.Popen[bytes]", int]:
+        ours, theirs = pty.openpty()
+        env = {**os.environ, "PATH": f"{BIN}:{os.environ['PATH']}", "TERM": "xterm", "PS1": "$ "}
+        process = subprocess.Popen(
+            command, stdin=theirs, stdout=theirs, stderr=theirs, env=env, start_new_session=True
+        )
+        os.close(theirs)
+        return process, ours
+
+    def type(self, text: str, until: str) -> str:
+        """What is shown from here until `until` is there."""
+        self.seen = ""
+        os.write(self._fd, text.encode())
+        while until not in self.seen:
+            assert select.select([self._fd], [], [], HANG_S)[0], f"no {until!r} in {self.seen!r}"
+            shown = os.read(self._fd, 65536).decode(errors="replace")
+            self.seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)
+        return self.seen
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._fd)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Shell]]:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my notes").mkdir()
+    (tmp_path / "rules.toml").write_text("")
+    begun: list[Shell] = []
+
+    def begin(name: str) -> Shell:
+        if not shutil.which(name):
+            pytest.skip(f"{name} isn't installed")
+        script = tmp_path / "script"
+        script.write_text(completion._SCRIPTS[name])  # pyright: ignore[reportPrivateUsage]
+        command = {"bash": ("bash", "--norc", "-i"), "zsh": ("zsh", "-f", "-i")}[name]
+        before = {"bash": "", "zsh": "autoload -U compinit; compinit -u -d ./dump; "}[name]
+        begun.append(Shell(*command))
+        begun[0].type(f"{before}source ./script; echo rea''dy\n", "ready")
+        return begun[0]
+
+    yield begin
+    for one in begun:
+        one.close()
+
+
+@pytest.mark.parametrize("name", ["bash", "zsh"])
+def test_tab_in_a_real_shell(name: str, shell: Callable[[str], Shell], made: Any) -> None:
+    made.run("aa11", "fix the parser")
+    made.run("ab22", "write a page")
+    used = shell(name)
+    used.type("interlock appr\t", "approvals ")
+    used.type("\x15interlock -o st\t", "stream-json ")
+    used.type("\x15interlock --output-format=st\t", "stream-json ")
+    used.type("\x15interlock --approval-mode pl\t", "plan ")
+    used.type("\x15interlock show aa\t", "aa11 ")
+    used.type("\x15interlock --policy ru\t", "rules.toml")
+    used.type("\x15interlock --policy=ru\t", "rules.toml")
+    used.type("\x15interlock run main --input @ru\t", "rules.toml")
+    used.type("\x15interlock -C my\t", "my\\ notes/")
+    listed = used.type("\x15interlock show a\t\t", "write a page")
+    assert "fix the parser" in listed
+
+
+def test_tab_in_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any) -> None:
+    if not shutil.which("fish"):
+        pytest.skip("fish isn't installed")
+    made.run("aa11", "fix the parser")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
+    (tmp_path / "my notes").mkdir()
+    (tmp_path / "rules.toml").write_text("")
+    script = completion._SCRIPTS["fish"]  # pyright: ignore[reportPrivateUsage]
+
+    def complete(line: str) -> list[str]:
+        asked = f"{script}\ncomplete -C '{line}'"
+        done = subprocess.run(
+            ["fish", "--no-config", "-c", asked], capture_output=True, text=True, timeout=HANG_S, check=True
+        )
+        assert done.stderr == ""
+        return done.stdout.splitlines()
+
+    assert complete("interlock appr") == ["approvals\teverything that waits for a person, over all runs"]
+    assert complete("interlock show aa") == ["aa11\tinterrupted: fix the parser"]
+    assert complete("interlock -o ") == ["text", "json", "stream-json"]
+    assert [line.partition("\t")[0] for line in complete("interlock --policy ru")] == ["rules.toml"]
+    assert [line.partition("\t")[0] for line in complete("interlock --policy=ru")] == ["--policy=rules.toml"]
+    assert [line.partition("\t")[0] for line in complete("interlock -C my")] == ["my notes/"]
+
+
+def test_a_shell_that_has_no_script_is_named(cli: Any) -> None:
+    done = cli("completion", "powershell")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'powershell' isn't one of bash, zsh, fish" in done.stderr
