@@ -1,0 +1,158 @@
+"""worddiff: a unified diff line by line, and inside of lines the words that changed; for every place that shows one."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from rapidfuzz.distance import LCSseq
+
+from interlock.state.text import visible
+
+Kind = Literal["file", "hunk", "same", "removed", "added", "note"]
+Pieces = tuple[tuple[str, bool], ...]
+"""Texts, each with whether it is what changed."""
+
+_WORD = re.compile(r"\w+|\s+|.")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
+_MOST_PIECES = 400
+"""Words of a line that are compared; a longer line is marked as a whole."""
+_MOST_PAIRS = 2_500
+"""Removed lines times added ones of a change in which those that belong together are looked for."""
+_ALIKE = 0.5
+"""Of a line's words that must be common, that it is shown as changed and not as another line."""
+
+
+@dataclass(frozen=True)
+class DiffLine:
+    kind: Kind
+    pieces: Pieces
+    number: int = 0
+    """In the new file; of a removed line in the old one. 0: it has none."""
+
+    @property
+    def text(self) -> str:
+        return "".join(text for text, _ in self.pieces)
+
+
+def is_diff(text: str) -> bool:
+    return text.startswith("--- ") or "\n--- " in text
+
+
+def diff_lines(diff: str) -> Iterator[DiffLine]:
+    """What tools preview and report (`tools/_diff.py`). Names are written out, so that none deceives."""
+    left = right = 0
+    removed: list[str] = []
+    added: list[str] = []
+    old = new = 0
+    for line in visible(diff).split("\n"):
+        sign = line[:1]
+        if sign == "-" and left > 0 and not added:
+            removed.append(line[1:])
+            left -= 1
+            continue
+        if sign == "+" and right > 0:
+            added.append(line[1:])
+            right -= 1
+            continue
+        yield from _change(removed, added, old, new)
+        old, new = old + len(removed), new + len(added)
+        removed, added = [], []
+        if found := _HUNK.match(line):
+            old, left = int(found[1]), _count(found[2])
+            new, right = int(found[3]), _count(found[4])
+            yield DiffLine("hunk", ((line, False),))
+        elif sign == "-" and left > 0:
+            removed.append(line[1:])
+            left -= 1
+        elif sign == " " and left > 0 and right > 0:
+            yield DiffLine("same", ((line[1:], False),), new)
+            old, new, left, right = old + 1, new + 1, left - 1, right - 1
+        elif line:
+            yield DiffLine("file" if line.startswith(("--- ", "+++ ")) else "note", ((line, False),))
+    yield from _change(removed, added, old, new)
+
+
+def _count(written: str | None) -> int:
+    return 1 if written is None else int(written)
+
+
+def _change(removed: Sequence[str], added: Sequence[str], old: int, new: int) -> Iterator[DiffLine]:
+    """Lines that went, then those that came; of those that belong together only the words that differ are marked."""
+    marks_old: dict[int, Pieces] = {}
+    marks_new: dict[int, Pieces] = {}
+    for i, j in _pairs(removed, added):
+        if marks := _marked(removed[i], added[j]):
+            marks_old[i], marks_new[j] = marks
+    for i, line in enumerate(removed):
+        yield DiffLine("removed", marks_old.get(i, ((line, False),)), old + i)
+    for j, line in enumerate(added):
+        yield DiffLine("added", marks_new.get(j, ((line, False),)), new + j)
+
+
+def _pairs(removed: Sequence[str], added: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """One by one where they are as many; else, in order, those that are most alike."""
+    if len(removed) == len(added):
+        yield from zip(range(len(removed)), range(len(added)), strict=True)
+        return
+    if not removed or not added or len(removed) * len(added) > _MOST_PAIRS:
+        return
+    yield from _aligned([[_similarity(one.strip(), other.strip()) for other in added] for one in removed])
+
+
+def _aligned(alike: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
+    """The pairs in both orders that are most alike in all, of those that are alike at all."""
+    rows, columns = len(alike), len(alike[0])
+    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    for i in range(rows - 1, -1, -1):
+        for j in range(columns - 1, -1, -1):
+            paired = alike[i][j] + best[i + 1][j + 1] if alike[i][j] >= _ALIKE else 0.0
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], paired)
+    pairs: list[tuple[int, int]] = []
+    i = j = 0
+    while i < rows and j < columns:
+        if best[i][j] == best[i + 1][j]:
+            i += 1
+        elif best[i][j] == best[i][j + 1]:
+            j += 1
+        else:
+            pairs.append((i, j))
+            i, j = i + 1, j + 1
+    return pairs
+
+
+def _similarity(one: str, other: str) -> float:
+    """In characters, quickly; words decide later."""
+    return LCSseq.normalized_similarity(one[:_MOST_PIECES], other[:_MOST_PIECES])
+
+
+def _marked(old: str, new: str) -> tuple[Pieces, Pieces] | None:
+    """None: they have too little in common, or are too long."""
+    one, other = _WORD.findall(old), _WORD.findall(new)
+    if not one or not other or max(len(one), len(other)) > _MOST_PIECES:
+        return None
+    pieces_old: list[tuple[str, bool]] = []
+    pieces_new: list[tuple[str, bool]] = []
+    common = 0
+    for op in LCSseq.opcodes(one, other):
+        text, changed = "".join(one[op.src_start : op.src_end]), op.tag != "equal"
+        common += 0 if changed else len(text.strip())
+        pieces_old.append((text, changed))
+        pieces_new.append(("".join(other[op.dest_start : op.dest_end]), changed))
+    if common < _ALIKE * max(len(old.strip()), len(new.strip())):
+        return None
+    return _joined(pieces_old), _joined(pieces_new)
+
+
+def _joined(pieces: Sequence[tuple[str, bool]]) -> Pieces:
+    """Neighbours of one kind are one piece, and a blank between two changes belongs to them."""
+    shown: list[tuple[str, bool]] = []
+    for number, (text, changed) in enumerate(pieces):
+        if not text:
+            continue
+        between = not text.strip() and shown and shown[-1][1] and any(t for t, c in pieces[number + 1 :] if c)
+        if shown and (shown[-1][1] == changed or between):
+            shown[-1] = (shown[-1][0] + text, shown[-1][1])
+        else:
+            shown.append((text, changed))
+    return tuple(shown)

@@ -1,0 +1,175 @@
+"""blocks: what the session shows besides answers, each as lines: prompts, calls, diffs, steps, sub-agents, endings."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from rich.cells import set_cell_size
+from rich.text import Text
+
+from interlock.cli.render.output import amount, elapsed, one_line, plain
+from interlock.cli.render.tools import RunningCall, call_facts, call_mark, call_summary
+from interlock.cli.render.worddiff import DiffLine, diff_lines
+from interlock.state.errors import ENDED_WELL
+from interlock.state.events import Result, ToolResultEvent, ToolUse
+from interlock.state.text import harmless
+
+PROMPT_LINES = 20
+DIFF_LINES = 40
+_MARKS = {"completed": ("✓", "good"), "in_progress": ("▸", "accent"), "cancelled": ("–", "dim")}
+_STYLES = {"green": "good", "red": "bad", "yellow": "warn"}
+
+Todo = Mapping[str, Any]
+
+
+def clipped(text: Text, width: int) -> Text:
+    """One line of at most `width` cells."""
+    if text.cell_len > width:
+        kept = set_cell_size(text.plain, max(width - 1, 0)).rstrip()
+        text = text[: len(kept)] if text.plain.startswith(kept) else text[: max(len(kept) - 1, 0)]
+        text.append("…")
+    return text
+
+
+def prompt(text: str, limit: int = PROMPT_LINES) -> Iterator[Text]:
+    """What the user said; of a long paste the beginning."""
+    lines = harmless(text).strip("\n").split("\n")
+    for number, line in enumerate(lines[:limit]):
+        yield Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong"))
+    if len(lines) > limit:
+        yield Text(f"  … {len(lines) - limit:,} more lines", "dim")
+
+
+def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
+    """One line, below it what it printed, folded."""
+    mark, colour = call_mark(event)
+    facts = [*call_facts(event)]
+    line = Text.assemble((mark, _STYLES[colour]), " ", one_line(call_summary(event)))
+    for fact in facts:
+        failed = event.status != "success" and fact == facts[0]
+        line.append(" · ", "dim").append(fact, "bad" if failed and event.status == "error" else "dim")
+    yield clipped(line, width)
+    if output:
+        yield from _printed(output)
+
+
+def _printed(output: RunningCall) -> Iterator[Text]:
+    for line in output.head:
+        yield _output(line)
+    if output.left_out > 0:
+        yield Text(f"  │ … {output.left_out:,} lines", "dim")
+    for line in output.tail:
+        yield _output(line)
+
+
+def _output(line: str) -> Text:
+    return Text(f"  │ {plain(line)}", "dim")
+
+
+def running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
+    """A call that is under way, with the last lines that it printed."""
+    took = f" · {elapsed(seconds)}" if seconds >= 1 else ""
+    count = f" · {call.lines:,} lines" if call.lines > lines else ""
+    yield clipped(Text.assemble(("● ", "accent"), call.summary, (count + took, "dim")), width)
+    seen = [*call.head, *call.tail, *([call.partial] if call.partial.strip() else [])]
+    for line in seen[-lines:] if lines else ():
+        text = _output(line)
+        text.expand_tabs(4)
+        yield clipped(text, width)
+
+
+def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
+    """A unified diff with line numbers; `folded`: how to see what is left out."""
+    lines = [line for line in diff_lines(text) if line.kind != "file" or line.text.startswith("+++ ")]
+    if sum(line.kind == "file" for line in lines) == 1:
+        lines = [line for line in lines if line.kind != "file"]  # the call says which
+    hunks = [line for line in lines if line.kind == "hunk"]
+    lines = [line for line in lines if not hunks or line is not hunks[0]]
+    wide = max((len(str(line.number)) for line in lines if line.number), default=0)
+    shown = [_diff_line(line, wide) for line in lines[:limit]]
+    if limit is not None and len(lines) > limit:
+        how = f": {folded}" if folded else ""
+        shown.append(Text(f"{' ' * wide}   … {len(lines) - limit:,} more lines{how}", "dim"))
+    return shown
+
+
+def _diff_line(line: DiffLine, wide: int) -> Text:
+    if line.kind == "hunk":
+        return Text(" " * wide + " ⋯", "hunk")
+    if line.kind in ("file", "note"):
+        return Text(line.text.removeprefix("+++ b/"), "strong" if line.kind == "file" else "dim")
+    sign = {"removed": "-", "added": "+"}.get(line.kind, " ")
+    style = line.kind if line.kind != "same" else ""
+    text = Text.assemble((f"{line.number:>{wide}} ", "dim"), (f"{sign} ", style))
+    for piece, changed in line.pieces:
+        text.append(piece, f"{line.kind}.word" if changed else style)
+    return text
+
+
+def todos_of(event: ToolUse) -> Sequence[Todo] | None:
+    """The steps that a call writes down; None: it writes none."""
+    given = event.parameters.get("todos")
+    if event.tool_name == "update_todo_list" and isinstance(given, str):
+        from interlock.tools.update_todo_list import steps_of
+
+        return steps_of(given)
+    if event.tool_name == "write_todos" and isinstance(given, list):
+        return [todo for todo in given if isinstance(todo, dict)]
+    return None
+
+
+def todo_panel(todos: Sequence[Todo], limit: int) -> list[Text]:
+    """The steps, of many those around the one that is done now."""
+    done = sum(todo.get("status") == "completed" for todo in todos)
+    active = next((n for n, todo in enumerate(todos) if todo.get("status") == "in_progress"), done)
+    first = max(0, min(active - limit // 3, len(todos) - limit + 1)) if len(todos) >= limit else 0
+    lines = [Text(f"Steps · {done} of {len(todos)} done", "dim")]
+    for todo in todos[first : first + limit - 1]:
+        status = str(todo.get("status", ""))
+        mark, style = _MARKS.get(status, ("○", "dim"))
+        words = {"completed": "dim", "cancelled": "dim strike", "in_progress": "strong"}.get(status, "")
+        lines.append(
+            Text.assemble("  ", (mark, style), " ", (one_line(str(todo.get("description", ""))), words))
+        )
+    return lines
+
+
+def ending(event: Result, tokens: int) -> Iterator[Text]:
+    """How a drive ended that didn't end well; nothing else is said of one that did."""
+    if event.status in ENDED_WELL or event.status == "waiting":
+        return
+    message = one_line(str((event.error or {}).get("message", "")))
+    kind = str((event.error or {}).get("type", ""))
+    facts = [*_spent(event.stats, tokens)]
+    if event.status == "cancelled":
+        yield Text.assemble(("– Cancelled", "warn"), (" · " + " · ".join(facts) if facts else "", "dim"))
+    else:
+        about = message or f"the run stopped: {event.status.replace('_', ' ')}"
+        named = f" ({kind})" if kind else ""
+        yield Text.assemble(("✗ ", "bad"), (f"{about}{named}", "bad"))
+        if facts:
+            yield Text("  " + " · ".join(facts), "dim")
+    if event.resume_command and event.resume_command not in message and event.status != "cancelled":
+        yield Text(f"  Go on with a prompt here, or later with: {event.resume_command}", "dim")
+
+
+def _spent(stats: Mapping[str, Any], tokens: int) -> Iterator[str]:
+    total = int(stats.get("total_tokens") or tokens)
+    if total:
+        yield f"{amount(total)} tokens"
+    if (usd := stats.get("usd")) is not None:
+        yield f"${usd:.4f}"
+    if ms := stats.get("elapsed_ms"):
+        yield elapsed(ms / 1000)
+
+
+def headline(thought: str) -> str:
+    """What a thought is about: its title, else its first sentence."""
+    text = one_line(harmless(thought))
+    if text.startswith("**") and "**" in text[2:]:
+        return text[2:].partition("**")[0].strip()
+    first = next((line for line in harmless(thought).splitlines() if line.strip()), "")
+    return one_line(first.strip("*# "), 100)
+
+
+def joined(lines: Iterable[Text]) -> Text:
+    return Text("\n").join(lines)

@@ -1,0 +1,247 @@
+"""markdown: an answer while it streams: blocks that can't change any more become lines once, the rest is its tail."""
+
+import re
+from collections.abc import Sequence
+
+from markdown_it.tree import SyntaxTreeNode
+from rich.text import Text
+
+from interlock.cli.session.page import Page, is_apart, language_of, parsed
+
+LIMIT = 16_000
+"""Characters of an unfinished block; beyond them it is finished where it stands, so that the work stays linear."""
+_CHUNK, _CONTEXT = 32, 64
+"""Lines of a code fence that are finished together, and those before them by which they are highlighted."""
+_SEEN = 6_000
+"""Characters of the unfinished text that its tail is made of."""
+_GROWTH = 1.25
+"""A text that was parsed in vain is parsed again when it has grown by that."""
+_BEGINS = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)]|```|~~~|#)")
+"""A list item, a fence, a heading: what comes before may be finished."""
+_UNDECIDED = re.compile(r"\s*(?:[-=*_#>`~+|: ]+|\d+[.)]?)\s*")
+"""The beginning of a line that can still become anything: shown when it is known what it is."""
+_CLOSED_BY_BLANK = {"paragraph", "table", "blockquote"}
+_CLOSED_AT_ONCE = {"heading", "hr"}
+
+
+class MarkdownStream:
+    """Takes an answer in pieces. What comes out doesn't depend on how it was cut."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        """May be replaced by one of another width; what is finished stays as it was."""
+        self._partial: list[str] = []
+        self._partial_size = 0
+        self._pending: list[str] = []
+        self._size = 0
+        self._next_try = 0.0
+        self._before = ""
+        """Type of the block that was finished last."""
+        self._gap = False
+        """A blank line was read since."""
+        self._number = 0
+        """Of the next item, where a list goes on whose first items are finished."""
+        self._fence: _Fence | None = None
+        self.worked = 0
+        """Characters that were parsed or highlighted so far."""
+
+    def feed(self, text: str) -> list[Text]:
+        """What is finished now, in lines."""
+        shown: list[Text] = []
+        *lines, rest = text.split("\n")
+        for line in lines:
+            shown += self._add(line)
+            shown += self._line(self._taken())
+        return shown + self._add(rest)
+
+    def end(self) -> list[Text]:
+        """All that is left."""
+        shown = self._line(self._taken()) if self._partial_size else []
+        if self._fence:
+            shown += self._fence.rest(self.page)
+            self._fence = None
+        return shown + self._settle(final=True)
+
+    def tail(self) -> list[Text]:
+        """What isn't finished, as it looks now; of a long text the end."""
+        self._partial = ["".join(self._partial)]
+        partial = self._partial[0][-_SEEN:]
+        if self._fence:
+            return self._fence.tail(self.page, partial)
+        lines: list[str] = []
+        size = len(partial)
+        for line in reversed(self._pending):
+            size += len(line)
+            if size > _SEEN:
+                break
+            lines.append(line)
+        lines.reverse()
+        if partial and not _UNDECIDED.fullmatch(partial):
+            lines.append(partial)
+        nodes = parsed(lines)
+        if not nodes:
+            return []
+        apart = bool(self._before) and (self._gap or is_apart(self._before, nodes[0], lines))
+        number = self._number if lines[:1] == self._pending[:1] else 0
+        first = self.page.block(nodes[0], lines, number)
+        rest = self.page.blocks(nodes[1:], lines)
+        if rest and is_apart(nodes[0].type, nodes[1], lines):
+            rest.insert(0, Text(""))
+        return [*([Text("")] if apart else []), *first, *rest]
+
+    def _add(self, piece: str) -> list[Text]:
+        """Of a line that hasn't ended; a very long one is cut at a blank."""
+        shown: list[Text] = []
+        while self._partial_size + len(piece) > LIMIT:
+            room = LIMIT - self._partial_size
+            self._partial.append(piece[:room])
+            whole, piece = self._taken(), piece[room:]
+            at = whole.rfind(" ", LIMIT // 2) + 1 or len(whole)
+            shown += self._line(whole[:at])
+            shown += self._forced()
+            piece = whole[at:] + piece
+        if piece:
+            self._partial.append(piece)
+            self._partial_size += len(piece)
+        return shown
+
+    def _taken(self) -> str:
+        line = "".join(self._partial)
+        self._partial, self._partial_size = [], 0
+        return line
+
+    def _line(self, line: str) -> list[Text]:
+        if self._fence:
+            shown = self._fence.line(line, self.page)
+            self.worked += self._fence.worked()
+            if self._fence.closed:
+                self._fence, self._before, self._gap = None, "fence", False
+            return shown
+        after_blank = bool(self._pending) and not self._pending[-1].strip()
+        self._pending.append(line)
+        self._size += len(line) + 1
+        decides = not line.strip() or after_blank or _BEGINS.match(line)
+        if self._size > LIMIT:
+            return self._settle() + (self._forced() if self._size > LIMIT else [])
+        return self._settle() if decides and self._size >= self._next_try else []
+
+    def _settle(self, final: bool = False) -> list[Text]:
+        """Finish what can't change, or everything."""
+        lines, self._pending = self._pending, []
+        self.worked += self._size
+        nodes = parsed(lines)
+        shown: list[Text] = []
+        for node in nodes[:-1]:
+            shown += self._finish(node, lines)
+        kept = len(lines)
+        if nodes:
+            more, kept = self._last(nodes[-1], lines, final)
+            shown += more
+        self._gap = kept > 0 and not lines[kept - 1].strip() if lines else self._gap
+        rest = lines[kept:]
+        if self._fence:
+            self._size, self._next_try = 0, 0
+            for line in rest:
+                shown += self._line(line)
+            return shown
+        self._pending = rest
+        self._size = sum(len(line) + 1 for line in rest)
+        self._next_try = self._size * _GROWTH
+        return shown
+
+    def _last(self, node: SyntaxTreeNode, lines: Sequence[str], final: bool) -> tuple[list[Text], int]:
+        """The last block as far as it is finished, and the line that what isn't begins on."""
+        start = (node.map or (0, 0))[0]
+        if node.type == "fence" and not final:
+            shown = self._opening(node, lines)
+            self._fence = _Fence(lines[start], node)
+            shown += [Text(lines[start].strip(), "dim")] if self.page.fences() else []
+            return shown, start + 1
+        blank = not lines[-1].strip()
+        if final or node.type in _CLOSED_AT_ONCE or (blank and node.type in _CLOSED_BY_BLANK):
+            return self._finish(node, lines), len(lines)
+        if node.type in ("bullet_list", "ordered_list") and len(node.children) > 1:
+            return self._items(node, lines)
+        return [], start
+
+    def _items(self, node: SyntaxTreeNode, lines: Sequence[str]) -> tuple[list[Text], int]:
+        """All items of a list but its last."""
+        last = (node.children[-1].map or (0, 0))[0]
+        if lines[last].startswith("    "):
+            return [], (node.map or (0, 0))[0]  # alone it would be code
+        number = self._number or int(str(node.attrs.get("start", 1)))
+        shown = self._finish(parsed(lines[:last])[-1], lines)
+        self._number = number + len(node.children) - 1
+        return shown, last
+
+    def _finish(self, node: SyntaxTreeNode, lines: Sequence[str]) -> list[Text]:
+        shown = self._opening(node, lines)
+        shown += self.page.block(node, lines, self._number)
+        self._number = 0
+        return shown
+
+    def _opening(self, node: SyntaxTreeNode, lines: Sequence[str]) -> list[Text]:
+        """The blank line above a block, where one stands."""
+        at = (node.map or (0, 0))[0]
+        goes_on = self._number > 0
+        before, self._before = self._before, node.type
+        gap = (self._gap and not any(line.strip() for line in lines[:at])) or (
+            at > 0 and not lines[at - 1].strip()
+        )
+        close = {before, node.type} <= {"paragraph", "bullet_list", "ordered_list"}
+        return [Text("")] if before and (gap or not (goes_on or close)) else []
+
+    def _forced(self) -> list[Text]:
+        """A block that is too long ends here; of a table the head stands above what follows, too."""
+        lines = self._pending
+        shown = self._settle(final=True)
+        nodes = parsed(lines[:2]) if len(lines) > 2 else []
+        if nodes and nodes[-1].type == "table":
+            self._pending = [*lines[:2]]
+            self._size = sum(len(line) + 1 for line in self._pending)
+        self._gap = False
+        return shown
+
+
+class _Fence:
+    """A code block that is open: its lines can't change any more."""
+
+    def __init__(self, opening: str, node: SyntaxTreeNode) -> None:
+        self._indent = len(opening) - len(opening.lstrip(" "))
+        self._close = re.compile(rf" {{0,3}}{re.escape(node.markup[0])}{{{len(node.markup)},}}[ \t]*")
+        self._language = language_of(node.info)
+        self._lines: list[str] = []
+        self._context: list[str] = []
+        self._worked = 0
+        self.closed = False
+
+    def line(self, line: str, page: Page) -> list[Text]:
+        if self._close.fullmatch(line):
+            self.closed = True
+            return [*self.rest(page), *([Text(line.strip(), "dim")] if page.fences() else [])]
+        self._lines.append(self._dedented(line))
+        return self.rest(page) if len(self._lines) >= _CHUNK else []
+
+    def rest(self, page: Page) -> list[Text]:
+        """The lines that wait, finished."""
+        shown = self._shown(page, self._lines)
+        self._worked += sum(map(len, self._context)) + sum(map(len, self._lines))
+        self._context = [*self._context, *self._lines][-_CONTEXT:]
+        self._lines = []
+        return shown
+
+    def tail(self, page: Page, partial: str) -> list[Text]:
+        last = [self._dedented(partial)] if partial and not self._close.fullmatch(partial) else []
+        return self._shown(page, [*self._lines, *last])
+
+    def worked(self) -> int:
+        """Characters that were highlighted since this was asked last."""
+        worked, self._worked = self._worked, 0
+        return worked
+
+    def _shown(self, page: Page, lines: Sequence[str]) -> list[Text]:
+        return page.code([*self._context, *lines], self._language, len(self._context))
+
+    def _dedented(self, line: str) -> str:
+        spaces = len(line) - len(line.lstrip(" "))
+        return line[min(self._indent, spaces) :]

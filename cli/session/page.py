@@ -1,0 +1,263 @@
+"""page: parsed Markdown as lines for a terminal; code keeps its long lines, the terminal wraps them."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from pygments.lexer import Lexer
+from pygments.lexers import get_lexer_by_name
+from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token
+from pygments.util import ClassNotFound
+from rich.box import SIMPLE_HEAD
+from rich.cells import cell_len, chop_cells
+from rich.console import Console
+from rich.segment import Segment
+from rich.style import Style
+from rich.syntax import ANSISyntaxTheme, Syntax
+from rich.table import Table
+from rich.text import Text
+
+from interlock.state.text import visible
+
+_ANSI = ANSISyntaxTheme(
+    {
+        Token: Style(),
+        Comment: Style(dim=True, italic=True),
+        Keyword: Style(color="magenta"),
+        Keyword.Constant: Style(color="cyan"),
+        Operator.Word: Style(color="magenta"),
+        Name.Builtin: Style(color="cyan"),
+        Name.Function: Style(bold=True),
+        Name.Class: Style(bold=True),
+        Name.Decorator: Style(color="yellow"),
+        Name.Tag: Style(color="magenta"),
+        Name.Attribute: Style(color="yellow"),
+        String: Style(color="green"),
+        Number: Style(color="cyan"),
+    }
+)
+_CLOSE = {"paragraph", "bullet_list", "ordered_list"}
+"""What stands below what comes before it without a blank line, where it is written so."""
+_RULE = 40
+_WORD = re.compile(r"\S*\s*")
+_ALIGN = re.compile(r"text-align:(left|right|center)")
+
+
+@cache
+def _parser() -> MarkdownIt:
+    """Without references: what an answer's end defines can't change the beginning, and nothing of it vanishes."""
+    made = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+    return made.disable("reference")
+
+
+def parsed(lines: Sequence[str]) -> list[SyntaxTreeNode]:
+    """The blocks of the text, each with the lines that it stands on (`map`)."""
+    return SyntaxTreeNode(_parser().parse("\n".join(lines))).children
+
+
+class Page:
+    """Lays out blocks at a width."""
+
+    def __init__(self, console: Console, width: int, code: str) -> None:
+        """`code`: the Pygments style of code, `ansi`, or empty."""
+        self._console, self._width, self._code = console, width, code
+
+    def blocks(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str]) -> list[Text]:
+        """Lines of blocks that follow each other, with what separates them."""
+        return self._sequence(nodes, source, self._width)
+
+    def block(self, node: SyntaxTreeNode, source: Sequence[str], number: int = 0) -> list[Text]:
+        """`number`: of a list's first item, instead of its own."""
+        return self._block(node, source, self._width, number)
+
+    def code(self, lines: Sequence[str], language: str, skip: int = 0) -> list[Text]:
+        """Highlighted, without the first `skip` lines, which only say what the others are part of."""
+        lexer = _lexer(language) if self._code and language else None
+        if lexer is None:
+            return [Text(line) for line in lines[skip:]]
+        theme = _ANSI if self._code == "ansi" else Syntax.get_theme(self._code)
+        shown = Text()
+        for kind, text in lexer.get_tokens("\n".join(lines)):
+            shown.append(text, _without_background(theme.get_style_for_token(kind)))
+        made = [*shown.split("\n", allow_blank=True)]
+        # Where the lexer makes another text of it, it stays uncoloured.
+        return [
+            made[n] if n < len(made) and made[n].plain == lines[n] else Text(lines[n])
+            for n in range(skip, len(lines))
+        ]
+
+    def fences(self) -> bool:
+        """Whether code is told from text by its fences alone."""
+        return not self._code
+
+    def _sequence(self, nodes: Sequence[SyntaxTreeNode], source: Sequence[str], width: int) -> list[Text]:
+        shown: list[Text] = []
+        for index, node in enumerate(nodes):
+            if index and is_apart(nodes[index - 1].type, node, source):
+                shown.append(Text(""))
+            shown += self._block(node, source, width)
+        return shown
+
+    def _block(self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int = 0) -> list[Text]:
+        match node.type:
+            case "paragraph" | "heading":
+                style = "heading" if node.type == "heading" else ""
+                return self._wrapped(_inline(node, style), width)
+            case "bullet_list" | "ordered_list":
+                return self._list(node, source, width, number)
+            case "blockquote":
+                inner = self._sequence(node.children, source, width - 2)
+                return [Text.assemble(("│ ", "dim"), line) for line in inner]
+            case "fence" | "code_block":
+                return self._fenced(node)
+            case "hr":
+                return [Text("─" * min(width, _RULE), "dim")]
+            case "table":
+                return self._table(node, width)
+            case _:
+                return self._wrapped(Text(node.content if node.type == "inline" else ""), width)
+
+    def _list(self, node: SyntaxTreeNode, source: Sequence[str], width: int, number: int) -> list[Text]:
+        shown: list[Text] = []
+        first = number or int(str(node.attrs.get("start", 1)))
+        for index, item in enumerate(node.children):
+            mark = "• " if node.type == "bullet_list" else f"{first + index}. "
+            if index and is_apart(item.type, item, source):
+                shown.append(Text(""))
+            lines = self._sequence(item.children, source, width - len(mark)) or [Text("")]
+            shown.append(Text.assemble((mark, "accent"), lines[0]))
+            shown += [Text(" " * len(mark)).append_text(line) if line else line for line in lines[1:]]
+        return shown
+
+    def _fenced(self, node: SyntaxTreeNode) -> list[Text]:
+        lines = node.content.removesuffix("\n").split("\n") if node.content else []
+        language = language_of(node.info) if node.type == "fence" else ""
+        shown = self.code(lines, language)
+        if self.fences() and node.type == "fence":
+            return [Text(f"{node.markup}{node.info}", "dim"), *shown, Text(node.markup, "dim")]
+        return shown
+
+    def _table(self, node: SyntaxTreeNode, width: int) -> list[Text]:
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, border_style="dim")
+        head, *body = node.children
+        for cell in head.children[0].children:
+            align = _ALIGN.search(str(cell.attrs.get("style", "")))
+            justify = align[1] if align else "left"
+            table.add_column(_inline(cell, "strong"), justify=justify, overflow="fold")  # pyright: ignore[reportArgumentType]
+        for row in body[0].children if body else ():
+            table.add_row(*(_inline(cell) for cell in row.children))
+        options = self._console.options.update(width=max(width, 1))
+        rows = self._console.render_lines(table, options, pad=False)
+        return [_from_segments(row) for row in rows]
+
+    def _wrapped(self, text: Text, width: int) -> list[Text]:
+        return [part for line in text.split("\n", allow_blank=True) for part in _wrap(line, max(width, 1))]
+
+
+def _wrap(line: Text, width: int) -> Iterator[Text]:
+    """A word that is longer than a line is left whole: the terminal wraps it, and it can be copied."""
+    line.expand_tabs(4)
+    breaks: list[int] = []
+    used = 0
+    for word in _WORD.finditer(line.plain):
+        cells = cell_len(word[0].rstrip())
+        if used and used + cells > width:
+            breaks.append(word.start())
+            used = 0
+        used += cells + len(word[0]) - len(word[0].rstrip())
+    for part in line.divide(breaks):
+        part.rstrip()
+        yield part
+
+
+@cache
+def _lexer(language: str) -> Lexer | None:
+    try:
+        return get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        return None
+
+
+@cache
+def _without_background(style: Style) -> Style:
+    """One would end with the text and not with the line, and be copied nowhere."""
+    return Style(
+        color=style.color, bold=style.bold, italic=style.italic, underline=style.underline, dim=style.dim
+    )
+
+
+def language_of(info: str) -> str:
+    """The first word behind a fence: `python` of `python title="x"`, `{.python}`."""
+    return next(iter(info.strip().strip("{}").lstrip(".").replace(",", " ").split()), "")
+
+
+def is_apart(before: str, node: SyntaxTreeNode, source: Sequence[str]) -> bool:
+    """A blank line stands between a block and the one before it."""
+    at = (node.map or (0, 0))[0]
+    written = at > 0 and not source[at - 1].strip(" \t>")
+    return written or (node.type != "list_item" and not {before, node.type} <= _CLOSE)
+
+
+def fold(text: Text, width: int) -> list[Text]:
+    """As a terminal of this width wraps a long line."""
+    text = text.copy()
+    text.expand_tabs(4)
+    if text.cell_len <= width:
+        return [text]
+    ends: list[int] = []
+    for piece in chop_cells(text.plain, width):
+        ends.append((ends[-1] if ends else 0) + len(piece))
+    return list(text.divide(ends[:-1]))
+
+
+def _from_segments(row: Sequence[Segment]) -> Text:
+    text = Text.assemble(*((segment.text, segment.style or "") for segment in row))
+    text.rstrip()
+    return text
+
+
+def _inline(node: SyntaxTreeNode, style: str = "") -> Text:
+    text = Text(style=style)
+    for child in node.children:
+        for content, kind in _pieces(child, Style()) if child.type != "inline" else _all(child, Style()):
+            text.append(content, kind)
+    return text
+
+
+def _all(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
+    for child in node.children:
+        yield from _pieces(child, style)
+
+
+_INLINE = {"em": Style(italic=True), "strong": Style(bold=True), "s": Style(strike=True)}
+
+
+def _pieces(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
+    match node.type:
+        case "em" | "strong" | "s":
+            yield from _all(node, style + _INLINE[node.type] if isinstance(style, Style) else style)
+        case "code_inline":
+            yield node.content, "code"
+        case "softbreak" | "hardbreak":
+            yield "\n", style
+        case "link":
+            yield from _link(node, style)
+        case "image":
+            yield f"[image: {node.content}] ({_url(node, 'src')})", style
+        case _:
+            yield node.content, style
+
+
+def _link(node: SyntaxTreeNode, style: Style | str) -> Iterator[tuple[str, Style | str]]:
+    """With its address beside it: where a link leads is seen, and nothing hides it."""
+    words = [*_all(node, style)]
+    yield from ((text, "link") for text, _ in words)
+    url = _url(node, "href")
+    if url and url not in ("".join(text for text, _ in words), f"mailto:{words[0][0] if words else ''}"):
+        yield f" ({url})", "dim"
+
+
+def _url(node: SyntaxTreeNode, name: str) -> str:
+    return visible(str(node.attrs.get(name, "")))

@@ -1,0 +1,326 @@
+"""screen: a run's events as lines: those that are finished, once, and those that still change."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from io import StringIO
+from typing import cast
+
+from rich.console import RenderableType
+from rich.text import Text
+
+from interlock.cli.render.output import one_line
+from interlock.cli.render.text import notice
+from interlock.cli.session import blocks
+from interlock.cli.session.markdown import MarkdownStream
+from interlock.cli.session.page import Page, fold
+from interlock.cli.session.theme import Theme
+from interlock.cli.session.work import Work
+from interlock.state.events import (
+    AgentEnd,
+    AgentStart,
+    ErrorEvent,
+    Event,
+    Finished,
+    HandOver,
+    Init,
+    InvalidStream,
+    MessageEvent,
+    NodeStart,
+    Progress,
+    Result,
+    Retry,
+    Thought,
+    ToolOutput,
+    ToolResultEvent,
+    ToolStart,
+    ToolUse,
+)
+from interlock.state.text import harmless
+
+
+class Screen:
+    """A renderer (`__call__`) whose lines somebody else paints; from any thread."""
+
+    def __init__(
+        self,
+        width: int,
+        theme: Theme,
+        color: bool = True,
+        thoughts: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`thoughts`: shown in full. `clock`: seconds; it moves the spinner."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when there is something new; from the thread that brought it."""
+        self.thoughts = thoughts
+        self._lock = threading.RLock()
+        self._clock, self._width, self._color, self._theme = clock, width, color, theme
+        self._console = theme.console(width, color)
+        self._out: list[str] = []
+        self._kind = ""
+        """Of what was finished last: blank lines stand between kinds."""
+        self._answer: MarkdownStream | None = None
+        self._text: list[str] = []
+        """The answer so far; the last one until the next begins."""
+        self._thought: list[str] = []
+        self._work: Work | None = None
+        self._todos: Sequence[blocks.Todo] = ()
+        self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
+        """Steps of calls that aren't over."""
+        self._warned: set[str] = set()
+
+    @property
+    def theme(self) -> Theme:
+        return self._theme
+
+    @theme.setter
+    def theme(self, theme: Theme) -> None:
+        with self._lock:
+            self._theme = theme
+            self._laid_out()
+        self.changed()
+
+    def resize(self, width: int) -> None:
+        """What is finished stays as it is."""
+        with self._lock:
+            self._width = max(width, 10)
+            self._laid_out()
+        self.changed()
+
+    def __call__(self, event: Event, /) -> None:
+        with self._lock:
+            self._take(event)
+        self.changed()
+
+    def said(self, prompt: str) -> None:
+        """The user's prompt, as a block."""
+        with self._lock:
+            self._finish_answer()
+            self._put(blocks.prompt(prompt), "prompt", apart=True)
+        self.changed()
+
+    def note(self, text: str, style: str = "dim") -> None:
+        """A line of the session's own."""
+        with self._lock:
+            self._finish_answer()
+            self._put((Text(line, style) for line in harmless(text).split("\n")), "line")
+        self.changed()
+
+    def show(self, renderable: RenderableType) -> None:
+        """Tables, diffs, Markdown, as rich draws them at this width."""
+        with self._lock:
+            self._finish_answer()
+            if self._kind:
+                self._out.append("\n")
+            self._out.append(self._ansi(lambda: self._console.print(renderable)))
+            self._kind = "shown"
+        self.changed()
+
+    def finished(self) -> str:
+        """Whole lines to be printed above now; each is handed out once."""
+        with self._lock:
+            out, self._out = self._out, []
+        return "".join(out)
+
+    def end(self) -> None:
+        """The drive is over: what was live becomes finished."""
+        with self._lock:
+            self._finish_answer()
+            self._finish_todos()
+            self._work = None
+        self.changed()
+
+    def live(self, height: int) -> str:
+        """At most `height` lines, none wider than the screen, without a line end behind the last."""
+        if height <= 0:
+            return ""
+        with self._lock:
+            now = self._clock()
+            lines = [part for line in self._moving(height, now) for part in fold(line, self._width)]
+            if self._work:
+                if height > len(lines) + 1:
+                    lines.append(Text(""))
+                lines.append(self._work.spinner(self._width, now))
+            shown = self._ansi(lambda: self._print(lines[-height:]))
+        return shown.removesuffix("\n")
+
+    def _moving(self, height: int, now: float) -> list[Text]:
+        lines: list[Text] = []
+        if self._answer and (tail := self._answer.tail()):
+            if self._kind and self._kind != "answer":
+                lines.append(Text(""))
+            lines += tail
+        if self._work:
+            lines += self._work.lines(self._width, height, now)
+        if self._todos:
+            if lines:
+                lines.append(Text(""))
+            panel = blocks.todo_panel(self._todos, max(4, height // 2))
+            lines += [blocks.clipped(line, self._width) for line in panel]
+        if self._work and self._work.progress:
+            lines.append(blocks.clipped(Text(self._work.progress), self._width))
+        return lines
+
+    def _take(self, event: Event) -> None:
+        if line := notice(event, verbose=False):
+            self._line(line, "warn" if isinstance(event, Retry | InvalidStream) else "dim")
+        match event:
+            case Init():
+                self._work = Work(self._clock())
+                self._text = []
+            case Result():
+                self._result(event)
+            case ErrorEvent() if event.message not in self._warned:
+                self._warned.add(event.message)
+                text = f"{event.severity}: {one_line(event.message)}"
+                self._line(text, "warn" if event.severity == "warning" else "bad")
+            case HandOver():
+                self._line(f"▸ run {event.run} goes on from here ({event.workflow})", "accent")
+            case MessageEvent(role="user"):
+                self.said(event.content)
+            case MessageEvent() if not event.agent:
+                self._message(event)
+            case Thought() if not event.agent:
+                self._thinks(event)
+            case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
+                self._tool(event)
+            case AgentStart():
+                self._working().agent(event, self._clock())
+            case AgentEnd():
+                self._put([blocks.clipped(self._working().agent_ended(event), self._width)], "line")
+            case Finished() | Progress() | NodeStart() if self._work:
+                if isinstance(event, Finished) and not event.agent:
+                    self._finish_answer()
+                    self._work.doing = ""
+                self._work.note(event)
+            case _:
+                pass
+
+    def _working(self) -> Work:
+        self._work = self._work or Work(self._clock())
+        return self._work
+
+    def _message(self, event: MessageEvent) -> None:
+        if not event.delta and self._answer:
+            return  # the whole of what came in pieces
+        self._finish_thought()
+        if self._answer is None:
+            if not event.content.strip():
+                return
+            self._answer = MarkdownStream(self._page())
+            self._text = []
+        self._text.append(event.content)
+        self._doing("answering")
+        self._put(self._answer.feed(harmless(event.content)), "answer")
+
+    def _thinks(self, event: Thought) -> None:
+        if not self._answer:
+            self._thought.append(event.content)
+            if about := blocks.headline("".join(self._thought)[:400]):
+                self._doing(about)
+
+    def _finish_thought(self) -> None:
+        thought, self._thought = "".join(self._thought), []
+        if not thought.strip():
+            return
+        self._doing("")
+        if self.thoughts:
+            stream = MarkdownStream(Page(self._console, self._width - 2, ""))
+            lines = [*stream.feed(harmless(thought.strip())), *stream.end()]
+            self._put((Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True)
+        elif about := blocks.headline(thought):
+            self._put([blocks.clipped(Text(f"∴ {about}", "thought"), self._width)], "line")
+
+    def _finish_answer(self) -> None:
+        self._finish_thought()
+        if self._answer:
+            answer, self._answer = self._answer, None
+            self._put(answer.end(), "answer")
+            self._kind = "answered"
+
+    def _finish_todos(self) -> None:
+        if self._todos:
+            self._put(blocks.todo_panel(self._todos, len(self._todos) + 1), "todos", apart=True)
+            self._todos = ()
+
+    def _tool(self, event: ToolUse | ToolStart | ToolOutput | ToolResultEvent) -> None:
+        if isinstance(event, ToolResultEvent):
+            self._called(event)
+            return
+        if isinstance(event, ToolUse | ToolStart) and not event.agent:
+            self._finish_answer()
+            self._doing("")
+        self._working().call(event, self._clock())
+        if isinstance(event, ToolUse) and (todos := blocks.todos_of(event)) is not None:
+            self._asked[event.agent, event.tool_id] = todos
+
+    def _called(self, event: ToolResultEvent) -> None:
+        printed = self._work.ended(event) if self._work else None
+        todos = self._asked.pop((event.agent, event.tool_id), None)
+        well = event.status == "success" and not event.exit
+        if todos is not None and well:
+            self._steps(event, todos)
+            return
+        if event.agent and well and not event.diff and not (printed and printed.lines):
+            return  # a sub-agent's look around is part of its own line
+        self._put(blocks.call(event, printed, self._width), "line")
+        if event.diff:
+            self._put(blocks.diff(event.diff), "line")
+
+    def _steps(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
+        if event.agent:
+            return
+        self._todos = todos
+        if all(todo.get("status") in ("completed", "cancelled") for todo in todos):
+            self._finish_todos()
+
+    def _result(self, event: Result) -> None:
+        self._finish_answer()
+        said = "".join(self._text).strip()
+        if event.response.strip() and event.status != "waiting" and event.response.strip() != said:
+            stream = MarkdownStream(self._page())
+            lines = [*stream.feed(harmless(event.response)), *stream.end()]
+            self._put(lines, "answer", apart=True)
+        self._put(blocks.ending(event, self._work.tokens if self._work else 0), "line")
+        for warning in event.warnings:
+            if warning not in self._warned:
+                self._line(f"warning: {one_line(warning)}", "warn")
+        self.end()
+
+    def _doing(self, what: str) -> None:
+        if self._work:
+            self._work.doing = what
+
+    def _page(self) -> Page:
+        return Page(self._console, self._width, self._theme.code if self._color else "")
+
+    def _laid_out(self) -> None:
+        self._console = self._theme.console(self._width, self._color)
+        if self._answer:
+            self._answer.page = self._page()
+
+    def _line(self, text: str, style: str) -> None:
+        self._finish_answer()
+        self._put([Text(text, style)], "line")
+
+    def _put(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
+        made = [*lines]
+        if not made:
+            return
+        if self._kind and (self._kind != kind or apart):
+            made.insert(0, Text(""))
+        self._kind = kind
+        self._out.append(self._ansi(lambda: self._print(made)))
+
+    def _print(self, lines: Iterable[Text]) -> None:
+        for line in lines:
+            self._console.print(line, soft_wrap=True)
+
+    def _ansi(self, draw: Callable[[], None]) -> str:
+        file = cast(StringIO, self._console.file)
+        draw()
+        text = file.getvalue()
+        file.seek(0)
+        file.truncate()
+        return text
