@@ -55,7 +55,7 @@ _ALWAYS_HELP = {
     "proceed_always_server": "… nor for anything of that MCP server",
     "proceed_always_and_save": "… nor in any run: saved to your policies",
 }
-_KEYS = {
+KEYS = {
     "y": "yes",
     "a": "always",
     "s": "always and save it",
@@ -63,7 +63,7 @@ _KEYS = {
     "n": "no, and why",
     "c": "stop the run",
 }
-_OUTCOMES = {"r": "redo", "redo": "redo", "s": "skip", "skip": "skip"}
+OUTCOMES = {"r": "redo", "redo": "redo", "s": "skip", "skip": "skip"}
 _FLAG_CHOICES = {flag: choice for choice, (flag, _) in ALWAYS.items()}
 
 
@@ -173,7 +173,7 @@ def new_arguments(request: Fields, spec: str | None = None) -> dict[str, Any]:
     old: dict[str, Any] = request["args"]
     what = f"--edit {request['number']}"
     if spec is None and request["tool_name"] == PLAN_REVIEW:
-        return {"plan": _in_editor(request["preview"], ".md", what)}
+        return {"plan": in_editor(request["preview"], ".md", what)}
     given = _edited(old, what) if spec is None else json_object(read_spec(spec, what), what)
     base = old if spec is not None else {}
     return {k: v for k, v in {**base, **given}.items() if v is not None}
@@ -181,10 +181,10 @@ def new_arguments(request: Fields, spec: str | None = None) -> dict[str, Any]:
 
 def _edited(args: Mapping[str, Any], what: str) -> dict[str, Any]:
     text = visible_json(args, 2) + "\n"
-    return json_object(_in_editor(text, ".json", what), what)
+    return json_object(in_editor(text, ".json", what), what)
 
 
-def _in_editor(text: str, ending: str, what: str) -> str:
+def in_editor(text: str, ending: str, what: str) -> str:
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
     if not sys.stdin.isatty():
         raise UserError(
@@ -240,10 +240,11 @@ def _decided(request: Fields) -> Decision:
             _write(f"  {error}")
 
 
-def _permitted(request: Fields) -> Decision:
-    name, choices = request["id"], request["choices"]
+def offered(request: Fields) -> "dict[str, Choice]":
+    """Key → choice, of a permission."""
+    choices = request["choices"]
     lasting = next((c for c in ALWAYS if c in choices and c != "proceed_always_and_save"), None)
-    offered = {
+    found = {
         "y": "proceed_once",
         "a": lasting,
         "s": "proceed_always_and_save",
@@ -251,12 +252,16 @@ def _permitted(request: Fields) -> Decision:
         "n": "reject",
         "c": "cancel",
     }
-    keys = {key: choice for key, choice in offered.items() if choice in choices}
-    word, _, rest = _typed(", ".join(f"{key} {_KEYS[key]}" for key in keys)).partition(" ")
-    key = next((key for key in keys if word.lower() in (key, *_KEYS[key].replace(",", "").split()[:1])), None)
+    return {key: cast("Choice", choice) for key, choice in found.items() if choice in choices}
+
+
+def _permitted(request: Fields) -> Decision:
+    name, keys = request["id"], offered(request)
+    word, _, rest = _typed(", ".join(f"{key} {KEYS[key]}" for key in keys)).partition(" ")
+    key = next((key for key in keys if word.lower() in (key, *KEYS[key].replace(",", "").split()[:1])), None)
     if key is None:
         raise UserError(f"{word!r} isn't one of {', '.join(keys)}, l.")
-    choice = cast("Choice", keys[key])
+    choice = keys[key]
     if choice == "modify":
         return Decision(name, choice, args=new_arguments(request))
     if choice == "reject":
@@ -266,19 +271,33 @@ def _permitted(request: Fields) -> Decision:
 
 def _outcome(request: Fields) -> Decision:
     typed = _typed("r redo: run it again, s skip: leave it")
-    return answer(request, _OUTCOMES.get(typed.lower(), typed))
+    return answer(request, OUTCOMES.get(typed.lower(), typed))
 
 
 def _answered(request: Fields) -> Decision:
     """Of several questions every answer stands below its question."""
+    return answered(request, [_typed(wanted) for wanted in answers_wanted(request)])
+
+
+def answers_wanted(request: Fields) -> list[str]:
+    """What to call each of the answers that a question takes."""
+    count = len(request.get("questions") or ({},))
+    return (
+        ["your answer, or an option's number"]
+        if count == 1
+        else [f"answer {n} of {count}" for n in range(1, count + 1)]
+    )
+
+
+def answered(request: Fields, texts: Sequence[str]) -> Decision:
+    """The decision that answers make, one for each question."""
     questions: Sequence[Fields] = request.get("questions") or ({},)
     if len(questions) == 1:
-        return answer(request, _typed("your answer, or an option's number"))
-    given = [
-        (str(q.get("question", "")), _typed(f"answer {n} of {len(questions)}"))
-        for n, q in enumerate(questions, 1)
-    ]
-    return answer(request, "\n".join(f"{asked}\n{said}" for asked, said in given))
+        return answer(request, texts[0])
+    asked = (str(q.get("question", "")) for q in questions)
+    return answer(
+        request, "\n".join(f"{question}\n{said}" for question, said in zip(asked, texts, strict=True))
+    )
 
 
 def _typed(what: str) -> str:

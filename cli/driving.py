@@ -86,6 +86,20 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
     return go_on(following, [], None, replace(options, approval_mode=None), view)
 
 
+def advanced(workflow: str, run: str | None, prompt: str | None, options: Options, view: View) -> Outcome:
+    """A new run, or one that goes on: to its end, or to where the rest is left for later."""
+    from interlock.engine import resume_sync, run_sync
+
+    shown = [_settling(view)]
+    if run is None:
+        outcome = run_sync(workflow, {"prompt": prompt}, options=options, renderers=shown)
+    else:
+        outcome = resume_sync(run, prompt=prompt, options=replace(options, workspace=None), renderers=shown)
+    outcome = _asked(outcome, options, view)
+    _quietly(lambda: view.finish(outcome))
+    return outcome
+
+
 def _settling(view: View) -> Renderer:
     def show(event: "Event") -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is there by then

@@ -15,15 +15,12 @@ from interlock.state.errors import UserError
 from interlock.state.tool_names import OTHER_NAMES
 
 FORMATS = ("text", "json", "stream-json")
-NO_SESSION = "The interactive session comes in a later version. Give a prompt: interlock -p 'what to do'"
 MODE = one_of(
     ("default", "auto_edit", "plan", "yolo"),
     {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
 )
 _LATER = {
     "--store": "--store comes in a later version. Choose a folder with INTERLOCK_HOME",
-    "--prompt-interactive": NO_SESSION,
-    "-i": NO_SESSION,
 }
 _LIMITS = ("max_turns", "max_session_turns", "max_tokens", "max_budget_usd", "timeout_s")
 _MANY: Any = {"action": "append", "default": []}

@@ -101,7 +101,9 @@ def _dispatch(given: list[str], own_process: bool) -> int:
         from interlock.services.secrets.environment import clear_own_environment
 
         clear_own_environment()
-        quick_start.begin()
+        quick_start.own_process = True
+        if name != "prompt":  # a session shows its prompt first
+            quick_start.begin()
     return import_module(f"interlock.cli.commands.{name}").execute(rest)
 
 

@@ -32,10 +32,14 @@ _BETWEEN_COLLECTIONS = 1_000
 """Objects. A request is in cycles with its answer, half a megabyte of them late in a run: 20,000 objects between
 collections kept 20 MB more after 90 turns, and saved no time that could be measured."""
 _reading = RLock()
+own_process = False
+"""This process is a command line's own; else `begin` does nothing."""
 
 
 def begin() -> None:
     """Before anything of LangChain's is imported."""
+    if not own_process:
+        return
     gc.disable()  # imports leave no garbage behind, and looking for it is a seventh of a start
     _build_schemas_late()
     no_tracing.stand_in()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, cast
 from interlock.engine.options import Decision, Options, Outcome, Pending, Renderer
 
 if TYPE_CHECKING:
+    from interlock.engine.driver.drive import Stop
     from interlock.engine.travel.fork import Forked
     from interlock.graphs._pipeline import Pipeline
     from interlock.state.events import Event
@@ -22,15 +23,17 @@ async def run(
     options: Options,
     renderers: Sequence[Renderer] = (),
     run_id: str | None = None,
+    stop: "Stop | None" = None,
 ) -> Outcome:
     """Start a run of `workflow` and drive it until it is done, fails, or somebody must decide.
 
-    A `Pipeline` of the caller's own is known by its name from then on, in this process.
+    `stop`, called in the same loop, asks it to end early; without one, signals do. A `Pipeline` of the caller's own is
+    known by its name from then on, in this process.
     Raises `InterlockError` for what is wrong before the run exists; later errors are in the outcome.
     """
     from interlock.engine.driver import runner
 
-    with runner.stoppable() as stop:
+    with runner.stoppable(stop) as stop:
         return await runner.begin(workflow, input, options, renderers, run_id, stop)
 
 
@@ -41,11 +44,15 @@ async def resume(
     prompt: str | None = None,
     options: Options,
     renderers: Sequence[Renderer] = (),
+    stop: "Stop | None" = None,
 ) -> Outcome:
-    """Record decisions durably, then go on with the run: after them, after a crash, or with a further prompt."""
+    """Record decisions durably, then go on with the run: after them, after a crash, or with a further prompt.
+
+    `stop`: as for `run`.
+    """
     from interlock.engine.driver import runner
 
-    with runner.stoppable() as stop:
+    with runner.stoppable(stop) as stop:
         return await runner.go_on(run, decisions, prompt, options, renderers, stop)
 
 

@@ -55,8 +55,11 @@ Rewire = Callable[[DriveServices], DriveServices]
 
 
 @contextmanager
-def stoppable() -> Generator[Stop]:
-    """What a drive is stopped by; a signal does."""
+def stoppable(given: Stop | None = None) -> Generator[Stop]:
+    """What a drive is stopped by; a signal does, where the caller hasn't `given` his own."""
+    if given is not None:
+        yield given
+        return
     stop = Stop()
     with stop_on_signals(stop):
         yield stop

@@ -142,7 +142,7 @@ def test_the_command_is_the_first_word_that_belongs_to_no_flag(
         ("-p x -o jsn", 2, "'jsn' isn't one of text, json, stream-json. Did you mean 'json'?"),
         ("-p x --approval-mode yollo", 2, "Did you mean 'yolo'?"),
         ("-p x -y --approval-mode default", 2, "at once"),
-        ("-i hello", 2, "interactive session comes in a later version"),
+        ("-i hello", 2, "-i opens a session, and this is no terminal"),
         ("-p x --ide-context f.json", 2, "--ide-context: no file 'f.json'"),
         ("-p x --store postgresql://h", 2, "INTERLOCK_HOME"),
         ("--list-sessions", 2, "interlock runs"),

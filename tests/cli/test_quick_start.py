@@ -19,6 +19,7 @@ for name in ("click", "zstandard", "httpx._main"):
 """
 _LATER = """
 from interlock.cli import quick_start
+quick_start.own_process = True
 quick_start.begin()
 import langgraph_sdk
 assert callable(langgraph_sdk.get_client)

@@ -1,0 +1,331 @@
+"""app: the terminal of a session: what is finished is printed above, once; below it what moves, and the prompt."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from prompt_toolkit.application import Application, run_in_terminal
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.output.color_depth import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+from rich.text import Text
+
+from interlock.cli.session.approvals import Panel, shown
+from interlock.cli.session.screen import Screen
+from interlock.cli.session.session import Session
+from interlock.cli.session.theme import DEFAULT, THEMES
+from interlock.engine.options import Decision, Options
+
+if TYPE_CHECKING:
+    from interlock.cli.session.picker import Row
+
+T = TypeVar("T")
+FRAME_S = 1 / 30
+"""Seconds between two paintings at least."""
+_PRINTED = 65_536
+"""Characters that one painting prints above: what a terminal needs a while for mustn't keep a key waiting."""
+_QUIET_S = 0.4
+"""Seconds without a key until a question takes keys: what was being typed is no answer to it."""
+_AGAIN_S = 2.0
+"""Seconds in which a second Ctrl-C leaves."""
+
+
+class App:
+    """Implements `Terminal` with a prompt_toolkit application that leaves the scrollback alone."""
+
+    def __init__(self, options: Options, workflow: str) -> None:
+        self.color = not os.environ.get("NO_COLOR")
+        self.screen = Screen(_size().columns, THEMES[DEFAULT], self.color)
+        self.session = Session(options, workflow, self.screen, self)
+        self.screen.changed = self.paint
+        self.buffer = Buffer(multiline=True)
+        self.panel: Panel | None = None
+        self._hint, self._interrupted_at, self._key_at = "", -_AGAIN_S, 0.0
+        self._above = ""
+        """What is still to be printed."""
+        self._painted_at, self._due = 0.0, False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.output = _Output(sys.stdout)
+        self.app: Application[None] = Application(
+            layout=Layout(self._layout(), focused_element=self._input),
+            key_bindings=self._keys(),
+            output=self.output,
+            color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
+        )
+        self.app.key_processor.before_key_press += self._pressed
+
+    async def run(self, prompt: str, run: str | None) -> None:
+        """Until the person leaves."""
+        self._loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            self._loop.add_signal_handler(number, self.exit)
+
+        def begin() -> None:
+            self.session.driver.begin()
+            if run:
+                self.session.switch(run)
+            if prompt:
+                self.session.submit(prompt)
+
+        self.app.after_render += _once(self.app, begin)
+        try:
+            await self.app.run_async(set_exception_handler=False)
+        except EOFError:
+            pass  # the terminal is gone
+        finally:
+            await self.session.close()
+
+    # What the session asks for
+
+    def exit(self) -> None:
+        if self.app.is_running and not self.app.is_done:
+            self.app.exit()
+
+    def paint(self) -> None:
+        """Soon; from any thread, and cheap where it was asked for already."""
+        if not self._due and self._loop is not None:
+            self._due = True
+            self._loop.call_soon_threadsafe(self._schedule)
+
+    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
+        made: list[Decision] = []
+        draft = ""
+        try:
+            for number, request in enumerate(requests, 1):
+                count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
+                self.screen.show(Text.from_ansi(shown(run, request, count, self.color)))
+                self.screen.end()
+                while time.monotonic() - self._key_at < _QUIET_S:
+                    await asyncio.sleep(0.05)
+                draft, self.buffer.text = self.buffer.text, ""
+                self.panel = Panel(request, self.handed_over)
+                self.paint()
+                decision = await self.panel.decided
+                if decision is None:
+                    break
+                made.append(decision)
+        finally:
+            self.panel = None
+            self.buffer.text = draft
+        return made
+
+    async def handed_over(self, work: Callable[[], T]) -> T:
+        return await run_in_terminal(work, in_executor=True)
+
+    async def pick(self, title: str, rows: "Sequence[Row]") -> "Row | None":
+        raise NotImplementedError
+
+    async def confirm(self, question: str) -> bool:
+        raise NotImplementedError
+
+    # Painting
+
+    def _schedule(self) -> None:
+        assert self._loop is not None
+        wait = self._painted_at + FRAME_S - time.monotonic()
+        self._loop.call_later(max(wait, 0), self._paint)
+
+    def _paint(self) -> None:
+        self._due, self._painted_at = False, time.monotonic()
+        if not self.app.is_running or self.app._running_in_terminal:  # pyright: ignore[reportPrivateUsage]
+            return
+        self._above += self.screen.finished()
+        now, self._above = _cut(self._above)
+        rendered = self.app.renderer.last_rendered_screen
+        wanted = self.app.layout.container.preferred_height(_size().columns, _size().rows).preferred
+        with self.output.held():
+            if now or (rendered and wanted < rendered.height):
+                self.app.renderer.erase(leave_alternate_screen=False)
+                self.output.write_raw(now.replace("\n", "\r\n"))
+            self.app._redraw()  # pyright: ignore[reportPrivateUsage] - `invalidate` paints later
+        if self._above:
+            self.paint()
+
+    # Layout
+
+    def _layout(self) -> HSplit:
+        self._input = Window(
+            BufferControl(self.buffer),
+            height=lambda: Dimension(min=1, max=max(_size().rows // 2, 1)),
+            wrap_lines=True,
+            dont_extend_height=True,
+            get_line_prefix=self._prefix,
+        )
+        lines = {"dont_extend_height": True, "wrap_lines": False}
+        return HSplit(
+            [
+                Window(FormattedTextControl(self._live), **lines),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._queued), style="class:queue", **lines),
+                    Condition(lambda: bool(self.session.queue)),
+                ),
+                ConditionalContainer(
+                    Window(FormattedTextControl(self._asked), dont_extend_height=True, wrap_lines=True),
+                    Condition(lambda: self.panel is not None),
+                ),
+                self._input,
+                CompletionsMenu(max_height=8),
+                Window(FormattedTextControl(self._status), height=1, **lines),
+            ]
+        )
+
+    def _live(self) -> ANSI:
+        return ANSI(self.screen.live(max(_size().rows // 2, 3)).rstrip("\n"))
+
+    def _queued(self) -> StyleAndTextTuples:
+        return [
+            ("fg:ansibrightblack", f"  queued: {text.splitlines()[0][:200]}\n") for text in self.session.queue
+        ]
+
+    def _asked(self) -> StyleAndTextTuples:
+        assert self.panel is not None
+        problem: StyleAndTextTuples = (
+            [("fg:ansired", f"{self.panel.problem}\n")] if self.panel.problem else []
+        )
+        return [*problem, ("fg:ansiyellow bold", self.panel.hint)]
+
+    def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
+        return [("fg:ansicyan bold", "› ")] if not line and not wrapped else [("", "  ")]
+
+    def _status(self) -> StyleAndTextTuples:
+        session = self.session
+        parts = [session.model, session.approval_mode, "working" if session.busy else "", self._hint]
+        return [("fg:ansibrightblack", " · ".join(part for part in parts if part))]
+
+    # Keys
+
+    def _pressed(self, _: object) -> None:
+        self._key_at = time.monotonic()
+        if self._hint and self._key_at - self._interrupted_at > _AGAIN_S:
+            self._hint = ""
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        deciding = Condition(lambda: self.panel is not None and not self.panel.asks_for)
+        asking = Condition(lambda: self.panel is not None)
+        queued = Condition(lambda: bool(self.session.queue) and not self.buffer.text)
+
+        keys.add("enter", filter=~deciding)(self._enter)
+        keys.add("escape", "enter")(lambda event: event.current_buffer.newline())
+        keys.add("c-j")(lambda event: event.current_buffer.newline())
+        keys.add("c-c")(self._interrupt)
+        keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(lambda _: self.session.leave())
+        keys.add("c-z")(lambda event: event.app.suspend_to_background())
+        keys.add("up", filter=queued)(self._take_back)
+        keys.add("escape", filter=asking, eager=True)(lambda _: self._panel().back())
+        keys.add("<any>", filter=deciding)(self._decide)
+        return keys
+
+    def _panel(self) -> Panel:
+        assert self.panel is not None
+        return self.panel
+
+    def _enter(self, _: KeyPressEvent) -> None:
+        text = self.buffer.text
+        if self.panel is not None:
+            self.buffer.reset()
+            self.panel.say(text)
+            return
+        self.buffer.reset(append_to_history=bool(text.strip()))
+        self.session.submit(text)
+
+    def _decide(self, event: KeyPressEvent) -> None:
+        panel, key = self._panel(), event.data.lower()
+        if key in panel.keys:
+            event.app.create_background_task(panel.press(key))
+
+    def _take_back(self, _: KeyPressEvent) -> None:
+        """The newest queued prompt, to be changed or dropped."""
+        self.buffer.text = self.session.queue.pop()
+        self.buffer.cursor_position = len(self.buffer.text)
+
+    def _interrupt(self, _: KeyPressEvent) -> None:
+        """Once: stop what is under way, or drop what is typed. Twice: leave."""
+        now = time.monotonic()
+        again, self._interrupted_at = now - self._interrupted_at < _AGAIN_S, now
+        if again:
+            self.session.leave()
+        elif self.panel is not None:
+            self._panel().back()
+        elif self.session.busy:
+            self.session.cancel()
+        else:
+            self.buffer.reset()
+        self._hint = "Ctrl-C again leaves"
+
+
+class _Output(Vt100_Output):
+    """Several paintings as one write, so that nothing flickers."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream, _size, term=os.environ.get("TERM"), enable_cpr=False)
+        self._held = False
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            return
+        try:
+            super().flush()
+        except OSError:  # the terminal is gone; the run is stopped cleanly all the same
+            self._buffer.clear()
+
+
+def _size() -> Size:
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        columns, rows = 0, 0
+    return Size(rows=rows or 24, columns=columns or 80)
+
+
+def _cut(text: str) -> tuple[str, str]:
+    """Whole lines, and the rest."""
+    if len(text) <= _PRINTED:
+        return text, ""
+    end = text.rfind("\n", 0, _PRINTED) + 1 or text.find("\n") + 1 or len(text)
+    return text[:end], text[end:]
+
+
+def _once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
+    def called(_: object) -> None:
+        app.after_render -= called
+        work()
+
+    return called
+
+
+def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
+    """A session, until the person leaves; the exit code."""
+    from interlock.cli.session.plain import converse, is_plain
+
+    if is_plain():
+        return converse(options, workflow, prompt, run)
+    sys.setswitchinterval(0.001)  # a key waits for whatever the engine's thread does
+    terminal = App(options, workflow)
+    asyncio.run(terminal.run(prompt, run))
+    left = terminal.session.run
+    if left:
+        print(f"Go on with: interlock -r {left}")
+    return 0

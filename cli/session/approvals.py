@@ -1,0 +1,115 @@
+"""approvals: what waits for the person is asked inline: the request above, its keys in place of the prompt."""
+
+import asyncio
+import io
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from interlock.cli.decisions import KEYS, OUTCOMES, answer, answered, answers_wanted, new_arguments, offered
+from interlock.cli.render.output import Paint
+from interlock.cli.render.pending import PREVIEW_LINES, question
+from interlock.engine.options import Decision
+from interlock.state.errors import UserError
+
+Fields = Mapping[str, Any]
+HandedOver = Callable[[Callable[[], Any]], Awaitable[Any]]
+_LATER = "later"
+
+
+def shown(run: str, request: Fields, count: str, color: bool) -> str:
+    """The request as lines for the terminal; of control characters only our colours are in them."""
+    text = io.StringIO()
+    paint = Paint(text) if not color else _Colored(text)
+    paint.print_all(["", *question(run, request, count, paint, PREVIEW_LINES)])
+    return text.getvalue()
+
+
+class _Colored(Paint):
+    def __init__(self, stream: io.StringIO) -> None:
+        super().__init__(stream)
+        self.on = True
+
+
+class Panel:
+    """One request that is being decided: keys, or a line of text that the prompt's buffer takes."""
+
+    def __init__(self, request: Fields, handed_over: HandedOver) -> None:
+        self.request, self._handed_over = request, handed_over
+        self.keys = _keys(request)
+        self.asks_for = ""
+        """What the line of text is; empty: a key is waited for."""
+        self.problem = ""
+        self._texts: list[str] = []
+        self.decided: asyncio.Future[Decision | None] = asyncio.get_running_loop().create_future()
+        """None: later."""
+        if request["kind"] == "question":
+            self.asks_for = answers_wanted(request)[0]
+
+    @property
+    def hint(self) -> str:
+        """The keys, or what to type."""
+        if self.asks_for:
+            later = "" if self.asks_for.startswith("why") else ", Esc later"
+            return f"{self.asks_for} (Enter{later})"
+        return "  ".join(f"[{key}] {what}" for key, what in self.keys.items())
+
+    async def press(self, key: str) -> None:
+        """One of the keys."""
+        self.problem = ""
+        name = self.request["id"]
+        if key == "l":
+            self._end(None)
+        elif self.request["kind"] == "outcome":
+            self._end(answer(self.request, OUTCOMES[key]))
+        elif key == "e":
+            await self._edit()
+        elif key == "n":
+            self.asks_for = "why not? (Enter alone: no reason)"
+        else:
+            self._end(Decision(name, offered(self.request)[key]))
+
+    def say(self, text: str) -> None:
+        """The line of text: a reason, or an answer."""
+        self.problem = ""
+        if self.request["kind"] != "question":
+            self._end(Decision(self.request["id"], "reject", feedback=text.strip() or None))
+            return
+        if not text.strip():
+            return
+        self._texts.append(text.strip())
+        wanted = answers_wanted(self.request)
+        if len(self._texts) < len(wanted):
+            self.asks_for = wanted[len(self._texts)]
+            return
+        try:
+            self._end(answered(self.request, self._texts))
+        except UserError as error:
+            self._texts.clear()
+            self.problem, self.asks_for = str(error), wanted[0]
+
+    def back(self) -> None:
+        """From a reason to the keys; from anything else: later."""
+        if self.asks_for and self.request["kind"] != "question":
+            self.asks_for = ""
+        else:
+            self._end(None)
+
+    async def _edit(self) -> None:
+        try:
+            args = await self._handed_over(lambda: new_arguments(self.request))
+        except UserError as error:
+            self.problem = str(error)
+            return
+        self._end(Decision(self.request["id"], "modify", args=args))
+
+    def _end(self, decision: Decision | None) -> None:
+        if not self.decided.done():
+            self.decided.set_result(decision)
+
+
+def _keys(request: Fields) -> dict[str, str]:
+    if request["kind"] == "outcome":
+        found = {"r": "redo: run it again", "s": "skip: leave it"}
+    else:
+        found = {key: KEYS[key] for key in offered(request)}
+    return {**found, "l": _LATER}

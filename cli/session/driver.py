@@ -1,0 +1,103 @@
+"""driver: the engine's thread of a session: a loop of its own that drives one run at a time, through the one door."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
+
+from interlock.cli import quick_start
+from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.state.errors import BugError, InterlockError
+
+if TYPE_CHECKING:
+    from interlock.engine.driver.drive import Stop
+    from interlock.state.events import Event
+
+
+class Driver:
+    """Used from the session's thread. Events reach `renderer` on a thread of the event bus."""
+
+    def __init__(self, renderer: Renderer) -> None:
+        self._renderer = renderer
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._stop: Stop | None = None
+        self.busy = False
+
+    def begin(self) -> None:
+        """Start the thread, which first imports what a run needs."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        quick_start.begin()
+        import interlock.engine.driver.runner  # noqa: F401 - heavy: read while the person types
+
+        self._loop.run_forever()
+
+    async def start(self, workflow: str, prompt: str, options: Options) -> Outcome:
+        """A new run. Raises `InterlockError`."""
+        from interlock import engine
+
+        given = {"prompt": prompt}
+        return await self._driven(
+            lambda stop: engine.run(workflow, given, options=options, renderers=[self._shown], stop=stop)
+        )
+
+    async def go_on(
+        self, run: str, options: Options, prompt: str | None = None, decisions: Sequence[Decision] = ()
+    ) -> Outcome:
+        """Decisions, what was interrupted, or one more prompt. Raises `InterlockError`."""
+        from interlock import engine
+
+        return await self._driven(
+            lambda stop: engine.resume(
+                run,
+                decisions=decisions,
+                prompt=prompt,
+                options=options,
+                renderers=[self._shown],
+                stop=stop,
+            )
+        )
+
+    def cancel(self) -> None:
+        """What is under way stops, cleanly; the drive's outcome says so."""
+        if self.busy:
+            self._loop.call_soon_threadsafe(self._cancel)
+
+    async def _driven(self, door: "Callable[[Stop], Awaitable[Outcome]]") -> Outcome:
+        async def drive() -> Outcome:
+            from interlock.engine.driver.drive import Stop
+
+            self._stop = Stop()
+            return await door(self._stop)
+
+        self.busy = True
+        try:
+            return await asyncio.wrap_future(self._begun(drive()))
+        except InterlockError:
+            raise
+        except Exception as error:
+            raise _explained(error) from error
+        finally:
+            self.busy, self._stop = False, None
+
+    def _begun(self, work: "asyncio._CoroutineLike[Outcome]") -> "Future[Outcome]":
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def _cancel(self) -> None:
+        if self._stop is not None:
+            self._stop()
+        elif self.busy:  # its first step comes right after this one
+            self._loop.call_soon(self._cancel)
+
+    def _shown(self, event: "Event") -> None:
+        if event.type in ("finished", "tool_start"):
+            quick_start.settle()
+        self._renderer(event)
+
+
+def _explained(error: Exception) -> InterlockError:
+    return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")

@@ -1,0 +1,167 @@
+"""terminal: a real `interlock` process on a real terminal, and its screen as a person sees it."""
+
+import fcntl
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyte
+
+ENTRY = Path(sys.executable).with_name("interlock")
+WAIT_S = 30.0
+"""A wait ends at once when the text is there; only what never comes lasts so long."""
+KEYS = {
+    "enter": "\r",
+    "escape": "\x1b",
+    "tab": "\t",
+    "s-tab": "\x1b[Z",
+    "up": "\x1b[A",
+    "down": "\x1b[B",
+    "right": "\x1b[C",
+    "left": "\x1b[D",
+    "backspace": "\x7f",
+    "a-enter": "\x1b\r",
+}
+
+
+class Terminal:
+    """`with Terminal(folder, "-m", "script:replies.yaml") as terminal: …`"""
+
+    def __init__(
+        self,
+        folder: Path,
+        *arguments: str,
+        columns: int = 80,
+        rows: int = 24,
+        env: Mapping[str, str] | None = None,
+        command: tuple[str, ...] = (str(ENTRY),),
+    ) -> None:
+        self.folder, self.arguments, self.command = folder, arguments, command
+        self._pyte = pyte.HistoryScreen(columns, rows, history=20_000, ratio=0.5)
+        self._stream = pyte.ByteStream(self._pyte)
+        self.written = bytearray()
+        """Everything that the process wrote."""
+        self._lock = threading.Lock()
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(folder.parent),
+            "INTERLOCK_HOME": str(folder.parent / "state"),
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            **(env or {}),
+        }
+
+    def __enter__(self) -> "Terminal":
+        self._own, their = pty.openpty()
+        self._set_size(self._own)
+        self.process = subprocess.Popen(
+            [*self.command, *self.arguments],
+            stdin=their,
+            stdout=their,
+            stderr=their,
+            cwd=self.folder,
+            env=self.env,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+        )
+        os.close(their)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            self.kill()
+        self._reader.join(WAIT_S)
+        os.close(self._own)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self._own, 65_536)
+            except OSError:
+                return
+            if not data:
+                return
+            with self._lock:
+                self.written += data
+                self._stream.feed(data)
+
+    @property
+    def screen(self) -> list[str]:
+        """The lines that are seen now."""
+        with self._lock:
+            return [line.rstrip() for line in self._pyte.display]
+
+    @property
+    def scrollback(self) -> list[str]:
+        """The lines that have left the screen at its top, then those that are seen."""
+        with self._lock:
+            width = self._pyte.columns
+            gone = ["".join(line[x].data for x in range(width)).rstrip() for line in self._pyte.history.top]
+            return gone + [line.rstrip() for line in self._pyte.display]
+
+    def type(self, text: str) -> None:
+        os.write(self._own, text.encode())
+
+    def paste(self, text: str) -> None:
+        """As terminals do it: between marks."""
+        self.type(f"\x1b[200~{text}\x1b[201~")
+
+    def press(self, *keys: str) -> None:
+        """`enter`, `c-c`, `s-tab`, `up`, … or a character."""
+        for key in keys:
+            control = re.fullmatch("c-(.)", key)
+            self.type(chr(ord(control[1]) & 0x1F) if control else KEYS.get(key, key))
+
+    def say(self, prompt: str) -> None:
+        self.type(prompt)
+        self.waits_for(prompt[-20:])
+        self.press("enter")
+
+    def waits_for(self, text: str, *, gone: bool = False, anywhere: bool = False) -> None:
+        """Until it stands on the screen (`anywhere`: or has scrolled away), or no longer does."""
+        end = time.monotonic() + WAIT_S
+        while (text in "\n".join(self.scrollback if anywhere else self.screen)) is gone:
+            shown = "\n".join(self.scrollback[-80:])
+            assert time.monotonic() < end, f"{text!r} {'stayed' if gone else 'never came'}:\n{shown}"
+            time.sleep(0.01)
+
+    def ends(self) -> int:
+        """Wait until the process has ended; its exit code."""
+        code = self.process.wait(WAIT_S)
+        self._reader.join(WAIT_S)
+        return code
+
+    def resize(self, columns: int, rows: int) -> None:
+        with self._lock:
+            self._pyte.resize(rows, columns)
+        self._set_size(self._own)
+        self.process.send_signal(signal.SIGWINCH)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        self.process.send_signal(number)
+        self.process.wait(WAIT_S)
+
+    def _set_size(self, terminal: int) -> None:
+        size = struct.pack("HHHH", self._pyte.lines, self._pyte.columns, 0, 0)
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)
+
+
+Replies = list[dict[str, Any]]
+Opens = Callable[..., Terminal]
+
+
+def edit(text: str = "new\n", file: str = "notes.txt") -> dict[str, Any]:
+    """A reply that asks to write a file."""
+    return {"tool_calls": [{"name": "write_file", "args": {"file_path": file, "content": text}}]}

@@ -1,0 +1,24 @@
+"""test_first_steps: a prompt, its answer, an edit that is asked about, one more prompt, and out again."""
+
+from pathlib import Path
+
+from session.terminal import Opens, edit
+
+
+def test_a_prompt_is_answered_an_edit_is_asked_and_the_next_prompt_goes_on_in_the_same_run(
+    folder: Path, opens: Opens
+) -> None:
+    replies = [edit(), {"text": "It is written."}, {"text": "You are welcome.", "expect": "thanks"}]
+    with opens(replies) as terminal:
+        terminal.waits_for("›")
+        terminal.say("write notes.txt")
+        terminal.waits_for("[y] yes")
+        assert not (folder / "notes.txt").exists()
+        terminal.press("y")
+        terminal.waits_for("It is written.")
+        assert (folder / "notes.txt").read_text() == "new\n"
+        terminal.say("thanks a lot")
+        terminal.waits_for("You are welcome.")
+        terminal.press("c-d")
+        assert terminal.ends() == 0
+        assert "Go on with: interlock -r " in "\n".join(terminal.screen)
