@@ -47,12 +47,17 @@ def with_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipe
 
 @cache
 def _built(build: Callable[..., Graph], placed: tuple[Processor, ...]) -> Callable[..., Graph]:
+    return built(build, lambda graph: _placed(graph, placed))
+
+
+def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Callable[..., Graph]:
+    """A `build` of a pipeline whose graph is changed."""
     if "depth" not in signature(build).parameters:
-        return lambda: _placed(build(), placed)
+        return lambda: change(build())
 
     # Where nobody says how many levels there are, its own default counts.
     def nested(depth: int = signature(build).parameters["depth"].default) -> Graph:
-        return _placed(build(depth), placed)
+        return change(build(depth))
 
     return nested
 

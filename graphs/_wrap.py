@@ -119,7 +119,7 @@ def _tried(
     model's answer that was recorded, is there."""
 
     async def once(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
-        return await (function(state, runtime) if _asks_runtime(function) else function(state))
+        return await called(function, state, runtime)
 
     if spec is None or not (spec.retries or spec.timeout_s):
         return once
@@ -149,6 +149,13 @@ def _tried(
         raise AssertionError("the last try returns or raises")
 
     return tried
+
+
+def called(
+    function: Callable[..., Awaitable[Any]], state: Mapping[str, Any], runtime: Runtime[Deps]
+) -> Awaitable[Any]:
+    """A node takes the state, and the runtime where it asks for it."""
+    return function(state, runtime) if _asks_runtime(function) else function(state)
 
 
 @cache

@@ -1,45 +1,77 @@
 """replay: a run's graph once more, offline, from what was recorded; where it goes another way is named."""
 
+import argparse
 import asyncio
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from interlock.cli.parsing import Parser, flag, number
-from interlock.cli.render.output import Paint, elapsed, show_json
+from interlock.cli.render.output import Paint, elapsed, place, show_json
 from interlock.engine.store.database import state_home
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.engine.travel.replay import Paths, Replayed
 
 
 def parser() -> Parser:
     made = Parser(
         "replay",
-        "RUN [--until STEP] [--json]",
+        "RUN [--until STEP] [--swap NODE=FILE.py:FUNCTION | --model MODEL] [--json]",
         "Execute a run's graph once more from the replies, results and decisions that were recorded: offline, and\n"
         "without touching a file. Prints each step with the hash of its state, and the first that is another now, as\n"
-        "after a change of a prompt or of a graph. Exit code 1 where there is one.",
+        "after a change of a prompt or of a graph. Exit code 1 where there is one.\n\n"
+        "--swap puts a function of yours in the place of one node's: it is under @node, has the same labels, and runs\n"
+        "as any code of yours. --model goes on with another model, for real: in a fork, in a new folder beside the\n"
+        "run's own with the files as they were; what a person said counts for the same request, any other one waits.\n"
+        "Both begin at --until STEP where that is given, and show where the paths part.",
         [
             ("interlock replay latest", ""),
             ("interlock replay 4k2 --until 7", "compare no further than step 7"),
+            ("interlock replay 4k2 --swap draft=new.py:draft", "the node draft, as new.py has it"),
+            ("interlock replay 4k2 --swap turn/finish=new.py:end", "a node of the part turn"),
+            ("interlock replay 4k2 --until 7 --model flash", "from step 7 on with another model"),
         ],
     )
     made.run_flag()
     flag(made, "--until STEP", "a step of: interlock history RUN", type=number(int, -1))
+    flag(made, "--swap NODE=FILE.py:FUNCTION", "another function in the place of a node's")
+    flag(made, "-m --model MODEL", "go on with this model, in a fork; as: interlock --model")
     made.json_flag()
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
+    if args.swap and args.model:
+        raise UserError("--swap replays offline, --model asks a model. Give one of them.")
+    return _gone_on(args) if args.model else _replayed(args)
+
+
+def _replayed(args: argparse.Namespace) -> int:
     from interlock.engine.driver.drive import signals_held
     from interlock.engine.travel.replay import replay
+    from interlock.engine.travel.swap import swap_from
 
+    swap = swap_from(args.swap, args.until) if args.swap else None
     with signals_held():
-        found = asyncio.run(replay(state_home(), args.run, args.until))
+        found = asyncio.run(replay(state_home(), args.run, args.until, swap))
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
-        times = {"recorded_s": found.recorded_s, "replayed_s": found.replayed_s}
-        show_json({"run": found.run, "steps": points, "divergence": found.divergence, **times})
-        return 1 if found.divergence else 0
+        told = {
+            "run": found.run,
+            "steps": points,
+            "divergence": found.divergence,
+            "paths": found.paths._asdict(),
+        }
+        show_json({**told, "recorded_s": found.recorded_s, "replayed_s": found.replayed_s})
+    else:
+        _show(found)
+    return 1 if found.divergence else 0
+
+
+def _show(found: "Replayed") -> None:
     paint = Paint(sys.stdout)
     differs = found.divergence["step"] if found.divergence else None
     for point in found.points:
@@ -48,18 +80,49 @@ def execute(arguments: list[str]) -> int:
     if found.divergence is None:
         took = f"{elapsed(found.replayed_s)}, recorded {elapsed(found.recorded_s)}"
         paint.print(paint(f"The same to the end: {len(found.points)} states ({took}).", "green"))
-        return 0
-    for line in _told(found.divergence):
-        paint.print(paint(line, "red"))
-    return 1
+        return
+    paint.print_all(paint(line, "red") for line in _told(found.divergence))
+    paint.print_all(_ways(found.paths))
+
+
+def _gone_on(args: argparse.Namespace) -> int:
+    from interlock.cli.render.text import TextView
+    from interlock.engine.driver.drive import signals_held
+    from interlock.engine.travel.another_model import go_on_with
+
+    view = None if args.json else TextView()
+    with signals_held():
+        work = go_on_with(state_home(), args.run, args.model, args.until, [view] if view else ())
+        found = asyncio.run(work)
+    outcome, fork = found.outcome, found.fork
+    if view is None:
+        ended = {"status": outcome.status, "output": outcome.output, "error": outcome.error}
+        told = {**vars(fork), "divergence": found.divergence, "paths": found.paths._asdict(), **ended}
+        show_json({**told, "pending_approvals": outcome.pending})
+        return outcome.exit_code
+    view.finish(outcome)
+    paint = Paint(sys.stderr)
+    paint.print(
+        f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}."
+    )
+    if found.divergence is None:
+        paint.print("It went the way of the recorded one.")
+    else:
+        paint.print_all([*_told(found.divergence), *_ways(found.paths)])
+    return outcome.exit_code
 
 
 def _told(found: Mapping[str, Any]) -> list[str]:
     was, now = (", ".join(map(str, found[side])) or "nothing" for side in ("recorded", "replayed"))
     lines = [f"Step {found['step']} is another: recorded {was}, replayed {now}."]
-    if found["keys"]:
+    if found.get("keys"):
         lines.append(f"  changed in the state: {', '.join(map(str, found['keys']))}")
     lines += [f"  another request: {line}" for line in found.get("requests", ())]
     if found.get("error"):
         lines.append(f"  the replay ended with: {found['error']['message']}")
     return lines
+
+
+def _ways(paths: "Paths") -> Iterator[str]:
+    for name, nodes in paths._asdict().items():
+        yield f"{name:<9} {' → '.join(node if times == 1 else f'{node} ×{times}' for node, times in nodes)}"

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from langgraph.types import StateSnapshot
@@ -50,8 +50,14 @@ _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with
 T = TypeVar("T")
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
 """What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
-Rewire = Callable[[DriveServices], DriveServices]
-"""What a replay puts in place of a drive's services."""
+
+
+@dataclass(frozen=True)
+class Rewire:
+    """What a replay puts in place of a drive's own."""
+
+    services: Callable[[DriveServices], DriveServices] = lambda own: own
+    workflow: Callable[[Pipeline], Pipeline] = lambda own: own
 
 
 @contextmanager
@@ -261,15 +267,15 @@ async def _driven(
     rewire: Rewire | None = None,
 ) -> Outcome:
     """Take the run, drive it, give it back."""
-    chosen = with_own_nodes(chosen, prepared)
+    rewire = rewire or Rewire()
+    chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
     bus = EventBus(renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
     try:
         with diagnosed(store.path):
             drive = Drive(store, lease, chosen, prepared, bus, stop)
-            if rewire is not None:
-                drive.services = rewire(drive.services)
+            drive.services = rewire.services(drive.services)
             try:
                 outcome = await _advanced(drive, chosen, prepared, first)
             finally:

@@ -12,17 +12,19 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from interlock.engine.driver import runner
+from interlock.engine.driver.compose import DriveServices
 from interlock.engine.options import Decision, Options, Outcome
-from interlock.engine.read.runs import RunRow, find_run, steps
+from interlock.engine.read.runs import RunRow, find_run, path, steps
 from interlock.engine.store.database import Store, select
 from interlock.engine.store.packed import checkpoint_of
+from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import recorded_services, write_script
+from interlock.engine.travel.swap import Swap
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import UserError
@@ -41,6 +43,13 @@ class Point(NamedTuple):
     values: Mapping[str, Any]
 
 
+class Paths(NamedTuple):
+    """Nodes of the root graph in the order taken, with how often each in a row."""
+
+    recorded: list[tuple[str, int]]
+    replayed: list[tuple[str, int]]
+
+
 @dataclass(frozen=True)
 class Replayed:
     """What came of it."""
@@ -50,34 +59,52 @@ class Replayed:
     """As replayed."""
     divergence: dict[str, Any] | None
     """The first step that isn't as recorded: `step`, nodes `recorded` and `replayed`, `keys`, `requests`, `error`."""
+    paths: "Paths"
     recorded_s: float
     replayed_s: float
     outcome: Outcome
 
 
-async def replay(home: Path, name: str, until: int | None = None) -> Replayed:
-    """Raises `UserError` where there is nothing to replay. `until`: later steps aren't compared."""
-    row = find_run(home, name)
-    recorded = points(home, row.run)
-    if not recorded:
-        raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
+async def replay(home: Path, name: str, until: int | None = None, swap: Swap | None = None) -> Replayed:
+    """Raises `UserError` where there is nothing to replay. `until`: later steps aren't compared, unless a node's
+    function is swapped from there on."""
+    row, recorded = recorded_run(home, name)
+    if until is not None:
+        point_of(home, row, until)
     with TemporaryDirectory(prefix="interlock-replay-") as folder:
         store = Store(Path(folder, "home"))
         store.open()
         script = Path(folder, "script.yaml")
         _seed(home, store, row.run, script)
         started = time.monotonic()
-        outcome = await _driven(home, store, row, script)
+        outcome = await _driven(home, store, row, script, swap)
         took = time.monotonic() - started
         made = points(store.home, row.run)
-        within = [p for p in made if until is None or p.step <= until]
-        kept = [p for p in recorded if until is None or p.step <= until]
-        found = _divergence(kept, within)
+        last = until if swap is None else None
+        within = [p for p in made if last is None or p.step <= last]
+        kept = [p for p in recorded if last is None or p.step <= last]
+        found = divergence(kept, within)
         if found is not None:
             found["requests"] = _requests(home, store.home, row.run)
             found["error"] = outcome.error
+        ways = Paths(way(home, row.run, last), way(store.home, row.run, last))
     ran = sum(step.ms for step in steps(home, row.run) if step.depth == 0) / 1000
-    return Replayed(row.run, within, found, ran, took, outcome)
+    return Replayed(row.run, within, found, ways, ran, took, outcome)
+
+
+def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
+    """A run and its root steps. Raises `UserError` where it has none."""
+    row = find_run(home, name)
+    found = points(home, row.run)
+    if not found:
+        raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
+    return row, found
+
+
+def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
+    """The path of a run, no further than a root step."""
+    taken = (step for step in steps(home, run) if until is None or step.step <= until)
+    return path([step for step in taken if not step.node.startswith("__")])
 
 
 def points(home: Path, run: str) -> list[Point]:
@@ -101,7 +128,8 @@ def points(home: Path, run: str) -> list[Point]:
     return [found[number] for number in sorted(found)]
 
 
-def _divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+    """The first step at which nodes or states differ."""
     for old, new in zip(recorded, made, strict=False):
         if (old.nodes, old.state) != (new.nodes, new.state):
             keys = sorted(
@@ -160,14 +188,18 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
         conn.execute("delete from model_calls")
 
 
-async def _driven(home: Path, store: Store, row: RunRow, script: Path) -> Outcome:
+async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None) -> Outcome:
     """To its end, or to where nobody answered."""
+
+    def services(own: DriveServices) -> DriveServices:
+        return recorded_services(hooked, swap.services(own) if swap else own)
+
     (first,) = select(store.home, "select input from runs where run = ?", row.run)
     hooked = json.loads(first[0]).get("hooked", "")
     options = Options(home=store.home, workspace=Path(row.workspace), fake=script, env=dict(os.environ))
-    rewire = partial(recorded_services, hooked)
+    rewire = runner.Rewire(services, *([swap.workflow] if swap else []))
     decisions: list[Decision] = []
-    prompts = list(_prompts(home, row.run))
+    prompts = list(prompts_after(home, row.run))
     prompt: str | None = None
     while True:
         with runner.stoppable() as stop:
@@ -186,26 +218,30 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path) -> Outcom
 def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:
     rows = select(home, "select id, answer from approvals where run = ? and answer is not null", run)
     said = {row["id"]: json.loads(row["answer"]) for row in rows}
-    given = ("choice", "feedback", "args", "text")
-    return [
-        Decision(name, **{key: said[name].get(key) for key in given})
-        for name in (request["id"] for request in outcome.pending)
-        if name in said
-    ]
+    names = (request["id"] for request in outcome.pending)
+    return [answer_again(name, said[name]) for name in names if name in said]
 
 
-def _prompts(home: Path, run: str) -> Iterator[str]:
-    """The prompts after the first."""
+def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
+    """What was answered once. What was allowed for good is, for this run."""
+    given = {key: answer.get(key) for key in ("feedback", "args", "text")}
+    choice = answer["choice"]
+    return Decision(request, "proceed_always" if choice == "proceed_always_and_save" else choice, **given)
+
+
+def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str]:
+    """Those that a person gave after the first; of them those after a root step."""
     rows = select(
         home,
-        "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns = '' and "
-        "json_extract(cast(metadata as text), '$.source') = 'input' order by checkpoint_id",
+        "select type, checkpoint, json_extract(cast(metadata as text), '$.step') from checkpoints "
+        "where thread_id = ? and checkpoint_ns = '' and json_extract(cast(metadata as text), '$.source') = 'input' "
+        "order by checkpoint_id",
         run,
     )
     with closing(sqlite3.connect(home / "interlock.db")) as conn:
         chain = ChainTranscript(conn, home / "outputs", run)
-        for row in rows[1:]:
-            values = checkpoint_of(*row)["channel_values"]
+        for kind, saved, at in rows[1:]:
+            values = checkpoint_of(kind, saved)["channel_values"]
             given = values.get("__start__") or values
-            if given.get("prompt"):
+            if given.get("prompt") and (step is None or at > step):
                 yield chain.message(given["prompt"]).text

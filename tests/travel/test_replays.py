@@ -149,3 +149,18 @@ def test_record_responses_of_a_run_is_a_script_that_replays_it(desk: Desk, tmp_p
     path = [[s["node"] for s in desk("history", r, "--json").json["steps"]] for r in (first.run, again.run)]
     assert path[0] == path[1]
     assert json.loads(json.dumps(again.output["history"][-1])) == first.output["history"][-1]
+
+
+def test_a_rule_that_was_saved_for_good_is_not_saved_again_by_a_replay(desk: Desk) -> None:
+    replies = [
+        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "touch a"}}]} for _ in "ab"
+    ] + [{"text": "done"}]
+    run = desk.run(replies, approval_mode="default")
+    options = desk.options(replies, workspace=None, approval_mode=None)
+    saved = Decision("all", "proceed_always_and_save")
+    assert resume_sync(run.run, decisions=[saved], options=options).status == "done"
+    (rules,) = Path.home().rglob("*.toml")
+    rules.unlink()
+    found = desk("replay", run.run, "--json").json["divergence"]
+    assert found is None, found
+    assert not list(Path.home().rglob("*.toml"))

@@ -1,0 +1,139 @@
+"""another_model: a run gone on with by another model from one of its steps on, in a fork with a folder of its own.
+
+What a person said of a request then counts for the very same request now; any other one waits.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interlock.engine.driver import runner
+from interlock.engine.driver.prepare import prepare, restored
+from interlock.engine.options import Decision, Options, Outcome, Renderer
+from interlock.engine.read.runs import RunRow
+from interlock.engine.store.database import Store, select
+from interlock.engine.store.runs import read_options
+from interlock.engine.store.serde import Serde
+from interlock.engine.travel.fork import Forked, fork_run
+from interlock.engine.travel.replay import (
+    Paths,
+    Point,
+    answer_again,
+    points,
+    prompts_after,
+    recorded_run,
+    way,
+)
+from interlock.engine.workflows import begun_with
+from interlock.services.sqlite import transaction
+
+_SAME = ("kind", "preview", "questions")
+"""What a person sees of a request besides the call."""
+
+
+@dataclass(frozen=True)
+class GoneOn:
+    """What came of it."""
+
+    fork: Forked
+    divergence: dict[str, Any] | None
+    """The first step whose nodes aren't those recorded: `step`, `recorded`, `replayed`."""
+    paths: Paths
+    outcome: Outcome
+
+
+async def go_on_with(
+    home: Path, name: str, model: str, step: int | None, renderers: Sequence[Renderer] = ()
+) -> GoneOn:
+    """From a root step, by default the first. Raises `UserError` before there is a fork where that can't be."""
+    row, recorded = recorded_run(home, name)
+    options = _checked(home, row, model)
+    fork = fork_run(home, row.run, recorded[0].step if step is None else step)
+    _with_model(home, fork.run, model)
+    outcome = await _driven(home, row.run, fork, options, renderers)
+    paths = Paths(way(home, row.run), way(home, fork.run))
+    return GoneOn(fork, _other_way(recorded, points(home, fork.run)), paths, outcome)
+
+
+def _checked(home: Path, row: RunRow, model: str) -> Options:
+    """What the fork is driven with, of which `prepare` raises what is wrong."""
+    with closing(Store(home).connect()) as conn:
+        kept = {**read_options(conn, row.run), "fake": None, "record_to": None}
+    options = Options(home=home, model=model, env=dict(os.environ))
+    given = restored(options, kept, row.workspace)
+    prepare(given, begun_with(row.run, row.workflow, given)[0].needs_model)
+    return options
+
+
+def _with_model(home: Path, fork: str, model: str) -> None:
+    """Also whoever resumes it has that model; a recording or a script of the run isn't its own."""
+    serde = Serde()
+    newest = "from checkpoints where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
+    with closing(Store(home).connect()) as conn, transaction(conn):
+        kept = {**read_options(conn, fork), "model": model, "fake": None, "record_to": None}
+        conn.execute("update runs set options = ? where run = ?", (json.dumps(kept), fork))
+        row, *saved = conn.execute(f"select rowid, type, checkpoint {newest}", (fork,)).fetchone()
+        checkpoint = serde.loads_typed((saved[0], saved[1]))
+        values: dict[str, Any] = checkpoint["channel_values"]
+        channels: dict[str, Any]
+        for channels in (values, values.get("__start__", {})):
+            channels |= {k: v for k, v in (("model", model), ("sticky_model", "")) if k in channels}
+        kind, data = serde.dumps_typed(checkpoint)
+        conn.execute("update checkpoints set type = ?, checkpoint = ? where rowid = ?", (kind, data, row))
+
+
+async def _driven(
+    home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
+) -> Outcome:
+    """To its end, with the prompts that followed, or to where a person is asked what nobody was asked then."""
+    prompts, said = [*prompts_after(home, run, fork.step)], _said(home, run)
+    decisions: list[Decision] = []
+    prompt: str | None = None
+    while True:
+        with runner.stoppable() as stop:
+            outcome = await runner.go_on(fork.run, decisions, prompt, options, renderers, stop)
+        decisions, prompt = _again(outcome, said), None
+        if not decisions:
+            if outcome.status != "done" or not prompts:
+                return outcome
+            prompt = prompts.pop(0)
+
+
+def _said(home: Path, run: str) -> dict[str, list[dict[str, Any]]]:
+    """What was answered, by what was asked; each counts once."""
+    rows = select(
+        home, "select request, answer from approvals where run = ? and answer is not null order by rowid", run
+    )
+    found: dict[str, list[dict[str, Any]]] = {}
+    for asked, answer in rows:
+        request = json.loads(asked)
+        call = request["call"]
+        found.setdefault(_name(request, call["name"], call["args"]), []).append(json.loads(answer))
+    return found
+
+
+def _again(outcome: Outcome, said: dict[str, list[dict[str, Any]]]) -> list[Decision]:
+    decisions: list[Decision] = []
+    for request in outcome.pending if outcome.status == "waiting" else ():
+        if answers := said.get(_name(request, request["tool_name"], request["args"])):
+            decisions.append(answer_again(request["id"], answers.pop(0)))
+    return decisions
+
+
+def _name(request: Any, tool: str, args: dict[str, Any]) -> str:
+    shown = {key: request.get(key) or None for key in _SAME}
+    return json.dumps([tool, args, shown], sort_keys=True)
+
+
+def _other_way(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
+    """States differ with the first reply; what counts is the way."""
+    for number in range(max(len(recorded), len(made))):
+        was, now = (side[number] if number < len(side) else None for side in (recorded, made))
+        sides = {"recorded": was.nodes if was else (), "replayed": now.nodes if now else ()}
+        if sides["recorded"] != sides["replayed"]:
+            return {"step": (was or now or recorded[-1]).step, **sides}
+    return None
