@@ -23,6 +23,10 @@ class View(Protocol):
 
     def __call__(self, event: "Event", /) -> None: ...
 
+    def flush(self) -> None:
+        """Show what came until now."""
+        ...
+
     def ask(self, outcome: Outcome) -> list[Decision]:
         """What a person decides now of what waits; nothing where nobody can be asked. Events may follow."""
         ...
@@ -68,7 +72,7 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
 
     try:
         with diagnosed(options.home / "interlock.db"):
-            outcome = _asked(drive([_settling(view)]), options, view)
+            outcome = _asked(drive([_Settling(view)]), options, view)
             if outcome.status != "approved" or not outcome.output.get("main_run"):
                 if not outcome.drained:
                     # Its thread holds a lock that an ordinary exit would wait for.
@@ -90,7 +94,7 @@ def advanced(workflow: str, run: str | None, prompt: str | None, options: Option
     """A new run, or one that goes on: to its end, or to where the rest is left for later."""
     from interlock.engine import resume_sync, run_sync
 
-    shown = [_settling(view)]
+    shown = [_Settling(view)]
     if run is None:
         outcome = run_sync(workflow, {"prompt": prompt}, options=options, renderers=shown)
     else:
@@ -100,14 +104,17 @@ def advanced(workflow: str, run: str | None, prompt: str | None, options: Option
     return outcome
 
 
-def _settling(view: View) -> Renderer:
-    def show(event: "Event") -> None:
+class _Settling:
+    """A view that ends the quick start."""
+
+    def __init__(self, view: View) -> None:
+        self._view, self.flush = view, view.flush
+        self.__qualname__ = type(view).__qualname__  # what a warning names
+
+    def __call__(self, event: "Event", /) -> None:
         if event.type in ("finished", "tool_start"):  # a model's client, the largest import, is there by then
             quick_start.settle()
-        view(event)
-
-    show.__qualname__ = type(view).__qualname__  # what a warning names
-    return show
+        self._view(event)
 
 
 def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 Renderer = Callable[["Event"], None]
-"""Consumes events on a thread of its own; may block or raise without harm to the run."""
+"""Consumes events on a thread of its own; may block or raise without harm to the run.
+
+One that has a method `flush` may keep what it shows until that is called: after the last of several events."""
 
 HEARTBEAT_STALE_S = 30.0
 """Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced (`engine.md` 17).

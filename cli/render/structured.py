@@ -1,5 +1,6 @@
 """structured: the formats for programs: one JSON object, or one event a line (`cli.md`, Output)."""
 
+import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from interlock.cli.render.output import write_json
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
+from interlock.state.text import visible_json
 
 _CONVERSATIONS = ("main", "plan", "task")
 """Workflows that answer with `{session_id, response, stats}`; the others with their Output object."""
@@ -35,6 +37,9 @@ class JsonView:
     def __call__(self, event: Event, /) -> None:
         """Nothing is shown before the end."""
 
+    def flush(self) -> None:
+        """Nothing waits."""
+
     def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - a program reads this
         return []
 
@@ -51,6 +56,7 @@ class StreamJsonView:
     def __init__(self, now: Callable[[], str] = timestamp) -> None:
         self._now = now
         self._lock = threading.Lock()
+        self._waiting: list[str] = []
         self._ended = False
 
     def __call__(self, event: Event, /) -> None:
@@ -71,11 +77,20 @@ class StreamJsonView:
         told = {"status": "error", "error": error_object(error), "stats": {}}
         self._write({"type": "result", **told}, last=True)
 
+    def flush(self) -> None:
+        with self._lock:
+            lines, self._waiting = self._waiting, []
+            sys.stdout.write("".join(lines))
+            sys.stdout.flush()
+
     def _write(self, value: dict[str, Any], last: bool = False) -> None:
         with self._lock:
             if not self._ended:
-                write_json({"type": value.pop("type"), "timestamp": self._now(), **value})
+                line = {"type": value.pop("type"), "timestamp": self._now(), **value}
+                self._waiting.append(visible_json(line) + "\n")
                 self._ended = last
+        if last:
+            self.flush()
 
 
 def event_object(event: Event) -> dict[str, Any]:

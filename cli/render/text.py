@@ -69,6 +69,10 @@ class TextView:
         with self._lock:
             if not self._ended:
                 self._show(event)
+
+    def flush(self) -> None:
+        with self._lock:
+            if not self._ended:
                 self._spin()
 
     def ask(self, outcome: Outcome) -> list[Decision]:

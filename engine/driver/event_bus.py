@@ -106,6 +106,9 @@ LIMIT = 8_000_000
 _EVENT_COST = 500
 """What an event weighs besides its texts, so that empty ones are bounded too."""
 
+_TOGETHER_S = 0.005
+"""What comes within it is shown in one go: a thread that wakes and writes for each event takes a seventh of a turn."""
+
 
 class EventBus:
     """The one place that events go to (`Emit`)."""
@@ -157,6 +160,7 @@ class _Outlet(threading.Thread):
     ) -> None:
         super().__init__(name="renderer", daemon=True)
         self._renderer, self._limit, self._on_failure = renderer, limit, on_failure
+        self._flush: Callable[[], None] | None = getattr(renderer, "flush", None)
         self._queue: deque[tuple[Event, int]] = deque()
         self._weight = 0
         self._left_out = 0
@@ -176,9 +180,10 @@ class _Outlet(threading.Thread):
                     self._left_out += 1
                     return
                 self._make_room(weight)
+            if not self._queue:
+                self._changed.notify()
             self._queue.append((event, weight))
             self._weight += weight
-            self._changed.notify()
             if self.ident is None:
                 self.start()  # a bus that nothing was sent to leaves no thread behind
 
@@ -192,6 +197,8 @@ class _Outlet(threading.Thread):
             try:
                 self._renderer(event)
                 self.shown += 1
+                if self._flush and not self._queue:
+                    self._flush()
             except Exception as error:
                 with self._changed:
                     self._closed = True
@@ -206,6 +213,7 @@ class _Outlet(threading.Thread):
                 if self._closed:
                     return None
                 self._changed.wait()
+                self._changed.wait_for(lambda: self._closed, _TOGETHER_S)
             if self._left_out and isinstance(self._queue[0][0], Result):
                 count, self._left_out = self._left_out, 0
                 told = f"This output was slower than the run: {count} events were left out."

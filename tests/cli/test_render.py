@@ -404,6 +404,7 @@ def test_on_a_terminal_the_answer_streams_once_between_spinner_frames(
     view = TextView("fix it")
     for event in EVENTS:
         view(event)
+        view.flush()
     view.finish(DONE)
     text = terminal.text()
     assert text.count("add adds.") == 1

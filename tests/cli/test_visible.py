@@ -115,6 +115,7 @@ def test_no_event_brings_hiding_characters_to_the_text_view(
     for one in (event, events.ToolUse(tool_name=NASTY, tool_id="1", parameters={}, agent=agent)):
         view(one)
     view(turn_events.Finished(reason=NASTY, usage={}, duration_ms=1))
+    view.flush()
     read = kind in (events.Thought, events.MessageEvent, events.ToolOutput)  # texts keep letters' own joiners
     assert hiding(capsys.readouterr().err, READING if read else "") == set()
 

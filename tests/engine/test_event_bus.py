@@ -64,6 +64,25 @@ def test_every_renderer_gets_all_events_in_order() -> None:
     assert bus.failures == []
 
 
+def test_what_waited_together_is_flushed_once_after_its_last_event() -> None:
+    class Flushed(Gate):
+        def __init__(self) -> None:
+            super().__init__()
+            self.flushed: list[int] = []
+
+        def flush(self) -> None:
+            self.flushed.append(len(self.seen))
+
+    gate = Flushed()
+    bus = EventBus([gate])
+    gate.stand_still_on(bus)
+    for n in range(100):
+        bus.emit(use(str(n)))
+    gate.open.set()
+    assert asyncio.run(bus.close())
+    assert gate.flushed == [101]
+
+
 def test_a_renderer_that_stands_still_neither_blocks_emit_nor_the_others() -> None:
     gate, seen = Gate(), list[Event]()
     bus = EventBus([gate, seen.append])
