@@ -123,15 +123,18 @@ def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
 
     # What was asked of the run is kept by it; a plan or the model may have moved its mode since.
     options = replace(options, approval_mode=None)
+    sent = [outcome.notifying]
     while outcome.drained and (decisions := view.ask(outcome)):
         try:
             outcome = resume_sync(outcome.run, decisions=decisions, options=options, renderers=[view])
+            sent.append(outcome.notifying)
         except UserError as error:
             # Arguments that don't fit, or somebody was first: asked again, of what waits now.
             sys.stderr.write(f"{visible(str(error))}\n")
             waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
             outcome = replace(outcome, pending=waiting)
-    return outcome
+    problems = [line for one in sent if one for line in one.result()]
+    return replace(outcome, warnings=[*outcome.warnings, *problems])
 
 
 def tell_trace(outcome: Outcome, options: Options) -> None:

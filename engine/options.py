@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from interlock.state.calls import Choice, RequestKind
     from interlock.state.events import Event
 
@@ -128,5 +130,7 @@ class Outcome:
     warnings: list[str] = field(default_factory=list[str])
     trace: str = ""
     """Where the error came from, for who looks for a bug."""
+    notifying: "Future[list[str]] | None" = None
+    """Notifications that are still being sent; the result is what went wrong with them."""
     drained: bool = True
     """False: a renderer still blocks on its reader, and a normal exit of the process would wait for it."""

@@ -127,6 +127,15 @@ class ApprovalRequired(Event, frozen=True):
     choices: list[str]
 
 
+class NotificationEvent(Event, frozen=True):
+    """The run waits, and the user wants the terminal to say so (`general.notify.terminal`)."""
+
+    type: Literal["notification"] = "notification"
+    title: str
+    message: str
+    ways: list[Literal["bell", "osc9", "osc777"]]
+
+
 class AgentStart(Event, frozen=True):
     """A sub-agent begins; `agent` is its path."""
 

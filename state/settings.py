@@ -1,5 +1,6 @@
 """settings: the typed part of settings files. Gemini's nested keys; unknown keys are kept and reported by `doctor`."""
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -244,8 +245,38 @@ class TaskSettings(_Section):
     allow_subtasks: bool = Field(False, alias="alwaysAllowSubtasks")
 
 
+class NotifySettings(_Section):
+    """How a person is told that a run waits. Counts only in the user's own settings: it runs commands, unasked."""
+
+    terminal: list[Literal["bell", "osc9", "osc777"]] = Field(
+        default_factory=list[Literal["bell", "osc9", "osc777"]]
+    )
+    """What is written to the terminal, if there is one: its bell, or a notification of the desktop."""
+    command: str | list[str] = ""
+    """A line for bash, or a program and its arguments. Gets `INTERLOCK_RUN`, `_TITLE`, `_WAITING` and `_RESUME` as
+    variables, and all of it as JSON on stdin."""
+    webhook: str = ""
+    """Address that the same JSON is posted to."""
+    headers: dict[str, str] = Field(default_factory=dict[str, str])
+    """Of that request; `$NAME` is a variable of the environment."""
+    timeout_s: float = Field(5, alias="timeout", gt=0, le=60)
+    """Seconds that each may take."""
+
+    @property
+    def wanted(self) -> bool:
+        return bool(self.terminal or self.command or self.webhook)
+
+    @field_validator("webhook")
+    @classmethod
+    def _is_an_address(cls, value: str) -> str:
+        if value and not re.match(r"https?://[^/?#]", value):
+            raise ValueError("an address that begins with https:// or http://")
+        return value
+
+
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
+    notify: NotifySettings = Field(default_factory=lambda: NotifySettings.model_validate({}))
 
     @field_validator("default_approval_mode", mode="before")
     @classmethod

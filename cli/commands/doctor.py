@@ -100,6 +100,7 @@ def _settings() -> Iterator[Finding]:
     yield Finding("ok", "settings", _named(loaded.files) or "no file: defaults")
     unknown = [f"{where}: no setting is called {key!r}" for where, key in loaded.unknown]
     yield from (Finding("note", "settings", text) for text in (*unknown, *loaded.warnings))
+    yield from _notify(loaded.settings)
     yield from _found(root, home, trusted, loaded.settings)
     yield from _left_out(root, home, env, loaded.settings)
     yield from _hooks(loaded.hooks, env)
@@ -150,6 +151,21 @@ def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Ite
     for server in servers:
         if why := server.problem or ("it is disabled in settings" if server.disabled else ""):
             yield Finding("note", "mcp", f"{server.name}: not used; {why}")
+
+
+def _notify(settings: "Settings") -> Iterator[Finding]:
+    from urllib.parse import urlsplit
+
+    notify = settings.general.notify
+    command = notify.command if isinstance(notify.command, str) else shlex.join(notify.command)
+    host = urlsplit(notify.webhook).netloc.rpartition("@")[2]
+    ways = [
+        *notify.terminal,
+        *([f"command {command}"] if command else []),
+        *([f"webhook {host}"] if host else []),
+    ]
+    if ways:
+        yield Finding("ok", "notify", f"when a run waits: {', '.join(ways)}")
 
 
 def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Settings") -> Iterator[Finding]:

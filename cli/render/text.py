@@ -5,6 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from interlock.cli.render.notification import ring
 from interlock.cli.render.output import Paint, harmless, one_line, redacted, write_json
 from interlock.cli.render.pending import screen
 from interlock.cli.render.tools import ToolLines
@@ -21,6 +22,7 @@ from interlock.state.events import (
     LoopDetected,
     MessageEvent,
     NodeStart,
+    NotificationEvent,
     Progress,
     Retry,
     Thought,
@@ -142,6 +144,8 @@ class TextView:
             ):  # each drive of a run begins with its warnings
                 self._warned.add(event.message)
                 self._line(self._paint(f"{event.severity}: {one_line(event.message)}", "yellow"))
+            case NotificationEvent():
+                ring(event, sys.stderr)
             case _:
                 self._note(event)
 

@@ -14,6 +14,7 @@ from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
 from interlock.engine.driver.linked import above, topmost
+from interlock.engine.driver.notify import watched
 from interlock.engine.driver.outcome import conclude, result_event, unrecorded
 from interlock.engine.driver.prepare import (
     RunConfig,
@@ -272,6 +273,7 @@ async def _driven(
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
     bus = EventBus(renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
+    notifications = None if rewire else watched(prepared, store.home, run)
     try:
         with diagnosed(store.path):
             drive = Drive(store, lease, chosen, prepared, bus, stop)
@@ -282,12 +284,16 @@ async def _driven(
                 await drive.close()
     finally:
         lease.release()
+    notice = notifications.of(outcome) if notifications else None
+    if notice and notice.event:
+        bus(notice.event)
     bus(result_event(outcome))
     drained = await bus.close()
     warnings = [*outcome.warnings, *bus.failures]
     if not drained:
         warnings.append("A renderer still blocks on its reader.")
-    return replace(outcome, warnings=warnings, drained=drained)
+    sent = notice.send() if notice else None
+    return replace(outcome, warnings=warnings, drained=drained, notifying=sent)
 
 
 async def _acquired(store: Store, run: str, stale_after_s: float, stop: Stop) -> Lease:

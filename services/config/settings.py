@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path
@@ -247,7 +247,7 @@ def load_settings(
     warnings: list[str] = []
     if trusted:
         layers += _server_layers(workspace, env, warnings)
-    layers += [layer for file, layer in read if file in project]
+    layers += [_without_users_own(layer, warnings) for file, layer in read if file in project]
     layers += [check_layer("environment", _from_environment(env)), check_layer("flags", overrides)]
     defaults = Settings.model_validate({}).model_dump(by_alias=True)
     return LoadedSettings(
@@ -258,6 +258,18 @@ def load_settings(
         warnings=[*warnings, *(line for layer in layers for line in _warnings(layer))],
         hooks=_hooks(layers, {str(file) for file in project}),
     )
+
+
+def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:
+    """A project can't have the user notified its own way, not even one that is trusted."""
+    general = layer.data.get("general", {})
+    if "notify" not in general:
+        return layer
+    warnings.append(
+        f"{layer.source}: general.notify counts only in ~/.interlock/settings.json; it is left out."
+    )
+    kept = {key: value for key, value in general.items() if key != "notify"}
+    return replace(layer, data={**layer.data, "general": kept})
 
 
 def _warnings(layer: Layer) -> Iterator[str]:

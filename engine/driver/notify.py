@@ -1,0 +1,167 @@
+"""notify: tells a person who isn't looking that a run waits: a command of theirs, or a webhook (`general.notify`).
+
+Once for each time that a run parks: what had been waiting before a drive isn't told of again. How it goes changes
+nothing about the run; what went wrong with it is a warning.
+"""
+
+import asyncio
+from collections.abc import Collection, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from interlock.engine.driver.linked import topmost
+from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.options import Outcome, Pending
+from interlock.engine.read.runs import find_run, waiting_requests
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.secrets.environment import tool_environment
+from interlock.state.events import NotificationEvent
+from interlock.state.text import visible, visible_json
+
+_PREVIEW = 2000
+"""Characters of a preview that are sent."""
+_LINE = 200
+_OUTPUT = 400
+"""Characters of what a command that failed said."""
+
+
+@dataclass(frozen=True)
+class Notifications:
+    """Of one drive: what was waiting before it."""
+
+    prepared: RunConfig
+    home: Path
+    """The state directory."""
+    before: Collection[str]
+    """Ids of the requests that waited already."""
+
+    def of(self, outcome: Outcome) -> "Notice | None":
+        """What is to be told; None: nothing waits that hadn't before."""
+        new = [request for request in outcome.pending if request["id"] not in self.before]
+        if outcome.status != "waiting" or not new:
+            return None
+        run = find_run(self.home, topmost(self.home, outcome.run))
+        told = {
+            "event": "waiting",
+            "text": f"Interlock: run {run.run} waits for you: {visible(_summary(new))} ({visible(run.title)})",
+            "run": run.run,
+            "workflow": run.workflow,
+            "title": run.title,
+            "workspace": run.workspace,
+            "waiting": [_shown(request) for request in outcome.pending],
+            "resume_command": f"interlock resume {run.run}",
+        }
+        return Notice(self.prepared, self.home, self.prepared.redact.json(told))
+
+
+def watched(prepared: RunConfig, home: Path, run: str) -> Notifications | None:
+    """Before a run is driven; None where nobody wants to be told."""
+    if not prepared.settings.general.notify.wanted:
+        return None
+    return Notifications(prepared, home, [request.id for request in waiting_requests(home, run)])
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One notification."""
+
+    prepared: RunConfig
+    home: Path
+    told: Mapping[str, Any]
+    """What a command gets on stdin, and a webhook as its body."""
+
+    @property
+    def event(self) -> NotificationEvent | None:
+        """For the terminal, where it is to ring."""
+        ways = self.prepared.settings.general.notify.terminal
+        what = visible(_summary(self.told["waiting"]))
+        title = f"Interlock waits: {visible(self.told['title'])}"[:_LINE]
+        return NotificationEvent(title=title, message=what, ways=ways) if ways else None
+
+    def send(self) -> "Future[list[str]] | None":
+        """On a thread of its own, which a process that ends waits for; its result is what went wrong."""
+        notify = self.prepared.settings.general.notify
+        if not notify.command and not notify.webhook:
+            return None
+        executor = ThreadPoolExecutor(1, "interlock-notify")
+        try:
+            return executor.submit(lambda: asyncio.run(self._sent()))
+        finally:
+            executor.shutdown(wait=False)
+
+    async def _sent(self) -> list[str]:
+        problems = await asyncio.gather(self._command(), self._webhook(), return_exceptions=True)
+        return [
+            self.prepared.redact(problem if isinstance(problem, str) else f"notify: {problem!r}")
+            for problem in problems
+            if problem
+        ]
+
+    async def _command(self) -> str:
+        notify = self.prepared.settings.general.notify
+        if not (command := notify.command):
+            return ""
+        settings, told = self.prepared.settings, self.told
+        env = tool_environment(self.prepared.env, rules=settings.security.environment)
+        processes = SupervisedProcesses(outputs=OutputFiles(self.home, self.prepared.redact), env=env)
+        ended = await processes.run(
+            ["bash", "-c", command] if isinstance(command, str) else command,
+            cwd=Path(told["workspace"]),
+            timeout_s=notify.timeout_s,
+            limit_chars=_OUTPUT,
+            env={
+                "INTERLOCK_RUN": told["run"],
+                "INTERLOCK_TITLE": visible(told["title"]),
+                "INTERLOCK_WAITING": visible(_summary(told["waiting"])),
+                "INTERLOCK_RESUME": told["resume_command"],
+            },
+            stdin=visible_json(told).encode(),
+            ours=True,
+        )
+        if ended.how == "exited" and ended.exit_code == 0:
+            return ""
+        why = ended.signal or f"exit {ended.exit_code}"
+        if ended.how != "exited":
+            why = f"no end within {notify.timeout_s:g} s" if ended.how == "timeout" else ended.how
+        return f"general.notify.command: {why.replace('_', ' ')}. {' '.join(ended.output.split())}".strip()
+
+    async def _webhook(self) -> str:
+        notify = self.prepared.settings.general.notify
+        if not notify.webhook:
+            return ""
+        import httpx
+
+        where = f"general.notify.webhook ({urlsplit(notify.webhook).netloc.rpartition('@')[2]})"
+        try:
+            async with (
+                httpx.AsyncClient(timeout=notify.timeout_s) as client,
+                asyncio.timeout(notify.timeout_s),
+            ):
+                answer = await client.post(
+                    notify.webhook,
+                    content=visible_json(self.told).encode(),
+                    headers={"Content-Type": "application/json", **notify.headers},
+                )
+        except TimeoutError:
+            return f"{where}: no answer within {notify.timeout_s:g} s."
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            return f"{where}: {type(error).__name__}."
+        return "" if answer.is_success else f"{where}: HTTP {answer.status_code}."
+
+
+def _summary(waiting: list[Any]) -> str:
+    """One line: of the first request what it would do, and how many there are."""
+    first, more = waiting[0], len(waiting) - 1
+    line = next((line for line in str(first["preview"]).splitlines() if line.strip()), "")
+    path = first["args"].get("file_path") or first["args"].get("path") or line
+    text = f"{first['tool_name']} {path}".strip()
+    return (text if len(text) <= _LINE else text[: _LINE - 1] + "…") + (f" and {more} more" if more else "")
+
+
+def _shown(request: Pending) -> dict[str, Any]:
+    kept = ("id", "number", "kind", "agent", "tool_name", "args", "reason", "preview")
+    return {**{key: request[key] for key in kept}, "preview": request["preview"][:_PREVIEW]}
