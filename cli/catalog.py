@@ -35,6 +35,7 @@ COMMANDS = {
     "memory": Command("Learn", "memory [show|add|refresh]", "the files that every conversation begins with"),
     "tools": Command("Learn", "tools", "what the model can call"),
     "modes": Command("Learn", "modes", "the modes of work: which tools each has, on which files"),
+    "agents": Command("Learn", "agents", "the sub-agents that a model can ask"),
     "doctor": Command("Learn", "doctor [--store]", "check this machine, the settings and the store"),
     "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),
     "hooks": Command("Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"),

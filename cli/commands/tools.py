@@ -10,7 +10,7 @@ def parser() -> Parser:
     return made
 
 
-def _first_sentence(text: str) -> str:
+def first_sentence(text: str) -> str:
     return text.strip().partition(". ")[0].partition("\n")[0].rstrip(".")
 
 
@@ -23,6 +23,6 @@ def execute(arguments: list[str]) -> int:
         schemas = [tool.args.model_json_schema() for tool in TOOLS.values()]
         show_json([{**a, "parameters": schema} for a, schema in zip(shown, schemas, strict=True)])
     else:
-        rows = [(t.name, t.risk, _first_sentence(t.description)) for t in TOOLS.values()]
+        rows = [(t.name, t.risk, first_sentence(t.description)) for t in TOOLS.values()]
         show_table(rows, ("tool", "can", "what"))
     return 0

@@ -59,9 +59,14 @@ def _told(record: Record) -> Iterator[str]:
         if step["depth"] == 0:
             yield f"| {clock(step['started'])} | {step['step']} | {step['node']} | {elapsed(step['ms'] / 1000)} |"
     yield "\n## Tokens and cost\n"
-    for name, used in record["models"].items():
+    yield from (f"- {line}" for line in usage_lines(record["models"]))
+
+
+def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
+    """Requests, tokens and cost of each model."""
+    for name, used in models.items():
         counts = f"{used['requests']} requests, {amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
-        yield f"- {name}: {counts}, {dollars(used['usd'])}"
+        yield f"{name}: {counts}, {dollars(used['usd'])}"
 
 
 def _block(text: str, kind: str) -> Iterator[str]:

@@ -7,32 +7,46 @@ import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.data_structures import Size
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.document import Document
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.layout import ConditionalContainer, HSplit, Layout, Window
+from prompt_toolkit.key_binding import (
+    ConditionalKeyBindings,
+    KeyBindings,
+    KeyPressEvent,
+    merge_key_bindings,
+)
+from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
+from interlock.cli.render.output import redacted
 from interlock.cli.session.approvals import Panel, shown
+from interlock.cli.session.choices import next_approval_mode
+from interlock.cli.session.commands import offers, typed
+from interlock.cli.session.completion import Files, SessionCompleter, files_of
+from interlock.cli.session.editing import STYLE, input_buffer, input_keys
+from interlock.cli.session.input_history import InputHistory, Pastes
+from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
+from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.options import Decision, Options
 
-if TYPE_CHECKING:
-    from interlock.cli.session.picker import Row
-
 T = TypeVar("T")
+_WATCH_S = 2.0
+"""Seconds between two looks at the branch, the cost, and what waits elsewhere."""
 FRAME_S = 1 / 30
 """Seconds between two paintings at least."""
 _PRINTED = 65_536
@@ -51,8 +65,12 @@ class App:
         self.screen = Screen(_size().columns, THEMES[DEFAULT], self.color)
         self.session = Session(options, workflow, self.screen, self)
         self.screen.changed = self.paint
-        self.buffer = Buffer(multiline=True)
         self.panel: Panel | None = None
+        self.picker: Picker | None = None
+        self.pastes = Pastes()
+        self.buffer = self._input_buffer()
+        self._search = SearchToolbar()
+        self._figures = Readings()
         self._hint, self._interrupted_at, self._key_at = "", -_AGAIN_S, 0.0
         self._above = ""
         """What is still to be printed."""
@@ -61,7 +79,8 @@ class App:
         self.output = _Output(sys.stdout)
         self.app: Application[None] = Application(
             layout=Layout(self._layout(), focused_element=self._input),
-            key_bindings=self._keys(),
+            key_bindings=merge_key_bindings([self._typing_keys(), self._keys()]),
+            style=STYLE,
             output=self.output,
             color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
         )
@@ -81,11 +100,13 @@ class App:
                 self.session.submit(prompt)
 
         self.app.after_render += _once(self.app, begin)
+        watch = asyncio.ensure_future(self._watch())
         try:
             await self.app.run_async(set_exception_handler=False)
         except EOFError:
             pass  # the terminal is gone
         finally:
+            watch.cancel()
             await self.session.close()
 
     # What the session asks for
@@ -125,11 +146,47 @@ class App:
     async def handed_over(self, work: Callable[[], T]) -> T:
         return await run_in_terminal(work, in_executor=True)
 
-    async def pick(self, title: str, rows: "Sequence[Row]") -> "Row | None":
-        raise NotImplementedError
+    async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None:
+        self.picker = Picker(title, rows, lambda: _size().columns, at)
+        self.app.layout.focus(self.picker.input)
+        self.paint()
+        try:
+            return await self.picker.chosen
+        finally:
+            self.picker = None
+            self.app.layout.focus(self._input)
+            self.paint()
 
     async def confirm(self, question: str) -> bool:
-        raise NotImplementedError
+        picked = await self.pick(question, [Row("no", value=False), Row("yes", value=True)])
+        return bool(picked and picked.value)
+
+    def suggest(self, text: str) -> None:
+        if not self.buffer.text:
+            self.buffer.document = Document(text)
+
+    def _input_buffer(self) -> Buffer:
+        session = self.session
+        history = InputHistory(session.home, session.workspace, self.pastes, redacted)
+        completer = SessionCompleter(
+            lambda name: offers(session, name), Files(lambda: files_of(session.workspace))
+        )
+        return input_buffer(lambda text: typed(session, text), completer, history, self.pastes)
+
+    def _typing_keys(self) -> ConditionalKeyBindings:
+        keys = input_keys(self.session, self.buffer, self.pastes, self._next_mode)
+        return ConditionalKeyBindings(keys, Condition(lambda: self.panel is None))
+
+    def _next_mode(self) -> None:
+        next_approval_mode(self.session)
+        self.paint()
+
+    async def _watch(self) -> None:
+        """What the status line says of the world outside."""
+        while True:
+            if await asyncio.to_thread(self._figures.read, self.session):
+                self.paint()
+            await asyncio.sleep(_WATCH_S)
 
     # Painting
 
@@ -158,7 +215,7 @@ class App:
 
     def _layout(self) -> HSplit:
         self._input = Window(
-            BufferControl(self.buffer),
+            BufferControl(self.buffer, search_buffer_control=self._search.control),
             height=lambda: Dimension(min=1, max=max(_size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,
@@ -176,7 +233,9 @@ class App:
                     Window(FormattedTextControl(self._asked), dont_extend_height=True, wrap_lines=True),
                     Condition(lambda: self.panel is not None),
                 ),
-                self._input,
+                ConditionalContainer(self._input, Condition(lambda: self.picker is None)),
+                DynamicContainer(lambda: self.picker.container if self.picker else Window(height=0)),
+                self._search,
                 CompletionsMenu(max_height=8),
                 Window(FormattedTextControl(self._status), height=1, **lines),
             ]
@@ -201,9 +260,10 @@ class App:
         return [("fg:ansicyan bold", "› ")] if not line and not wrapped else [("", "  ")]
 
     def _status(self) -> StyleAndTextTuples:
-        session = self.session
-        parts = [session.model, session.approval_mode, "working" if session.busy else "", self._hint]
-        return [("fg:ansibrightblack", " · ".join(part for part in parts if part))]
+        """What to press now stands there instead, for as long as it is true."""
+        if self._hint:
+            return [("class:dim", self._hint)]
+        return status_line(self._figures.of(self.session), _size().columns)
 
     # Keys
 
@@ -218,10 +278,8 @@ class App:
         asking = Condition(lambda: self.panel is not None)
         queued = Condition(lambda: bool(self.session.queue) and not self.buffer.text)
 
-        keys.add("enter", filter=~deciding)(self._enter)
-        keys.add("escape", "enter")(lambda event: event.current_buffer.newline())
-        keys.add("c-j")(lambda event: event.current_buffer.newline())
-        keys.add("c-c")(self._interrupt)
+        keys.add("enter", filter=asking & ~deciding)(self._say)
+        keys.add("c-c", filter=~is_searching)(self._interrupt)
         keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(lambda _: self.session.leave())
         keys.add("c-z")(lambda event: event.app.suspend_to_background())
         keys.add("up", filter=queued)(self._take_back)
@@ -233,14 +291,10 @@ class App:
         assert self.panel is not None
         return self.panel
 
-    def _enter(self, _: KeyPressEvent) -> None:
+    def _say(self, _: KeyPressEvent) -> None:
         text = self.buffer.text
-        if self.panel is not None:
-            self.buffer.reset()
-            self.panel.say(text)
-            return
-        self.buffer.reset(append_to_history=bool(text.strip()))
-        self.session.submit(text)
+        self.buffer.reset()
+        self._panel().say(text)
 
     def _decide(self, event: KeyPressEvent) -> None:
         panel, key = self._panel(), event.data.lower()

@@ -3,6 +3,8 @@
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from threading import Lock, Thread
 from typing import Protocol
 
@@ -11,6 +13,7 @@ from prompt_toolkit.document import Document
 
 from interlock.cli.render.output import one_line
 from interlock.cli.session.matching import Names
+from interlock.state.errors import InterlockError
 from interlock.state.tooling import Workspace
 
 _MOST = 50
@@ -67,6 +70,14 @@ class Files:
             self._read_at = time.monotonic()
 
 
+def files_of(folder: Path) -> Workspace:
+    """A workspace as runs in this folder have it."""
+    from interlock.engine.travel.files import settings_of
+    from interlock.services.files.workspace import open_workspace
+
+    return open_workspace(folder, settings_of(folder))
+
+
 def _listed(workspace: Workspace) -> Iterator[str]:
     """Files, and each folder on the way to one."""
     for root in workspace.roots:
@@ -94,11 +105,15 @@ def reference(path: str) -> str:
 class SessionCompleter(Completer):
     """Never raises: what can't be had isn't offered."""
 
-    def __init__(self, commands: Callable[[], Mapping[str, Offer]], files: Files) -> None:
+    def __init__(self, commands: Callable[[str], Mapping[str, Offer]], files: Files) -> None:
+        """`commands`: those that there are for a name that is being typed."""
         self._commands, self._files = commands, files
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
-        before = document.text_before_cursor
+        with suppress(InterlockError, OSError):
+            yield from self._offered(document.text_before_cursor)
+
+    def _offered(self, before: str) -> Iterator[Completion]:
         if before.startswith("/") and "\n" not in before:
             yield from self._command(before)
         if found := _AT.search(before[-_LONGEST:]):
@@ -106,7 +121,7 @@ class SessionCompleter(Completer):
 
     def _command(self, before: str) -> Iterator[Completion]:
         name, space, rest = before[1:].partition(" ")
-        known = self._commands()
+        known = self._commands(name)
         if not space:
             names = list(known)
             for place in Names(names).matching(name, _MOST):

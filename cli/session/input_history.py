@@ -103,6 +103,7 @@ def _entry(line: str) -> tuple[str, list[str]] | None:
         read: object = json.loads(line)
     except ValueError:
         return None
-    fields = cast("dict[str, Any]", read) if isinstance(read, dict) else {}
-    text, pasted = fields.get("text"), fields.get("pasted") or []
-    return (text, [str(part) for part in pasted]) if isinstance(text, str) and text else None
+    if not isinstance(read, dict) or not isinstance(text := cast("dict[str, Any]", read).get("text"), str):
+        return None
+    pasted = cast("dict[str, list[Any]]", read).get("pasted", [])
+    return (text, [*map(str, pasted)]) if text else None

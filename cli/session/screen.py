@@ -117,6 +117,11 @@ class Screen:
             self._kind = "shown"
         self.changed()
 
+    def answer(self) -> str:
+        """The last one, as Markdown."""
+        with self._lock:
+            return "".join(self._text).strip()
+
     def finished(self) -> str:
         """Whole lines to be printed above now; each is handed out once."""
         with self._lock:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.cli.render.output import one_line, redacted
+from interlock.cli.session.available import Available
 from interlock.cli.session.driver import Driver
 from interlock.engine.options import Decision, Options, Outcome
 from interlock.engine.read.runs import RunRow, find_run, waiting_requests
@@ -40,7 +41,11 @@ class Terminal(Protocol):
         """Do something that needs the whole terminal, such as an editor, in a thread of its own."""
         ...
 
-    async def pick(self, title: str, rows: "Sequence[Row]") -> "Row | None": ...
+    async def pick(self, title: str, rows: "Sequence[Row]", at: int = 0) -> "Row | None": ...
+
+    def suggest(self, text: str) -> None:
+        """Into the input line, where nothing is typed."""
+        ...
 
     async def confirm(self, question: str) -> bool: ...
 
@@ -72,6 +77,8 @@ class Session:
         self.busy = False
         self.status = ""
         """Of the run, as it stands: `waiting`, `cancelled`, …; empty: it has ended, or there is none."""
+        self.may_yolo = self.approval_mode == "yolo"
+        self.available = Available(options, self.workspace)
         self.driver = Driver(self._event)
         self._work: set[asyncio.Task[None]] = set()
 
@@ -111,8 +118,9 @@ class Session:
         self.run, self.workflow, self.workspace = row.run, row.workflow, Path(row.workspace)
         self._spawn(self._taken_up(row))
 
-    async def pick(self, title: str, rows: "Sequence[Row]") -> "Row | None":
-        return await self.terminal.pick(title, rows)
+    async def pick(self, title: str, rows: "Sequence[Row]", at: int = 0) -> "Row | None":
+        """`at`: the one that is marked first."""
+        return await self.terminal.pick(title, rows, at)
 
     async def confirm(self, question: str) -> bool:
         return await self.terminal.confirm(question)
@@ -128,8 +136,31 @@ class Session:
         try:
             return await self.terminal.handed_over(lambda: in_editor(text, suffix, "The text"))
         except InterlockError as error:
-            self._failed(error)
+            self.failed(error)
             return None
+
+    def aside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Something beside the run; what goes wrong is one line."""
+
+        async def done() -> None:
+            try:
+                await work
+            except InterlockError as error:
+                self.failed(error)
+            self.terminal.paint()
+            self._next_in_line()
+
+        task = asyncio.get_running_loop().create_task(done())
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+
+    async def hand_over(self, work: Callable[[], T]) -> T:
+        """What needs the whole terminal."""
+        return await self.terminal.handed_over(work)
+
+    def suggest(self, text: str) -> None:
+        """Something to send, which the person can change first."""
+        self.terminal.suggest(text)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.busy = True
@@ -150,13 +181,19 @@ class Session:
         try:
             await work()
         except InterlockError as error:
-            self._failed(error)
+            self.failed(error)
         finally:
             self.busy = False
             self.screen.end()
             self.terminal.paint()
-        if self.queue and self.status not in (*_UNFINISHED, "failed"):
-            self._spawn(self._pursue(self.queue.popleft()))
+        if self.status not in (*_UNFINISHED, "failed"):
+            self._next_in_line()
+
+    def _next_in_line(self) -> None:
+        from interlock.cli.session.commands import typed
+
+        if self.queue and not self.busy:
+            typed(self, self.queue.popleft())
 
     async def _decided(self, prompt: str | None, decisions: Sequence[Decision] = ()) -> None:
         outcome = await self._advanced(prompt, decisions)
@@ -205,7 +242,7 @@ class Session:
         if outcome.status == "cancelled":
             self.screen.note("Say what to do instead, or press Enter to go on.")
 
-    def _failed(self, error: InterlockError) -> None:
+    def failed(self, error: InterlockError) -> None:
         self.screen.note(one_line(redacted(str(error))), "bad")
 
     async def _taken_up(self, row: RunRow) -> None:

@@ -1,12 +1,18 @@
 """status: the line below the input: model, modes, what is left of the context, tokens, cost, branch, what waits."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from rich.cells import cell_len, set_cell_size
 
 from interlock.cli.render.output import amount, one_line
+from interlock.state.errors import InterlockError
+
+if TYPE_CHECKING:
+    from interlock.cli.session.session import Session
 
 _BETWEEN = " · "
 _LOW = 20
@@ -97,3 +103,67 @@ def git_branch(folder: Path) -> str:
     except OSError:
         return ""
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref:") else head[:8]
+
+
+class Readings:
+    """What isn't known from a run's events; read in a thread."""
+
+    def __init__(self) -> None:
+        self._branch, self._window = "", 0
+        self._usd: float | None = None
+        self._elsewhere = 0
+        self._stamp: tuple[object, ...] = ()
+
+    def read(self, session: "Session") -> bool:
+        """Whether something has changed. Costs a few looks at files while nothing runs anywhere."""
+        before = (self._branch, self._window, self._usd, self._elsewhere)
+        self._branch = git_branch(session.workspace)
+        stamp = (
+            session.run,
+            session.model,
+            *map(_changed, ("interlock.db", "interlock.db-wal"), [session.home] * 2),
+        )
+        if stamp != self._stamp:
+            with suppress(InterlockError):
+                self._read(session, session.run)
+            self._stamp = stamp
+        return before != (self._branch, self._window, self._usd, self._elsewhere)
+
+    def _read(self, session: "Session", run: str | None) -> None:
+        from interlock.engine.read.runs import deepest, find_run, models, waiting_requests
+        from interlock.engine.travel.files import settings_of
+        from interlock.engine.travel.record import costs
+        from interlock.services.models.names import limit, resolve
+
+        own = (run, deepest(session.home, run)) if run else ()
+        self._elsewhere = sum(request.run not in own for request in waiting_requests(session.home))
+        self._usd, self._window = None, 0
+        settings = settings_of(session.workspace)
+        if session.model:
+            self._window = limit(settings, resolve(settings, session.model))
+        if run:
+            spent = [
+                used["usd"] for used in costs(find_run(session.home, run), models(session.home, run)).values()
+            ]
+            self._usd = None if None in spent else sum(spent) or None
+
+    def of(self, session: "Session") -> Figures:
+        used = session.used
+        left = round(100 * max(1 - used.context / self._window, 0)) if self._window and used.context else None
+        return Figures(
+            session.model,
+            session.approval_mode,
+            session.mode,
+            left,
+            used.tokens,
+            self._usd,
+            self._branch,
+            self._elsewhere,
+        )
+
+
+def _changed(name: str, folder: Path) -> int:
+    try:
+        return (folder / name).stat().st_mtime_ns
+    except OSError:
+        return 0

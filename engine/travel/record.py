@@ -18,7 +18,7 @@ def record_of(home: Path, run: RunRow) -> dict[str, Any]:
     taken = [step for step in steps(home, run.run) if not step.node.startswith("__")]
     whole, by_call = _diffs(home, run)
     made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in calls(home, run.run)]
-    used = _costs(run, models(home, run.run))
+    used = costs(run, models(home, run.run))
     known = [model["usd"] for model in used.values() if model["usd"] is not None]
     return {
         "format": FORMAT,
@@ -57,7 +57,7 @@ def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
         return f"The files can't be shown: {error}", {}
 
 
-def _costs(run: RunRow, used: dict[str, dict[str, int]]) -> dict[str, dict[str, Any]]:
+def costs(run: RunRow, used: dict[str, dict[str, int]]) -> dict[str, dict[str, Any]]:
     model = settings_of(Path(run.workspace)).model
     found: dict[str, dict[str, Any]] = {}
     for name, amounts in used.items():

@@ -51,7 +51,7 @@ def completer(tmp_path_factory: pytest.TempPathFactory) -> SessionCompleter:
     (root / "build").mkdir()
     (root / "build/out.py").write_text("x")
     (root / "out").symlink_to(root.parent)
-    return SessionCompleter(lambda: COMMANDS, Files(lambda: FolderWorkspace(root)))
+    return SessionCompleter(lambda _: COMMANDS, Files(lambda: FolderWorkspace(root)))
 
 
 def offered(completer: SessionCompleter, text: str) -> list[str]:

@@ -1,0 +1,127 @@
+"""Each command of the session, in a terminal."""
+
+from pathlib import Path
+
+from session.terminal import Opens, Terminal, edit
+
+
+def command(terminal: Terminal, line: str, *shown: str) -> None:
+    """Send it; wait for what it shows."""
+    terminal.type(line)
+    terminal.waits_for(line[-20:])
+    terminal.press("enter")
+    for text in shown:
+        terminal.waits_for(text)
+
+
+def test_what_there_is_is_listed_and_what_isnt_gets_a_hint(opens: Opens) -> None:
+    with opens([], rows=60) as terminal:
+        terminal.waits_for("›")
+        command(terminal, "/help", "/model [NAME]", "which model answers", "Shift-Tab", "write in $EDITOR")
+        command(terminal, "/help undo", "/restore")
+        command(terminal, "/nothing", "No command '/nothing'.", "/help")
+        command(terminal, "/mdoel", "Did you mean 'model'")
+        command(terminal, "/m", "It could be /model, /mode, /mcp, /memory.")
+        command(terminal, "/tools", "run_shell_command", "execute")
+
+
+def test_looking_at_a_run(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "It is written."}], "--approval-mode", "auto_edit", rows=50) as terminal:
+        terminal.waits_for("›")
+        command(terminal, "/diff", "Nothing has run yet")
+        terminal.say("write notes.txt")
+        terminal.waits_for("It is written.")
+        command(terminal, "/diff", "+new")
+        command(terminal, "/show", "path    open_prompt")
+        command(terminal, "/history", "open_prompt")
+        command(terminal, "/stats", "2 requests")
+        command(terminal, "/copy", "Sent 14 characters")
+        command(terminal, "/export out.md", "is written to")
+        assert "It is written." in (folder / "out.md").read_text()
+        command(terminal, "/runs", "write notes.txt")
+        command(terminal, "/undo", "Taking back write_file", "D notes.txt")
+        assert not (folder / "notes.txt").exists()
+        command(terminal, "/undo", "Nothing to take back")
+
+
+def test_looking_at_the_folder(opens: Opens) -> None:
+    with opens([], rows=50) as terminal:
+        terminal.waits_for("›")
+        command(terminal, "/memory add 'Tests run with make'", "Added:")
+        command(terminal, "/memory", "Tests run with make")
+        command(terminal, "/mcp", "No MCP servers here.")
+        command(terminal, "/agents", "codebase_investigator")
+        command(terminal, "/hooks", "No hooks")
+        command(terminal, "/approvals", "Nothing waits for you in any run.")
+        command(terminal, '/policy check read_file \'{"file_path": "x"}\'', "allow")
+
+
+def test_modes_models_and_looks_are_chosen(opens: Opens) -> None:
+    with opens([{"text": "Hello."}], rows=40) as terminal:
+        terminal.waits_for("›")
+        terminal.press("s-tab")
+        terminal.waits_for("accepts edits")
+        terminal.press("s-tab")
+        terminal.waits_for("plan mode")
+        terminal.press("s-tab")
+        terminal.waits_for("plan mode", gone=True)
+        command(terminal, "/approval-mode yolo", "yolo is only for sessions that are started with it")
+        command(terminal, "/plan", "writes a plan that you approve")
+        command(terminal, "/mode", "Which mode of work?", "architect")
+        terminal.type("debu")
+        terminal.press("enter")
+        terminal.waits_for("debug mode")
+        command(terminal, "/theme dark", "Theme dark.")
+        command(terminal, "/theme nosuch", "There are default, dark")
+        command(terminal, "/vim", "vi keys are on")
+        terminal.press("escape")
+        terminal.type("i/vim")
+        terminal.press("enter")
+        terminal.waits_for("vi keys are off")
+        command(terminal, "/model nosuchmodel", "No model 'nosuchmodel'")
+
+
+def test_a_conversation_is_left_forked_and_taken_up_again(opens: Opens) -> None:
+    replies = [{"text": f"Answer {n}."} for n in range(5)]
+    with opens(replies, rows=40) as terminal:
+        terminal.waits_for("›")
+        terminal.say("the first question")
+        terminal.waits_for("Answer 0.")
+        command(terminal, "/fork", "forked from")
+        command(terminal, "/clear", "A new conversation.")
+        terminal.say("another thing")
+        terminal.waits_for("Answer 0.")
+        command(terminal, "/resume", "Go on with which run? (2)", "the first question")
+        terminal.press("escape")
+        terminal.waits_for("which run?", gone=True)
+        command(terminal, "/resume", "Go on with which run?")
+        terminal.press("down")
+        terminal.press("enter")
+        terminal.waits_for("which run?", gone=True)
+        terminal.say("and more")
+        terminal.waits_for("Answer 1.")
+        command(terminal, "/quit")
+        assert terminal.ends() == 0
+
+
+def test_rewind_goes_back_before_a_prompt_with_the_files(folder: Path, opens: Opens) -> None:
+    replies = [{"text": "Hello."}, edit("one\n"), {"text": "Written."}]
+    with opens(replies, "--approval-mode", "auto_edit", rows=40) as terminal:
+        terminal.waits_for("›")
+        terminal.say("say hello")
+        terminal.waits_for("Hello.")
+        terminal.say("write a note")
+        terminal.waits_for("Written.")
+        command(terminal, "/rewind", "Back to before which prompt?", "say hello")
+        terminal.press("enter")
+        terminal.waits_for("Change these files, and go back?")
+        terminal.waits_for("D notes.txt")
+        terminal.press("enter")
+        terminal.waits_for("Nothing was changed.")
+        assert (folder / "notes.txt").exists()
+        command(terminal, "/rewind", "Back to before which prompt?")
+        terminal.press("enter")
+        terminal.waits_for("Change these files, and go back?")
+        terminal.press("down", "enter")
+        terminal.waits_for("› write a note")
+        assert not (folder / "notes.txt").exists()
