@@ -45,15 +45,16 @@ async def resume(
     options: Options,
     renderers: Sequence[Renderer] = (),
     stop: "Stop | None" = None,
+    instead: bool = False,
 ) -> Outcome:
     """Record decisions durably, then go on with the run: after them, after a crash, or with a further prompt.
 
-    `stop`: as for `run`.
+    `stop`: as for `run`. `instead`: of a run that was cut short, the prompt takes the place of what it was about to do.
     """
     from interlock.engine.driver import runner
 
     with runner.stoppable(stop) as stop:
-        return await runner.go_on(run, decisions, prompt, options, renderers, stop)
+        return await runner.go_on(run, decisions, prompt, options, renderers, stop, instead=instead)
 
 
 async def events(

@@ -118,6 +118,17 @@ _EFFECTS = frozenset({"write", "execute", "network"})
 """Risks of what may not be done twice unless the tool says so."""
 
 
+def summary_of(tool: Tool | None, call: CallView) -> str:
+    """One line for people; the name alone of what is unknown, or asked for wrongly."""
+    if tool is None:
+        return call.name
+    try:
+        text = " ".join(tool.summary(_parse(tool, call)).split())
+    except ValidationError:
+        return call.name
+    return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
+
+
 @dataclass
 class BuiltinToolset:
     """Implements `Toolset`."""
@@ -192,14 +203,7 @@ class BuiltinToolset:
             return None
 
     def summary(self, call: CallView) -> str:
-        tool = self._names.get(call.name)
-        if tool is None:
-            return call.name
-        try:
-            text = " ".join(tool.summary(_parse(tool, call)).split())
-        except ValidationError:
-            return call.name
-        return text if len(text) <= _SUMMARY else text[: _SUMMARY - 1] + "…"
+        return summary_of(self._names.get(call.name), call)
 
     async def preview(self, call: CallView, earlier: Sequence[CallView]) -> Preview:
         tool = self._names[call.name]

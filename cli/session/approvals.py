@@ -21,7 +21,7 @@ def shown(run: str, request: Fields, count: str, color: bool) -> str:
     text = io.StringIO()
     paint = Paint(text) if not color else _Colored(text)
     paint.print_all(["", *question(run, request, count, paint, PREVIEW_LINES)])
-    return text.getvalue()
+    return text.getvalue().strip("\n")
 
 
 class _Colored(Paint):

@@ -59,6 +59,7 @@ class Driver:
                 options=options,
                 renderers=[self._shown],
                 stop=stop,
+                instead=True,
             )
         )
 

@@ -1,35 +1,89 @@
-"""history: a run's conversation as events made again from its record."""
+"""history: a run's conversation as events made again from its record, as a renderer was told them."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any, cast
 
-from interlock.engine.read.snapshot import messages_at, state_at
+from interlock.engine.read.calls import results
+from interlock.engine.read.snapshot import dropped, first_prompt, messages_at, state_at
+from interlock.services.toolset import summary_of
+from interlock.state.calls import CallView
 from interlock.state.errors import UserError
-from interlock.state.events import Event, MessageEvent, ToolResultEvent, ToolUse
-from interlock.state.messages import Message
+from interlock.state.events import Event, MessageEvent, Thought, ToolResultEvent, ToolUse
+from interlock.state.messages import Message, ToolCall
+from interlock.tools.table import TOOLS
+
+MOST = 400
+"""Messages that are shown of a long conversation, its newest."""
 
 
 def events(home: Path, run: str) -> list[Event]:
-    """What was said and done so far, as a renderer was told it."""
+    """What was said and done so far; what was compressed away, too. Reads the store alone."""
     try:
-        head = str(state_at(home, run).get("head") or "")
+        state = state_at(home, run)
     except UserError:  # killed before its first checkpoint
-        return []
-    return [event for message in messages_at(home, run, head) for event in _events(message)]
+        prompt = first_prompt(home, run)
+        return [MessageEvent(role="user", content=prompt)] if prompt else []
+    messages = _conversation(home, run, str(state.get("head") or ""))
+    if waits := str(state.get("prompt") or ""):
+        messages += messages_at(home, run, waits)[-1:]
+    made = results(home, run)
+    return [event for message in messages for event in _events(message, made)]
 
 
-def _events(message: Message) -> Iterator[Event]:
+def newest(told: list[Event], most: int = MOST) -> tuple[list[Event], int]:
+    """The last ones, from a prompt on, and how many are left out."""
+    if len(told) <= most:
+        return told, 0
+    starts = [n for n, e in enumerate(told) if isinstance(e, MessageEvent) and e.role == "user"]
+    first = next((n for n in starts if n >= len(told) - most), len(told) - most)
+    return told[first:], first
+
+
+def _conversation(home: Path, run: str, head: str) -> list[Message]:
+    """Compression and masking put others in the place of messages: the ones of before are what was seen."""
+    messages = messages_at(home, run, head)
+    gone = [message for past in dropped(home, run) for message in past]
+    answered = Counter(message.tool_call_id for message in gone if message.role == "tool")
+    return gone + [m for m in messages if m.role != "tool" or not answered[m.tool_call_id]]
+
+
+def _events(message: Message, made: Mapping[str, Mapping[str, Any]]) -> Iterator[Event]:
     if message.role == "user" and message.origin in (None, "person"):
         yield MessageEvent(role="user", content=message.text)
     elif message.role == "assistant":
+        if message.thought:
+            yield Thought(content=message.thought)
         if message.text:
             yield MessageEvent(role="assistant", content=message.text)
         for call in message.tool_calls:
-            yield ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args)
-    elif message.role == "tool":
-        yield ToolResultEvent(
-            tool_name=message.name or "",
-            tool_id=message.tool_call_id or "",
-            status=message.status or "success",
-            output=message.text,
-        )
+            yield from _call(call, made.get(call.id))
+    # What a tool answered is told with its call, from the journal: that has more of it.
+
+
+def _call(call: ToolCall, result: Mapping[str, Any] | None) -> Iterator[Event]:
+    summary = summary_of(TOOLS.get(call.name), CallView(id=call.id, name=call.name, args=call.args))
+    yield ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
+    if result is None:
+        return
+    meta: Mapping[str, Any] = result.get("meta") or {}
+    duration = meta.get("duration_ms")
+    yield ToolResultEvent(
+        tool_name=call.name,
+        tool_id=call.id,
+        status=result["status"],
+        output=_text(result.get("content")),
+        error=result.get("error"),
+        duration_ms=duration if isinstance(duration, int) else 0,
+        diff=str(meta.get("diff") or ""),
+        summary=summary,
+        exit=str(meta.get("signal") or (f"exit {meta['exit_code']}" if meta.get("exit_code") else "")),
+    )
+
+
+def _text(content: object) -> str:
+    """Of a message's content, which may come in parts."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text", "")) for part in cast("list[dict[str, Any]]", content))
+    return str(content or "")

@@ -183,6 +183,7 @@ class Session:
         except InterlockError as error:
             self.failed(error)
         finally:
+            await self._learn()
             self.busy = False
             self.screen.end()
             self.terminal.paint()
@@ -247,10 +248,14 @@ class Session:
 
     async def _taken_up(self, row: RunRow) -> None:
         """Show the conversation of a run, and where it stands."""
-        from interlock.cli.session.history import events
+        from interlock.cli.session.history import events, newest
 
         async def shown() -> None:
-            for event in await asyncio.to_thread(events, self.home, row.run):
+            await self._learn()
+            told, before = newest(await asyncio.to_thread(events, self.home, row.run))
+            if before:
+                self.screen.note(f"… the beginning is left out: interlock export {row.run}")
+            for event in told:
                 self.screen(event)
             self.screen.end()
             self.status = row.status if row.status in (*_UNFINISHED, "waiting") else ""
@@ -262,6 +267,21 @@ class Session:
                     await self._decided(None, decisions)
 
         await self._told(shown)
+
+    async def _learn(self) -> None:
+        """What the run's state says: its mode may have been moved by a person, a plan or the model."""
+        from interlock.engine.read.snapshot import state_at
+
+        if self.run is None:
+            return
+        try:
+            state = await asyncio.to_thread(state_at, self.home, self.run)
+        except UserError:  # it has no checkpoint yet
+            return
+        if self.options.approval_mode is None:
+            self.approval_mode = str(state.get("approval_mode") or self.approval_mode)
+        self.mode = str(state.get("mode") or "")
+        self.model = str(state.get("model") or self.model)
 
     def _event(self, event: "Event") -> None:
         """On the event bus's thread."""

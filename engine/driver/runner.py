@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
+from interlock.engine.driver.cut_short import end_cut_short
 from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
@@ -113,6 +114,7 @@ async def go_on(
     renderers: Sequence[Renderer],
     stop: Stop,
     rewire: Rewire | None = None,
+    instead: bool = False,
 ) -> Outcome:
     """Record the decisions, then resume: with what they allow, after a crash, or with a further prompt.
 
@@ -121,7 +123,7 @@ async def go_on(
     store = Store(options.home)
     store.open()
     run = deepest(store.home, find_run(store.home, run, options.workspace).run)
-    outcome = await _resumed(run, store, decisions, prompt, options, renderers, stop, rewire)
+    outcome = await _resumed(run, store, decisions, prompt, options, renderers, stop, rewire, instead)
     return await _through_tasks(outcome, store, options, renderers, stop, rewire)
 
 
@@ -158,6 +160,7 @@ async def _resumed(
     renderers: Sequence[Renderer],
     stop: Stop,
     rewire: Rewire | None = None,
+    instead: bool = False,
 ) -> Outcome:
     row = find_run(store.home, run, options.workspace)
     given = restored(options, _kept(store, row.run), row.workspace)
@@ -170,25 +173,32 @@ async def _resumed(
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_rights(drive.conn, row.run, prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
-        if snapshot.tasks:
+        said, head = prompt, dict[str, str]()
+        if snapshot.tasks and prompt and instead and chosen.follow_up:
+            said, head["head"] = end_cut_short(drive, snapshot, prompt)
+        elif snapshot.tasks:
             _postponed(drive, _asked(prepared))
             return answers
         if not snapshot.values:  # killed before its first checkpoint
             return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
-        if (more := _next_pass(chosen, row, prompt, context)) is None:
+        if (more := _next_pass(chosen, row, said, context)) is None:
             return None
         if options.approval_mode is None:
             del more["approval_mode"]  # an approved plan, or the model, may have moved the mode
-        return {**more, **_asked(prepared), **_hooked(drive, "resume")}
+        return {**more, **head, **_asked(prepared), **_hooked(drive, "resume")}
 
     try:
         return await _driven(store, chosen, prepared, row.run, renderers, following, stop, rewire)
     except BusyError as error:
-        if not decisions:
-            raise
-        # The decision is a row already; whoever drives the run takes it up.
-        note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
-        return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
+        return _left_to_driver(row, decisions, error)
+
+
+def _left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
+    """The decision is a row already; whoever drives the run takes it up."""
+    if not decisions:
+        raise error
+    note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
+    return Outcome(row.run, row.workflow, "running", 0, warnings=[note])
 
 
 def first_state(

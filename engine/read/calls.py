@@ -83,14 +83,7 @@ class Call(NamedTuple):
 
 def calls(home: Path, run: str) -> list[Call]:
     """Tool calls in the order in which they were done; those without a result last."""
-    rows = select(
-        home,
-        "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
-        "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
-        "where j.run = ? "
-        "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
-        run,
-    )
+    rows = _rows(home, run)
     decided = _decisions(home, run)
     arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
     last = {(r["message"], r["idx"]): r["attempt"] for r in sorted(rows, key=lambda r: r["attempt"])}
@@ -104,10 +97,33 @@ def calls(home: Path, run: str) -> list[Call]:
     return made
 
 
+def results(home: Path, run: str) -> dict[str, dict[str, Any]]:
+    """Call id → the whole result of a call that is done: `status`, `content`, `error`, `meta`."""
+    done = [row for row in _rows(home, run) if row["state"] == "done"]
+    return {_asked(home, row).get("id", ""): _result(home, row) for row in done}
+
+
+def _rows(home: Path, run: str) -> list[sqlite3.Row]:
+    return select(
+        home,
+        "select j.*, c.body as asked, c.file as asked_file, a.body as answer, a.file as answer_file "
+        "from journal j left join chain c on c.id = j.message left join chain a on a.id = j.record "
+        "where j.run = ? "
+        "order by coalesce(done_at, 9e99), coalesce(intent_at, 9e99), message, idx, attempt",
+        run,
+    )
+
+
+def _result(home: Path, row: sqlite3.Row) -> dict[str, Any]:
+    """Once the answer is in the conversation, its text is there and not in the journal."""
+    return {
+        **_as_json(home, row["result"], row["result_file"]),
+        **_as_json(home, row["answer"], row["answer_file"]),
+    }
+
+
 def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
-    result = _as_json(home, row["result"], row["result_file"])
-    # Once the answer is in the conversation, its text is there and not in the journal.
-    result = {**result, **_as_json(home, row["answer"], row["answer_file"])}
+    result = _result(home, row)
     meta: dict[str, Any] = result.get("meta") or {}
     error: dict[str, Any] = result.get("error") or {}
     summary = str(error.get("message") or meta.get("summary") or result.get("content", ""))

@@ -1,5 +1,6 @@
 """snapshot: a run's state at one of its root checkpoints, and its conversation there."""
 
+import json
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -47,6 +48,14 @@ def state_within(home: Path, run: str) -> dict[str, Any]:
 
 def _values(row: sqlite3.Row) -> dict[str, Any]:
     return checkpoint_of(row["type"], row["checkpoint"])["channel_values"]
+
+
+def first_prompt(home: Path, run: str) -> str:
+    """What a run was begun with, also before its first checkpoint; empty: it takes none."""
+    rows = select(home, "select input from runs where run = ?", run)
+    record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
+    told = messages_at(home, run, record)
+    return told[-1].text if told else ""
 
 
 def messages_at(home: Path, run: str, head: str) -> list[Message]:
