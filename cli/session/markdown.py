@@ -137,7 +137,8 @@ class MarkdownStream:
         if nodes:
             more, kept = self._last(nodes[-1], lines, final)
             shown += more
-        self._gap = kept > 0 and not lines[kept - 1].strip() if lines else self._gap
+        if kept:
+            self._gap = not lines[kept - 1].strip()
         rest = lines[kept:]
         if self._fence:
             self._size, self._next_try = 0, 0

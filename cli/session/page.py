@@ -12,6 +12,7 @@ from pygments.token import Comment, Keyword, Name, Number, Operator, String, Tok
 from pygments.util import ClassNotFound
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, chop_cells
+from rich.color import ColorSystem
 from rich.console import Console
 from rich.segment import Segment
 from rich.style import Style
@@ -40,6 +41,11 @@ _ANSI = ANSISyntaxTheme(
 )
 _CLOSE = {"paragraph", "bullet_list", "ordered_list"}
 """What stands below what comes before it without a blank line, where it is written so."""
+_SYSTEMS = {
+    "standard": ColorSystem.STANDARD,
+    "256": ColorSystem.EIGHT_BIT,
+    "truecolor": ColorSystem.TRUECOLOR,
+}
 _RULE = 40
 _WORD = re.compile(r"\S*\s*")
 _ALIGN = re.compile(r"text-align:(left|right|center)")
@@ -170,6 +176,21 @@ def _wrap(line: Text, width: int) -> Iterator[Text]:
     for part in line.divide(breaks):
         part.rstrip()
         yield part
+
+
+def ansi(line: Text, console: Console) -> Iterator[str]:
+    """The line as a terminal takes it, with its end; whole, however long it is."""
+    if "\t" in line.plain:
+        line = line.copy()
+        line.expand_tabs(4)
+    for text, style, _ in line.render(console, "\n"):
+        if style and console.no_color:
+            style = style.without_color
+        yield (
+            style.render(text, color_system=console.color_system and _SYSTEMS[console.color_system])
+            if style
+            else text
+        )
 
 
 @cache

@@ -3,8 +3,6 @@
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from io import StringIO
-from typing import cast
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -13,7 +11,7 @@ from interlock.cli.render.output import one_line
 from interlock.cli.render.text import notice
 from interlock.cli.session import blocks
 from interlock.cli.session.markdown import MarkdownStream
-from interlock.cli.session.page import Page, fold
+from interlock.cli.session.page import Page, ansi, fold
 from interlock.cli.session.theme import Theme
 from interlock.cli.session.work import Work
 from interlock.state.events import (
@@ -113,7 +111,9 @@ class Screen:
             self._finish_answer()
             if self._kind:
                 self._out.append("\n")
-            self._out.append(self._ansi(lambda: self._console.print(renderable)))
+            with self._console.capture() as capture:
+                self._console.print(renderable)
+            self._out.append(capture.get())
             self._kind = "shown"
         self.changed()
 
@@ -147,7 +147,7 @@ class Screen:
                 if height > len(lines) + 1:
                     lines.append(Text(""))
                 lines.append(self._work.spinner(self._width, now))
-            shown = self._ansi(lambda: self._print(lines[-height:]))
+            shown = self._drawn(lines[-height:])
         return shown.removesuffix("\n")
 
     def _moving(self, height: int, now: float) -> list[Text]:
@@ -316,16 +316,7 @@ class Screen:
         if self._kind and (self._kind != kind or apart):
             made.insert(0, Text(""))
         self._kind = kind
-        self._out.append(self._ansi(lambda: self._print(made)))
+        self._out.append(self._drawn(made))
 
-    def _print(self, lines: Iterable[Text]) -> None:
-        for line in lines:
-            self._console.print(line, soft_wrap=True)
-
-    def _ansi(self, draw: Callable[[], None]) -> str:
-        file = cast(StringIO, self._console.file)
-        draw()
-        text = file.getvalue()
-        file.seek(0)
-        file.truncate()
-        return text
+    def _drawn(self, lines: Iterable[Text]) -> str:
+        return "".join(part for line in lines for part in ansi(line, self._console))
