@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from interlock.cli.render.output import Paint, cut, diff_stat, one_line, visible
@@ -93,17 +94,23 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
     if lines == [brief(request["args"])] and lines[0] in cut(headline(request), _HEADLINE):
         return  # the headline says it all
     is_diff = bool(diff_stat(request["preview"])) or request["preview"].startswith("--- ")
-    for line in lines[:limit]:
-        yield _coloured(line, paint) if is_diff else line
+    yield from islice(_marked(request["preview"], paint), limit) if is_diff and paint.on else lines[:limit]
     if limit is not None and len(lines) > limit:
         yield paint(f"… {len(lines) - limit} more lines, NOT shown here: interlock approvals {run}", "yellow")
 
 
-def _coloured(line: str, paint: Paint) -> str:
-    if line.startswith(("+++ ", "--- ")):
-        return paint(line, "bold")
-    style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
-    return paint(line, style) if style else line
+def _marked(diff: str, paint: Paint) -> Iterator[str]:
+    """The diff as it is, coloured, the words that changed in reverse."""
+    from interlock.cli.render.worddiff import SIGNS, diff_lines
+
+    styles = {"added": "green", "removed": "red", "hunk": "cyan", "file": "bold"}
+    for line in diff_lines(diff):
+        style = styles.get(line.kind)
+        sign, (first, changed) = SIGNS.get(line.kind, ""), line.pieces[0]
+        pieces = ((sign, False), *line.pieces) if changed else ((sign + first, False), *line.pieces[1:])
+        yield "".join(
+            paint(text, style, *["reverse"] * changed) if style else text for text, changed in pieces
+        )
 
 
 def _parts(request: Request, paint: Paint) -> Iterator[str]:

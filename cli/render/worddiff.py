@@ -11,8 +11,10 @@ from interlock.state.text import visible
 
 Kind = Literal["file", "hunk", "same", "removed", "added", "note"]
 Pieces = tuple[tuple[str, bool], ...]
-"""Texts, each with whether it is what changed."""
+"""Texts, each with whether it is what changed; at least one."""
 
+SIGNS: dict[Kind, str] = {"removed": "-", "added": "+", "same": " "}
+"""What a line of the diff begins with, which its pieces are without."""
 _WORD = re.compile(r"\w+|\s+|.")
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _MOST_PIECES = 400
@@ -33,10 +35,6 @@ class DiffLine:
     @property
     def text(self) -> str:
         return "".join(text for text, _ in self.pieces)
-
-
-def is_diff(text: str) -> bool:
-    return text.startswith("--- ") or "\n--- " in text
 
 
 def diff_lines(diff: str) -> Iterator[DiffLine]:
@@ -155,4 +153,4 @@ def _joined(pieces: Sequence[tuple[str, bool]]) -> Pieces:
             shown[-1] = (shown[-1][0] + text, shown[-1][1])
         else:
             shown.append((text, changed))
-    return tuple(shown)
+    return tuple(shown) or (("", False),)

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from interlock.cli.render.output import amount, elapsed, one_line, plain
 from interlock.cli.render.tools import RunningCall, call_facts, call_mark, call_summary
-from interlock.cli.render.worddiff import DiffLine, diff_lines
+from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import Result, ToolResultEvent, ToolUse
 from interlock.state.text import harmless
@@ -97,7 +97,7 @@ def _diff_line(line: DiffLine, wide: int) -> Text:
         return Text(" " * wide + " ⋯", "hunk")
     if line.kind in ("file", "note"):
         return Text(line.text.removeprefix("+++ b/"), "strong" if line.kind == "file" else "dim")
-    sign = {"removed": "-", "added": "+"}.get(line.kind, " ")
+    sign = SIGNS[line.kind]
     style = line.kind if line.kind != "same" else ""
     text = Text.assemble((f"{line.number:>{wide}} ", "dim"), (f"{sign} ", style))
     for piece, changed in line.pieces:

@@ -17,6 +17,7 @@ from interlock.cli.session.work import Work
 from interlock.state.events import (
     AgentEnd,
     AgentStart,
+    ApprovalRequired,
     ErrorEvent,
     Event,
     Finished,
@@ -67,6 +68,8 @@ class Screen:
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
         """Steps of calls that aren't over."""
         self._warned: set[str] = set()
+        self._previewed: set[str] = set()
+        """Diffs that the person was asked about: they stand above."""
 
     @property
     def theme(self) -> Theme:
@@ -190,6 +193,8 @@ class Screen:
                 self._thinks(event)
             case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
                 self._tool(event)
+            case ApprovalRequired():
+                self._previewed.add(event.preview)
             case AgentStart():
                 self._working().agent(event, self._clock())
             case AgentEnd():
@@ -270,7 +275,7 @@ class Screen:
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's look around is part of its own line
         self._put(blocks.call(event, printed, self._width), "line")
-        if event.diff:
+        if event.diff and event.diff not in self._previewed:
             self._put(blocks.diff(event.diff), "line")
 
     def _steps(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:

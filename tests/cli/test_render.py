@@ -419,4 +419,6 @@ def test_on_a_terminal_the_diff_is_coloured_unless_no_color(monkeypatch: pytest.
         terminal = _Terminal(monkeypatch)
         view = TextView("fix it")
         view.finish(WAITING)
-        assert ("\x1b[32m+    return a + b\x1b[0m" in terminal.text()) is expected
+        assert (
+            "\x1b[32m+    return a \x1b[0m\x1b[32;7m+\x1b[0m\x1b[32m b\x1b[0m" in terminal.text()
+        ) is expected
