@@ -58,10 +58,13 @@ class Buffered(StoreConnection):
     def __init__(self, path: Path, **options: Any) -> None:
         super().__init__(path, **options)
         self._waiting: list[tuple[str, Sequence[Any]]] = []
+        self._tables: set[str] = set()
+        """That rows wait for."""
         self._sources: list[Source] = []
 
     def wait(self, sql: str, values: Sequence[Any]) -> None:
         self._waiting.append((sql, values))
+        self._tables.add(_table_of(sql))
 
     def join(self, source: "Source") -> None:
         """From here on every commit takes along what `source` keeps."""
@@ -75,7 +78,7 @@ class Buffered(StoreConnection):
             source.write()
 
     def committed(self) -> None:
-        self._waiting.clear()
+        self._forget()
         for source in self._sources:
             source.written()
 
@@ -90,17 +93,19 @@ class Buffered(StoreConnection):
         try:
             self.commit_waiting()
         except Exception:
-            self._waiting.clear()
+            self._forget()
             for source in self._sources:
                 source.give_up()
             raise
 
     def execute(self, sql: str, values: Any = (), /) -> sqlite3.Cursor:
-        if self._waiting and not self.in_transaction:
-            words = set(_WORD.findall(sql))
-            if any(_table_of(waiting) in words for waiting, _ in self._waiting):
-                self.commit_waiting()
+        if self._tables and not self.in_transaction and not self._tables.isdisjoint(_WORD.findall(sql)):
+            self.commit_waiting()
         return super().execute(sql, values)
+
+    def _forget(self) -> None:
+        self._waiting.clear()
+        self._tables.clear()
 
     def stored(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
         """What is committed, for who knows what of it waits."""

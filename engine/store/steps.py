@@ -6,6 +6,7 @@ import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from interlock.engine.store.database import insertion
@@ -81,7 +82,7 @@ class StepLog:
     def spent_s(self, namespace: str) -> float:
         """What ran side by side counts once."""
         total, until = 0.0, 0.0
-        for begin, end in self._times(_ID.sub(r"\1", namespace)):
+        for begin, end in self._times(_short(namespace)):
             total += max(0.0, end - max(begin, until))
             until = max(until, end)
         return total
@@ -128,8 +129,8 @@ class StepLog:
             row = {
                 **vars(ran),
                 "run": run,
-                "namespace": _ID.sub(r"\1", namespace),
-                "task": _ID.sub(r"\1", task) + mark,
+                "namespace": _short(namespace),
+                "task": _short(task) + mark,
                 "ms": round(ran.ms or 0.0, 3),
                 "keys": ",".join(ran.keys),
                 "root_step": self.root_step,
@@ -146,6 +147,11 @@ class StepLog:
             said = {"body": json.dumps(told, ensure_ascii=False), "at": at}
             row = {**call, "task": f"{task}.{place}" if place else task, **said}
             later(conn, *insertion("decisions", row, "insert or replace"))
+
+
+@lru_cache(maxsize=64)  # the rows of a superstep name the same few
+def _short(name: str) -> str:
+    return _ID.sub(r"\1", name)
 
 
 def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:

@@ -196,11 +196,14 @@ def followed(path: str | Path) -> Path:
 
 
 def kept_output(outputs: Path | None, path: str) -> Path | None:
-    """The real path, if `path` names a tool output that was kept whole; never a directory, never a link elsewhere."""
+    """The real path, if `path` names a tool output that was kept whole; never a directory, never a link elsewhere.
+
+    `outputs` is a real path, too.
+    """
     if outputs is None or not path.endswith(_SUFFIX) or "\0" in path:
         return None
     real = followed(path)
-    inside = real.parent == Path(os.path.realpath(outputs)) and real.suffix == _SUFFIX
+    inside = real.parent == outputs and real.suffix == _SUFFIX
     return real if inside and os.path.isfile(real) else None  # noqa: PTH113 - Path.is_file raises for long names
 
 

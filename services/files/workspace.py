@@ -57,7 +57,8 @@ class FolderWorkspace:
         protected: ProtectedPaths | None = None,
     ) -> None:
         self.protected_paths = protected or ProtectedPaths()
-        self._outputs = outputs  # whole tool outputs are kept there; those can be read, too
+        # Whole tool outputs are kept there; those can be read, too.
+        self._outputs = Path(os.path.realpath(outputs)) if outputs else None
         self.plans: Path | None = None  # the run's plans folder, once the run is known
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
         self._kernel = tuple(d for d in _KERNEL if any(d.is_relative_to(root) for root in self._roots))

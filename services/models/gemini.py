@@ -45,6 +45,11 @@ class _Shared(dict[str, Any]):
         return self
 
 
+class _SharedList(list[_Shared]):
+    def __deepcopy__(self, memo: object) -> "_SharedList":
+        return self
+
+
 class GeminiBody:
     """`contents`, `systemInstruction` and `tools` of a request."""
 
@@ -65,9 +70,9 @@ class GeminiBody:
             body["tools"] = [self._declared(request.tools)]
         return body
 
-    def _contents(self, messages: Sequence[Message]) -> list[_Shared]:
+    def _contents(self, messages: Sequence[Message]) -> _SharedList:
         """Neighbours of one role are one content: Gemini's roles alternate, and answers follow their calls at once."""
-        contents: list[_Shared] = []
+        contents = _SharedList()
         unsigned_from = _last_question(messages) if self._signed else len(messages)
         for index, (message, parts) in enumerate(zip(messages, self._parts(messages), strict=True)):
             if not parts:
