@@ -14,6 +14,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "run": Command("Work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"),
     "resume": Command("Work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
+    "init": Command("Work", "init [HINT]", "write GEMINI.md from a look at this repository; asks first"),
     "approvals": Command("Decide", "approvals [RUN]", "everything that waits for a person, over all runs"),
     "trust": Command("Decide", "trust [DIR]", "let a folder's own settings, hooks and policies count"),
     "fork": Command("Travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"),

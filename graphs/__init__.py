@@ -24,6 +24,7 @@ PIPELINES = {
     "task": "one task in a mode of work, one call a message, with subtasks, until its result is handed over",
     "mode": "modes of work: which there are, what each allows, and the switch to another",
     "plan": "plan mode: explore, write a plan, have it approved by a person, hand it over to main",
+    "init": "a look at the repository, and its memory file (GEMINI.md) written or made better",
     "mcp": "MCP servers: what they offer, one of their resources or prompts, or one call of a tool",
     "search": "code found by what it does: an index of the workspace, brought up to date and asked",
     "subagent": "one sub-agent: turns and tools of its own until it hands over its result",

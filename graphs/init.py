@@ -1,0 +1,66 @@
+"""init: a look at the repository, and its memory file: written, or made better, with an approval as for any write.
+
+`turn` and `tools` alternate, in a mode that reads and writes Markdown; a model that stops before the file is written is
+reminded. An answer, a limit, an error, a second loop or a batch that says stop ends it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from langgraph.graph import END, START
+
+from interlock.graphs import context as opening
+from interlock.graphs import tools, turn
+from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.init import after_tools, after_turn, check_file, finish, open_init
+from interlock.nodes.main import nudge
+from interlock.state.init import InitInput, InitOutput, InitState
+from interlock.state.subagent import MAX_DEPTH
+from interlock.state.workflow import WorkflowContext, error_of
+
+
+def build(depth: int = MAX_DEPTH) -> Graph:
+    """`depth`: levels of sub-agents below it."""
+    g = Graph("init", InitState)
+    g.node("open_init", open_init)
+    g.part("context", opening.build, pure=True)
+    g.part("turn", turn.build)
+    g.part("tools", lambda: tools.build(depth))
+    g.nodes(nudge, check_file, finish)
+
+    g.edge(START, "open_init")
+    g.by_label("open_init", {"look": "context", "nothing here": "finish"})
+    g.edge("context", "turn")
+    looped = {"first loop": "nudge", "ended": "finish"}
+    g.route("turn", after_turn, {"calls": "tools", "no calls": "check_file", **looped})
+    g.route("tools", after_tools, {"results": "turn", "stop": "finish"})
+    g.by_label("check_file", {"over": "finish", "once more": "turn"})
+    g.edge("nudge", "turn")
+    g.edge("finish", END)
+    return g
+
+
+def enter(given: InitInput, context: WorkflowContext) -> dict[str, Any]:
+    return {
+        "prompt": context.prompt(given.hint) if given.hint else "",
+        "file": given.file or "",
+        "approval_mode": context.approval_mode,
+        "model": context.model,
+        "max_turns": context.limits.max_turns,
+        "max_session_turns": context.limits.max_session_turns,
+    }
+
+
+def leave(values: Mapping[str, Any], context: WorkflowContext) -> InitOutput:
+    answered = values["status"] in ("done", "unchanged") and values.get("reply")
+    return InitOutput(
+        status=values["status"],
+        file=values["file"],
+        response=context.transcript.message(values["reply"]).text if answered else "",
+        error=error_of(values),
+    )
+
+
+PIPELINE = Pipeline(
+    "init", build, InitInput, InitOutput, prompt_field="hint", needs_model=True, enter=enter, leave=leave
+)

@@ -1,0 +1,118 @@
+"""init: a repository's memory file: which one, what is asked of the model, and whether it was written."""
+
+import hashlib
+from typing import Literal
+
+from langgraph.runtime import Runtime
+
+from interlock.nodes.main import append_text, refusal, turn_end
+from interlock.prompts import render
+from interlock.state.conversation import fresh_conversation
+from interlock.state.deps import Deps
+from interlock.state.errors import InputError
+from interlock.state.init import MODE, REMINDERS, InitState
+from interlock.state.messages import Message
+from interlock.state.node import node
+from interlock.state.refused import open_refusal, refusals_in
+
+_NEW = "There is none yet."
+_STANDS = (
+    "One stands there already and was shown to you: keep what is right in it and what only people can know, correct "
+    "what the files contradict, add what is missing. If nothing needs to change, change nothing and say so."
+)
+_NOTHING = "The folder {folder!r} holds no files to look at. Put some there, then: interlock init"
+_EMPTY = "(empty)"
+"""How the listing of an empty directory ends."""
+
+
+@node(
+    reads=("prompt", "file"),
+    writes=(
+        *fresh_conversation(),
+        *("head", "mode", "prompt", "file", "stood", "reminders", "stop", "refused"),
+    ),
+    labels=("look", "nothing here"),
+)
+async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
+    """The file that stands already is the one that is written, whichever of its names it has."""
+    deps = runtime.context
+    names = deps.settings.context.file_names
+    if state["file"] and state["file"] not in names:
+        known = " or ".join(map(repr, names))
+        raise InputError(
+            f"Input field 'file': {state['file']!r} isn't one of the files that conversations begin with: {known}. Add "
+            "it to context.fileName in settings.",
+            "file",
+        )
+    standing = {m.shown: m.text for m in await deps.context.memory()}
+    file = state["file"] or next((name for name in names if name in standing), names[0])
+    hint = deps.transcript.message(state["prompt"]).text if state["prompt"] else ""
+    request = render(
+        "init/look",
+        file=file,
+        standing=_STANDS if file in standing else _NEW,
+        hint=f"\n\nThe user adds: {hint}" if hint else "",
+    )
+    opened: InitState = {
+        **fresh_conversation(),
+        "head": "",
+        "mode": MODE,
+        "prompt": deps.transcript.append("", [Message(role="user", origin="person", content=request)]),
+        "file": file,
+        "stood": _hash(standing.get(file, "")),
+        "reminders": 0,
+        "stop": "",
+        "refused": {},
+    }
+    if all(line == _EMPTY for line in (await deps.context.tree()).splitlines() if not line.endswith("/")):
+        error = {"type": "nothing_to_describe", "message": _NOTHING.format(folder=str(deps.info.workspace))}
+        return {**opened, "label": "nothing here", "error": error}
+    return {**opened, "label": "look"}
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest() if text else ""
+
+
+@node(
+    reads=("head", "file", "stood", "reminders", "refused", "error"),
+    writes=("head", "reminders", "status", "error"),
+    labels=("over", "once more"),
+)
+async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
+    """A refusal stands; who stopped without a word of it is reminded, a few times."""
+    deps = runtime.context
+    now = next((_hash(m.text) for m in await deps.context.memory() if m.shown == state["file"]), "")
+    if now and now != state["stood"]:
+        return {"label": "over", "status": "done"}
+    if refused := open_refusal(refusals_in(state)):
+        return {"label": "over", "status": "failed", "error": refusal(refused, deps.info.run)}
+    if now:
+        return {"label": "over", "status": "unchanged"}
+    if state["reminders"] >= REMINDERS:
+        message = f"The model stopped before {state['file']!r} was written, after {REMINDERS} reminders."
+        return {"label": "over", "status": "failed", "error": {"type": "not_written", "message": message}}
+    text = render("init/remind", file=state["file"])
+    head = append_text(runtime, state["head"], text)
+    return {"label": "once more", "head": head, "reminders": state["reminders"] + 1}
+
+
+@node(reads=("status", "turn_status", "stop", "stopped_by", "error"), writes=("status", "error"))
+async def finish(state: InitState) -> InitState:
+    if reason := state.get("stop"):
+        if state.get("stopped_by") == "hook":
+            return {"status": "stopped_by_hook", "error": {"type": "stopped_by_hook", "message": reason}}
+        return {"status": "cancelled"}
+    if state.get("status"):
+        return {}
+    unknown = {"type": state["turn_status"], "message": f"The turn ended as {state['turn_status']!r}."}
+    return {"status": "failed", "error": state.get("error") or unknown}
+
+
+def after_turn(state: InitState) -> Literal["calls", "no calls", "first loop", "ended"]:
+    found = turn_end(state["turn_status"])
+    return "no calls" if found == "ok" else found
+
+
+def after_tools(state: InitState) -> Literal["results", "stop"]:
+    return "stop" if state.get("stop") else "results"

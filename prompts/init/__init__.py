@@ -1,0 +1,1 @@
+"""init: prompts of the workflow that writes the memory file of a repository."""
