@@ -64,6 +64,8 @@ class Options:
     """JSON file in which an editor keeps what is open."""
     attach: tuple[Path, ...] = ()
     """Files that go with the prompt."""
+    notes: tuple[tuple[str, str], ...] = ()
+    """Texts that go with it, too, each with what it is: what the user did meanwhile."""
     skip_trust: bool = False
     sandbox: bool = False
     """False: settings and environment decide; a run that began with one keeps it."""

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from interlock.cli.catalog import nearest
-from interlock.cli.session import choices, travel
+from interlock.cli.session import choices, shell_line, travel
 from interlock.cli.session.printed import printed
 from interlock.state.errors import InterlockError, UserError
 
@@ -40,9 +40,9 @@ class SessionCommand:
     aliases: tuple[str, ...] = ()
 
 
-async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> None:
-    """What `interlock NAME ARGUMENTS` prints."""
-    _, text = await session.in_thread(lambda: printed(name, [*arguments]))
+async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> str:
+    """What `interlock NAME ARGUMENTS` prints, which is shown; nothing where it failed."""
+    code, text = await session.in_thread(lambda: printed(name, [*arguments]))
     lines = text.split("\n") if text else []
     shown = "\n".join(lines[:_MOST_LINES])
     if shown:
@@ -50,6 +50,7 @@ async def show_printed(session: "Session", name: str, arguments: Sequence[str]) 
     if len(lines) > _MOST_LINES:
         command = shlex.join(["interlock", name, *arguments])
         session.screen.note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
+    return "" if code else text
 
 
 def _of_here(name: str, *given: str) -> Run:
@@ -135,6 +136,7 @@ KEYS = (
     ("Enter", "send; while the agent works: wait in line"),
     ("Alt-Enter, Ctrl-J, \\ Enter", "a new line"),
     ("@", "a file or folder of this workspace"),
+    ("!", "a shell line of your own; the model sees it with your next prompt"),
     ("Shift-Tab", "approval mode: default, auto_edit, plan"),
     ("Esc, Ctrl-C", "stop what is under way; Ctrl-C twice, or Ctrl-D: leave"),
     ("Esc Esc", "clear the line"),
@@ -356,7 +358,10 @@ def find(session: "Session", name: str) -> SessionCommand:
 
 
 def typed(session: "Session", line: str) -> None:
-    """What was sent: a command, or a prompt. What would disturb the agent that works waits in line."""
+    """What was sent: a command, a shell line, or a prompt. What would disturb the agent that works waits in line."""
+    if line.startswith("!") and line[1:].strip() and not session.busy:
+        session.pursue(lambda: shell_line.run(session, line[1:].strip()))
+        return
     if not (found := _NAME.match(line.strip())):
         session.submit(line)
         return

@@ -80,6 +80,8 @@ class Session:
         self.may_yolo = self.approval_mode == "yolo"
         self.available = Available(options, self.workspace)
         self.driver = Driver(self._event)
+        self.stop: Callable[[], None] | None = None
+        """Ends what is under way besides a run."""
         self._work: set[asyncio.Task[None]] = set()
 
     def submit(self, text: str) -> None:
@@ -92,8 +94,8 @@ class Session:
             self._spawn(self._pursue(text.strip() or None))
 
     def cancel(self) -> None:
-        """Stop what is under way; the run stays, and goes on with the next prompt."""
-        self.driver.cancel()
+        """Stop what is under way; a run stays, and goes on with the next prompt."""
+        (self.stop or self.driver.cancel)()
 
     def leave(self) -> None:
         self.terminal.exit()
@@ -101,7 +103,7 @@ class Session:
     async def close(self) -> None:
         """Stop what is under way, and wait until it has."""
         self.queue.clear()
-        self.driver.cancel()
+        self.cancel()
         for task in [*self._work]:
             task.cancel() if not self.driver.busy else None
         while self.driver.busy:
@@ -138,6 +140,14 @@ class Session:
         except InterlockError as error:
             self.failed(error)
             return None
+
+    def pursue(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Something of the user's own in the run's place: prompts wait for it, and `stop` ends it."""
+        self._spawn(self._told(work))
+
+    def note_for_model(self, what: str, text: str) -> None:
+        """With the next prompt."""
+        self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
 
     def aside(self, work: Coroutine[Any, Any, None]) -> None:
         """Something beside the run; what goes wrong is one line."""
@@ -184,7 +194,7 @@ class Session:
             self.failed(error)
         finally:
             await self._learn()
-            self.busy = False
+            self.busy, self.stop = False, None
             self.screen.end()
             self.terminal.paint()
         if self.status not in (*_UNFINISHED, "failed"):
@@ -229,7 +239,7 @@ class Session:
 
     def _drive_options(self, new: bool = False) -> Options:
         """Of the next drive. What was asked of a run is kept by it: its mode may have moved since."""
-        given, self.options = self.options, replace(self.options, attach=(), approval_mode=None)
+        given, self.options = self.options, replace(self.options, attach=(), notes=(), approval_mode=None)
         return (
             replace(given, workspace=self.workspace, approval_mode=self.approval_mode)
             if new

@@ -166,11 +166,15 @@ async def undo(session: "Session", rest: str) -> None:
 
     run, which = this_run(session), rest.strip()
     if which == "all":
-        await show_printed(session, "undo", [run])
-        return
-    call, shown = (which, which) if which else await session.in_thread(lambda: _last_change(session, run))
-    session.screen.note(f"Taking back {shown}:")
-    await show_printed(session, "undo", [run, "--call", call])
+        undone = await show_printed(session, "undo", [run])
+    else:
+        call, shown = (which, which) if which else await session.in_thread(lambda: _last_change(session, run))
+        session.screen.note(f"Taking back {shown}:")
+        undone = await show_printed(session, "undo", [run, "--call", call])
+    if undone:
+        session.note_for_model(
+            "changes that the user took back: A added again, M as before, D gone again", undone
+        )
 
 
 def _last_change(session: "Session", run: str) -> tuple[str, str]:

@@ -136,7 +136,7 @@ async def _through_tasks(
     rewire: Rewire | None = None,
 ) -> Outcome:
     """On with a subtask that was begun, and with the task above one that is over; told as the end of the topmost."""
-    options = replace(options, workspace=None, approval_mode=None, mode=None, model=None, attach=())
+    options = replace(options, workspace=None, approval_mode=None, mode=None, model=None, attach=(), notes=())
     while outcome.workflow == "task" and not stop.why:
         run, below = outcome.run, deepest(store.home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
@@ -371,7 +371,7 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
 
 def _attached(prepared: RunConfig) -> list[Message]:
     """Raises `InputError` naming a file that can't be shown."""
-    parts = attachments(prepared.options.attach)
+    parts = attachments(prepared.options.attach, prepared.options.notes)
     heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
     return [Message(role="user", origin="context", content=(heading, *parts))] if parts else []
 

@@ -60,8 +60,9 @@ def resolve(stop: Stop, prompt: str, workspace: Workspace) -> list[Reference]:
     return found
 
 
-def attachments(paths: Sequence[Path]) -> list[Part]:
-    """Files that the user named on the command line, wherever they lie. Raises `InputError` naming one of no use."""
+def attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
+    """Files that the user named, wherever they lie, and texts with their names. Raises `InputError` naming a file of no
+    use."""
     room = _Room()
     parts: list[Part] = []
     for path in paths:
@@ -73,6 +74,8 @@ def attachments(paths: Sequence[Path]) -> list[Part]:
         if not found.parts:
             raise InputError(f"--attach {str(path)!r}: {found.reason}", "attach")
         parts += found.parts
+    for name, text in notes:
+        parts += _plain(name, text.encode(errors="replace"), room).parts
     return parts
 
 

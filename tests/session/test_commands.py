@@ -125,3 +125,38 @@ def test_rewind_goes_back_before_a_prompt_with_the_files(folder: Path, opens: Op
         terminal.press("down", "enter")
         terminal.waits_for("› write a note")
         assert not (folder / "notes.txt").exists()
+
+
+def test_a_shell_line_is_shown_folded_and_goes_to_the_model_with_the_next_prompt(opens: Opens) -> None:
+    replies = [
+        {"text": "I see it.", "expect": "echo is-it-\\$MINE.*is-it-mine.*exit 3"},
+        {"text": "Not again."},
+    ]
+    with opens(replies, rows=50, env={"MINE": "mine"}) as terminal:
+        terminal.waits_for("›")
+        command(terminal, "!seq 10000", "  60", "… 9,900 lines …", "  10000")
+        command(terminal, "!echo is-it-$MINE; pwd; exit 3", "is-it-mine", "/work", "exit 3")
+        terminal.say("what was that?")
+        terminal.waits_for("I see it.")
+        command(terminal, "!sleep 100 & echo started", "started")
+        command(terminal, "!echo begun; sleep 100", "│ begun")
+        terminal.type("what next?\r")
+        terminal.waits_for("queued: what next?")
+        terminal.press("c-c")
+        terminal.waits_for("SIGINT")
+        terminal.waits_for("Not again.")
+
+
+def test_a_command_that_would_disturb_waits_until_the_agent_is_done(opens: Opens) -> None:
+    replies = [
+        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "sleep 1"}}]},
+        {"text": "Slept."},
+    ]
+    with opens(replies, "--yolo", rows=40) as terminal:
+        terminal.waits_for("›")
+        terminal.say("sleep a while")
+        terminal.waits_for("sleep 1")
+        command(terminal, "/clear", "queued: /clear")
+        command(terminal, "/tools", "run_shell_command")
+        terminal.waits_for("Slept.")
+        terminal.waits_for("A new conversation.")

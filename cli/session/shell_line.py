@@ -1,0 +1,123 @@
+"""shell_line: `!command`: a line of the user's own, as their shell runs it; the model sees it with the next prompt."""
+
+import asyncio
+import codecs
+import os
+import signal
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from interlock.cli.render.output import elapsed, one_line, plain
+
+if TYPE_CHECKING:
+    from interlock.cli.session.session import Session
+
+_HEAD, _TAIL = 60, 40
+"""Lines of the output that are shown."""
+_KEPT = 200_000
+"""Characters of its beginning, and as many of its end, that are kept for the model."""
+_CHUNK = 65_536
+_GRACE_S = 2.0
+"""Seconds from Ctrl-C until it is killed."""
+
+
+@dataclass
+class Output:
+    """What a program printed: its beginning and its end."""
+
+    head: str = ""
+    tail: str = ""
+    left_out: int = 0
+    """Characters."""
+    _decode: codecs.IncrementalDecoder = field(
+        default_factory=lambda: codecs.getincrementaldecoder("utf-8")(errors="replace")
+    )
+
+    def feed(self, data: bytes) -> str:
+        text = self._decode.decode(data, final=not data)
+        room = _KEPT - len(self.head)
+        self.head += text[:room]
+        self.tail += text[room:]
+        if len(self.tail) > 2 * _KEPT:
+            self.left_out += len(self.tail) - _KEPT
+            self.tail = self.tail[-_KEPT:]
+        return text
+
+    @property
+    def text(self) -> str:
+        between = f"\n… {self.left_out:,} characters …\n" if self.left_out else ""
+        return self.head + between + self.tail
+
+
+async def run(session: "Session", line: str) -> None:
+    """To its end, or until the session's `cancel`. What it leaves running in the background stays."""
+    from interlock.state.events import ToolOutput, ToolStart
+
+    loop, output = asyncio.get_running_loop(), Output()
+    shell = os.environ.get("SHELL") or "/bin/sh"
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *(shell, "-c", line),
+            cwd=session.workspace,
+            env=dict(os.environ),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        session.screen.note(f"Can't start {shell!r}: {error.strerror}. Set SHELL.", "bad")
+        return
+    began = loop.time()
+    session.stop = lambda: _stop(process, loop)
+    session.screen(ToolStart(tool_name="run_shell_command", tool_id="!", summary=f"! {one_line(line)}"))
+    assert process.stdout is not None
+    ended = asyncio.ensure_future(process.wait())
+    while data := await _next(process.stdout, ended):
+        session.screen(ToolOutput(tool_id="!", text=output.feed(data)))
+    output.feed(b"")
+    code = await ended
+    session.screen.end()
+    facts = [_told(code), elapsed(loop.time() - began)]
+    _show(session, line, output.text, " · ".join(filter(None, facts)))
+    told = f"$ {line}\n{output.text.rstrip()}\n[{_told(code) or 'exit 0'}]\n"
+    session.note_for_model("a shell line that the user ran, and its output", told)
+
+
+async def _next(stream: asyncio.StreamReader, ended: "asyncio.Future[int]") -> bytes:
+    """The next output; nothing once the line is over, though a process in the background may still hold the pipe."""
+    reading = asyncio.ensure_future(stream.read(_CHUNK))
+    await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
+    if not reading.done():
+        await asyncio.wait({reading}, timeout=0.1)
+    if reading.done():
+        return reading.result()
+    reading.cancel()
+    return b""
+
+
+def _stop(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) -> None:
+    def send(number: int) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+
+    send(signal.SIGINT)
+    loop.call_later(_GRACE_S, lambda: send(signal.SIGKILL) if process.returncode is None else None)
+
+
+def _told(code: int) -> str:
+    if code >= 0:
+        return f"exit {code}" if code else ""
+    return signal.Signals(-code).name
+
+
+def _show(session: "Session", line: str, text: str, facts: str) -> None:
+    lines = [plain(part) for part in text.rstrip("\n").split("\n")] if text else []
+    cut = len(lines) - _HEAD - _TAIL
+    shown = Text.assemble(("! ", "prompt"), (one_line(line), "strong"), (f" · {facts}", "dim"))
+    for part in lines if cut <= 0 else [*lines[:_HEAD], f"… {cut:,} lines …", *lines[-_TAIL:]]:
+        shown.append(f"\n  {part}", "")
+    session.screen.show(shown)
