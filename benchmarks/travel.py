@@ -7,13 +7,14 @@
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -68,17 +69,45 @@ def files(folder: Path) -> None:
     tell("a turn that edits a file", lambda: turn(str(edited.relative_to(work))))
     tell("a turn whose command changes a file", lambda: turn(""))
     repository = folder / "home" / "snapshots" / shots.name
-    new = folder / "new"
+    made = (folder / f"new{number}" for number in count())
 
     def fork() -> None:
-        then = shots.repository.contents(shots.take(REF))
+        then, new = shots.repository.contents(shots.take(REF)), next(made)
+        new.mkdir()
         apply(between(then._replace(files={}, folders={}), then, new, repository), durable=False)
 
-    def empty() -> None:
-        shutil.rmtree(new, ignore_errors=True)
-        new.mkdir()
+    def copy() -> None:
+        subprocess.run(["cp", "-a", work, next(made)], check=True)
 
-    tell("a fork's 10,000 files", fork, empty)
+    # Nothing is removed before the end: ext4 goes round the inodes of what was removed in the last minute one by one.
+    tell("a fork's 10,000 files", fork)
+    tell("the same by cp -a, for comparison", copy)
+    shots.close()
+    run = run_in(folder, work, [{"tool_calls": [EDIT]}, {"text": "done"}])
+    tell("the command fork, with 10,000 files", lambda: command(folder, work, "fork", run, "--at", "4"))
+
+
+EDIT = {"name": "write_file", "args": {"file_path": "new.py", "content": "x"}}
+
+
+def run_in(folder: Path, work: Path, replies: list[dict[str, Any]]) -> str:
+    script = folder / "script.json"
+    script.write_text(json.dumps(replies))
+    options = Options(
+        home=folder / "home",
+        workspace=work,
+        model=f"script:{script}",
+        approval_mode="yolo",
+        env={},
+        limits={"max_turns": TURNS + 10},
+        overrides={"model": {"disableLoopDetection": True}},
+    )
+    return run_sync("main", {"prompt": "Go."}, options=options).run
+
+
+def command(folder: Path, work: Path, *given: str) -> None:
+    env = {**os.environ, "INTERLOCK_HOME": str(folder / "home")}
+    subprocess.run([COMMAND, *given], env=env, cwd=work, check=True, stdout=subprocess.DEVNULL)
 
 
 def long_run(folder: Path) -> None:
@@ -87,25 +116,11 @@ def long_run(folder: Path) -> None:
     replies = [{"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}] * TURNS + [
         {"text": "done"}
     ]
-    script = folder / "script.json"
-    script.write_text(json.dumps(replies))
-    options = Options(
-        home=folder / "home",
-        workspace=work,
-        model=f"script:{script}",
-        env={},
-        limits={"max_turns": TURNS + 10},
-        overrides={"model": {"disableLoopDetection": True}},
-    )
-    run = run_sync("main", {"prompt": "Go."}, options=options).run
-    env = {**os.environ, "INTERLOCK_HOME": str(folder / "home")}
-
-    def command(*given: str) -> None:
-        subprocess.run([COMMAND, *given], env=env, cwd=work, check=True, stdout=subprocess.DEVNULL)
-
-    tell("history of 1,000 steps", lambda: command("history", run))
-    tell("show --at 500", lambda: command("show", run, "--at", "500"))
-    tell("fork --at 500", lambda: command("fork", run, "--at", "500"))
+    run = run_in(folder, work, replies)
+    ask = partial(command, folder, work)
+    tell("history of 1,000 steps", lambda: ask("history", run))
+    tell("show --at 500", lambda: ask("show", run, "--at", "500"))
+    tell("fork --at 500", lambda: ask("fork", run, "--at", "500"))
 
 
 def main() -> int:

@@ -105,7 +105,8 @@ async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | N
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed
-        await deps.snapshots.before(run.key)
+        if not deps.policy.only_reads(run.call):
+            await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
     work = deps.toolset.run(replace(run, planned=planned))
     return await (to_its_end(work) if info.effect == "file" else work)

@@ -118,6 +118,10 @@ class Policy(Protocol):
         """What the rules say, and then safety checkers, which may be processes."""
         ...
 
+    def only_reads(self, call: CallView) -> bool:
+        """Whether a call with effects is a command that is known to change nothing."""
+        ...
+
     def fingerprint(self) -> str:
         """Of the rules in force: with the same a call is decided alike."""
         ...

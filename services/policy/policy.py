@@ -35,7 +35,7 @@ from interlock.services.policy.rule import (
     rule_args,
     server_of,
 )
-from interlock.services.policy.shell_decision import decide_line
+from interlock.services.policy.shell_decision import decide_line, only_reads
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
 from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict
@@ -125,6 +125,11 @@ class RulePolicy:
         choices = self.choices(call, risk, decided.verdict())
         rules = (self.narrow(call, risk, c, mode) for c in _ALWAYS if c in choices)
         return explanation(decided, choices, next(rules, None))
+
+    def only_reads(self, call: CallView) -> bool:
+        """Whether it is a shell line that is known to change nothing."""
+        line = _line(call)
+        return line is not None and only_reads(call, line, self._workspace)
 
     def fingerprint(self) -> str:
         """Of all rules, and of whose calls they are about: with the same a call is decided alike."""

@@ -50,6 +50,14 @@ def decide_line(
     return (check.lowered(worst, parts) if worst.decision == "allow" else worst), parts
 
 
+def only_reads(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
+    """Whether a line is seen through, and all that it does is plain reading."""
+    reading = Reading(line, folders_of(call, line, workspace), workspace)
+    kept = (r.target for r in line.redirects if r.kind == "write")
+    writes = any(target is None or (target.text, target.literal) != ("/dev/null", True) for target in kept)
+    return not (line.opaque or line.assigns or writes) and all(map(reading.plain, line.effective))
+
+
 @dataclass(frozen=True, slots=True)
 class _LineCheck:
     """What a decision on a line is made from."""

@@ -72,6 +72,8 @@ class Tree:
         self._longest = round(limits.max_file_mb * (1 << 20))
         self._base = f"{workspace.root}/"
         self.folders = {"": Folder()}
+        self._layout = b""
+        """As last asked for; empty once it may be another."""
         for path, (mode, mark, files) in (known or {}).items():
             mine = {
                 name: File(kind, blob, tuple(seen) if seen else None)
@@ -108,6 +110,7 @@ class Tree:
             try:
                 opened = os.open(self._base + path, _SEARCH)
             except OSError:
+                self._layout = b""
                 lost = self.folders.pop(path, Folder()).files
                 gone |= {_below(path, name): file for name, file in lost.items()}
                 continue
@@ -128,22 +131,25 @@ class Tree:
         found, now_ns = os.fstat(opened), time.time_ns()
         if folder.mark != found.st_ctime_ns:
             names, inner = self._entries(path)
+            if folder.mode != found.st_mode or names != folder.files.keys():
+                self._layout = b""
             folder.mode, folder.mark = found.st_mode, _settled(found.st_ctime_ns, now_ns)
             due += [_below(path, name) for name in names - folder.files.keys()]
             gone |= {_below(path, name): folder.files.pop(name) for name in folder.files.keys() - names}
             folders = [inside for name in inner if (inside := _below(path, name)) not in self.folders]
         lost: list[str] = []
         look = os.stat
-        for name, file in folder.files.items():
+        for name, (_, _, mark) in folder.files.items():
             try:
                 now = look(name, dir_fd=opened, follow_symlinks=False)
             except OSError:
                 lost.append(name)
                 continue
-            mark = file.mark
-            if mark is None or now.st_ctime_ns != mark[0] or now.st_ino != mark[1]:
+            if (now.st_ctime_ns, now.st_ino) != mark:
                 due.append(_below(path, name))
-        gone |= {_below(path, name): folder.files.pop(name) for name in lost}
+        if lost:
+            self._layout = b""
+            gone |= {_below(path, name): folder.files.pop(name) for name in lost}
         return folders
 
     def _entries(self, path: str) -> tuple[set[str], list[str]]:
@@ -185,6 +191,7 @@ class Tree:
         except OSError:  # closed to us, or no file any more
             found, data = None, None
         if found is None or data is None:
+            self._layout = b""
             mark = None if found is None else _mark(found, now_ns)
             folder.files[place.name] = File(0, "", mark)
             if before is not None and before.blob:
@@ -192,11 +199,17 @@ class Tree:
             return
         blob = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
         folder.files[place.name] = File(found.st_mode, blob, _mark(found, now_ns))
+        if before is None or not before.blob or before.mode != found.st_mode:
+            self._layout = b""
         if before is None or (before.blob, before.mode) != (blob, found.st_mode):
             yield Change(path, found.st_mode, data)
 
     def layout(self) -> bytes:
         """What git doesn't keep: permissions, and empty folders; JSON."""
+        self._layout = self._layout or self._laid_out()
+        return self._layout
+
+    def _laid_out(self) -> bytes:
         modes = {path: folder.mode for path, folder in self.folders.items() if path}
         full = {*map(_folder_of, modes)}
         empty = sorted(path for path in modes if path not in full and not self.folders[path].files)

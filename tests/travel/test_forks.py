@@ -4,6 +4,7 @@ import json
 import sqlite3
 from pathlib import Path
 
+import pytest
 from travel.conftest import REPLIES, Desk
 from travel.trees import tree_of
 
@@ -145,8 +146,34 @@ def test_diff_files_shows_what_a_run_did_without_what_others_did(desk: Desk) -> 
 
 def test_a_turn_that_only_reads_makes_no_snapshot_and_starts_no_git(desk: Desk) -> None:
     (desk.work / "a").write_text("x")
-    desk.run([{"tool_calls": [{"name": "read_file", "args": {"file_path": "a"}}]}, {"text": "done"}])
+    calls = [{"name": "read_file", "args": {"file_path": "a"}}]
+    for line in ("cat a", "ls -l 2>/dev/null | head -3", "grep x a && wc -l < a"):
+        calls.append({"name": "run_shell_command", "args": {"command": line}})
+    desk.run([{"tool_calls": calls}, {"text": "done"}])
     assert not (desk.home / "snapshots").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "cat a > b",
+        "ls; touch b",
+        "cat a | tee b",
+        "ls $(touch b)",
+        "sh -c 'ls > b'",
+        "ls & echo x >> b",
+        "find a -fprint b",
+    ],
+)
+def test_a_line_that_may_write_has_its_snapshot(desk: Desk, line: str) -> None:
+    (desk.work / "a").write_text("x")
+    before = tree_of(desk.work)
+    run = desk.run(
+        [{"tool_calls": [{"name": "run_shell_command", "args": {"command": line}}]}, {"text": "done"}]
+    )
+    assert (desk.work / "b").exists()
+    assert desk("undo", run.run).code == 0
+    assert tree_of(desk.work) == before
 
 
 def test_a_run_goes_on_without_git_and_says_so_once(desk: Desk) -> None:

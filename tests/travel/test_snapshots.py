@@ -68,6 +68,22 @@ def test_an_edit_in_the_same_instant_and_of_the_same_size_is_seen(tmp_path: Path
     assert len(set(seen)) == 3
 
 
+@pytest.mark.parametrize("name", ["file", "folder", "folder/inside"])
+def test_a_change_of_permissions_alone_is_kept(tmp_path: Path, name: str) -> None:
+    shots, work = made(tmp_path), tmp_path / "work"
+    (work / "folder").mkdir()
+    for file in ("file", "folder/inside", "folder/other"):
+        (work / file).write_text(file)
+    shots.take(REF)
+    trees = []
+    for mode in (0o700, 0o750):
+        (work / name).chmod(mode)
+        trees.append((shots.take(REF), tree_of(work)))
+    for commit, tree in trees:
+        back_to(shots, tmp_path, commit)
+        assert tree_of(work) == tree
+
+
 def test_what_is_ignored_private_or_too_large_is_left_out_and_stays(tmp_path: Path) -> None:
     shots, work = made(tmp_path, maxFileMb=0.001), tmp_path / "work"
     work.joinpath(".git").mkdir()
