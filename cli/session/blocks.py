@@ -1,6 +1,6 @@
 """blocks: what the session shows besides answers, each as lines: prompts, calls, diffs, steps, sub-agents, endings."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.cells import set_cell_size
@@ -17,6 +17,8 @@ PROMPT_LINES = 20
 DIFF_LINES = 40
 _MARKS = {"completed": ("✓", "good"), "in_progress": ("▸", "accent"), "cancelled": ("–", "dim")}
 _STYLES = {"green": "good", "red": "bad", "yellow": "warn"}
+
+_SHELLS = ("run_shell_command", "execute_command")
 
 Todo = Mapping[str, Any]
 
@@ -42,21 +44,28 @@ def prompt(text: str, limit: int = PROMPT_LINES) -> Iterator[Text]:
 def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
     """One line, below it what it printed, folded."""
     mark, colour = call_mark(event)
-    facts = [*call_facts(event)]
-    line = Text.assemble((mark, _STYLES[colour]), " ", one_line(call_summary(event)))
-    for fact in facts:
-        failed = event.status != "success" and fact == facts[0]
-        line.append(" · ", "dim").append(fact, "bad" if failed and event.status == "error" else "dim")
-    yield clipped(line, width)
+    facts = Text()
+    for number, fact in enumerate(call_facts(event)):
+        failed = event.status == "error" and number == 0
+        facts.append(" · ", "dim").append(fact, "bad" if failed else "dim")
+    # What it was is cut before what came of it, unless that is a long story.
+    room = max(width - 2 - facts.cell_len, width // 3)
+    what = clipped(Text(commanded(event.tool_name, call_summary(event))), room)
+    yield clipped(Text.assemble((mark, _STYLES[colour]), " ", what, facts), width)
     if output:
-        yield from _printed(output)
+        yield from _printed(output, event.tool_id)
 
 
-def _printed(output: RunningCall) -> Iterator[Text]:
+def commanded(tool: str, summary: str) -> str:
+    """A shell line looks like one."""
+    return f"$ {summary}" if tool in _SHELLS else summary
+
+
+def _printed(output: RunningCall, name: str) -> Iterator[Text]:
     for line in output.head:
         yield _output(line)
     if output.left_out > 0:
-        yield Text(f"  │ … {output.left_out:,} lines", "dim")
+        yield Text(f"  │ … {output.left_out:,} lines: /show --call {one_line(name)}", "dim")
     for line in output.tail:
         yield _output(line)
 
@@ -67,9 +76,10 @@ def _output(line: str) -> Text:
 
 def running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
     """A call that is under way, with the last lines that it printed."""
-    took = f" · {elapsed(seconds)}" if seconds >= 1 else ""
     count = f" · {call.lines:,} lines" if call.lines > lines else ""
-    yield clipped(Text.assemble(("● ", "accent"), call.summary, (count + took, "dim")), width)
+    facts = Text(count + (f" · {elapsed(int(seconds))}" if seconds >= 1 else ""), "dim")
+    what = clipped(Text(call.summary), max(width - 2 - facts.cell_len, 8))
+    yield clipped(Text.assemble(("● ", "accent"), what, facts), width)
     seen = [*call.head, *call.tail, *([call.partial] if call.partial.strip() else [])]
     for line in seen[-lines:] if lines else ():
         text = _output(line)
@@ -169,7 +179,3 @@ def headline(thought: str) -> str:
         return text[2:].partition("**")[0].strip()
     first = next((line for line in harmless(thought).splitlines() if line.strip()), "")
     return one_line(first.strip("*# "), 100)
-
-
-def joined(lines: Iterable[Text]) -> Text:
-    return Text("\n").join(lines)

@@ -11,7 +11,7 @@ from interlock.cli.render.output import one_line
 from interlock.cli.render.text import notice
 from interlock.cli.session import blocks
 from interlock.cli.session.markdown import MarkdownStream
-from interlock.cli.session.page import Page, ansi, fold
+from interlock.cli.session.page import Page, ansi, fold, hanging
 from interlock.cli.session.theme import Theme
 from interlock.cli.session.work import Work
 from interlock.state.events import (
@@ -67,6 +67,8 @@ class Screen:
         self._todos: Sequence[blocks.Todo] = ()
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
         """Steps of calls that aren't over."""
+        self._waits = False
+        """The last drive ended because a person must decide."""
         self._warned: set[str] = set()
         self._previewed: set[str] = set()
         """Diffs that the person was asked about: they stand above."""
@@ -109,21 +111,20 @@ class Screen:
         self.changed()
 
     def show(self, renderable: RenderableType) -> None:
-        """Tables, diffs, Markdown, as rich draws them at this width."""
+        """Tables, diffs, Markdown, as rich draws them at this width; a text's lines go on below their beginning."""
         with self._lock:
             self._finish_answer()
-            if self._kind:
-                self._out.append("\n")
-            with self._console.capture() as capture:
-                self._console.print(renderable)
-            self._out.append(capture.get())
-            self._kind = "shown"
+            if isinstance(renderable, Text):
+                lines = renderable.split("\n", allow_blank=True)
+                self._put(
+                    (part for line in lines for part in hanging(line, self._width)), "shown", apart=True
+                )
+            else:
+                with self._console.capture() as capture:
+                    self._console.print(renderable)
+                self._out.append("\n" * bool(self._kind) + capture.get())
+                self._kind = "shown"
         self.changed()
-
-    def answer(self) -> str:
-        """The last one, as Markdown."""
-        with self._lock:
-            return "".join(self._text).strip()
 
     def finished(self) -> str:
         """Whole lines to be printed above now; each is handed out once."""
@@ -132,10 +133,11 @@ class Screen:
         return "".join(out)
 
     def end(self) -> None:
-        """The drive is over: what was live becomes finished."""
+        """The drive is over: what was live becomes finished. Steps stay where it only waits for a person."""
         with self._lock:
             self._finish_answer()
-            self._finish_todos()
+            if not self._waits:
+                self._finish_todos()
             self._work = None
         self.changed()
 
@@ -156,17 +158,15 @@ class Screen:
     def _moving(self, height: int, now: float) -> list[Text]:
         lines: list[Text] = []
         if self._answer and (tail := self._answer.tail()):
-            if self._kind and self._kind != "answer":
-                lines.append(Text(""))
-            lines += tail
-        if self._work:
-            lines += self._work.lines(self._width, height, now)
+            lines += [Text("")] * (self._kind not in ("", "answer")) + tail
+        if not self._work:
+            return lines
+        if working := [*self._work.lines(self._width, height, now)]:
+            lines += [Text("")] * (bool(lines) or self._kind not in ("", "line")) + working
         if self._todos:
-            if lines:
-                lines.append(Text(""))
             panel = blocks.todo_panel(self._todos, max(4, height // 2))
-            lines += [blocks.clipped(line, self._width) for line in panel]
-        if self._work and self._work.progress:
+            lines += [Text(""), *(blocks.clipped(line, self._width) for line in panel)]
+        if self._work.progress:
             lines.append(blocks.clipped(Text(self._work.progress), self._width))
         return lines
 
@@ -176,7 +176,7 @@ class Screen:
         match event:
             case Init():
                 self._work = Work(self._clock())
-                self._text = []
+                self._text, self._waits = [], False
             case Result():
                 self._result(event)
             case ErrorEvent() if event.message not in self._warned:
@@ -287,6 +287,7 @@ class Screen:
 
     def _result(self, event: Result) -> None:
         self._finish_answer()
+        self._waits = event.status == "waiting"
         said = "".join(self._text).strip()
         if event.response.strip() and event.status != "waiting" and event.response.strip() != said:
             stream = MarkdownStream(self._page())
