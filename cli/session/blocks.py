@@ -1,17 +1,19 @@
 """blocks: what the session shows besides answers, each as lines: prompts, calls, diffs, steps, sub-agents, endings."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import set_cell_size
 from rich.text import Text
 
 from interlock.cli.render.output import amount, elapsed, one_line, plain
 from interlock.cli.render.tools import RunningCall, call_facts, call_mark, call_summary
-from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import Result, ToolResultEvent, ToolUse
 from interlock.state.text import harmless
+
+if TYPE_CHECKING:
+    from interlock.cli.render.worddiff import DiffLine
 
 PROMPT_LINES = 20
 DIFF_LINES = 40
@@ -89,6 +91,8 @@ def running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterat
 
 def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
     """A unified diff with line numbers; `folded`: how to see what is left out."""
+    from interlock.cli.render.worddiff import diff_lines
+
     lines = [line for line in diff_lines(text) if line.kind != "file" or line.text.startswith("+++ ")]
     if sum(line.kind == "file" for line in lines) == 1:
         lines = [line for line in lines if line.kind != "file"]  # the call says which
@@ -102,12 +106,12 @@ def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Te
     return shown
 
 
-def _diff_line(line: DiffLine, wide: int) -> Text:
+def _diff_line(line: "DiffLine", wide: int) -> Text:
     if line.kind == "hunk":
         return Text(" " * wide + " ⋯", "hunk")
     if line.kind in ("file", "note"):
         return Text(line.text.removeprefix("+++ b/"), "strong" if line.kind == "file" else "dim")
-    sign = SIGNS[line.kind]
+    sign = {"removed": "-", "added": "+"}.get(line.kind, " ")
     style = line.kind if line.kind != "same" else ""
     text = Text.assemble((f"{line.number:>{wide}} ", "dim"), (f"{sign} ", style))
     for piece, changed in line.pieces:

@@ -184,6 +184,8 @@ def ansi(line: Text, console: Console) -> Iterator[str]:
         line = line.copy()
         line.expand_tabs(4)
     system = _SYSTEMS[console.color_system or "standard"]
+    if not line.spans:  # rich renders those without their style
+        line = Text.assemble((line.plain, line.style))
     for text, style, _ in line.render(console, "\n"):
         if not style:
             yield text
