@@ -289,7 +289,7 @@ class UiSettings(_Section):
 
     theme: str = ""
     """`dark`, `light`, `colorblind`, `no-color`, one of gemini-cli's names; `default` is readable on any background."""
-    thinking: Literal["off", "full"] = Field("off", alias="inlineThinkingMode")
+    thinking: str = Field("off", alias="inlineThinkingMode")
     """`full`: thoughts as they are; else a line that says what each is about."""
 
 
