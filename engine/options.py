@@ -54,6 +54,8 @@ class Options:
     fake: Path | None = None
     system_prompt: str | None = None
     append_system_prompt: str | None = None
+    compress: bool = False
+    """The conversation of a run that has ended is compressed now; in a prompt's place."""
     rights: Mapping[str, Any] | None = None
     """The rules that the run began with (`engine/driver/rights.py`); None: it begins now."""
     source: Mapping[str, str] | None = None

@@ -2,7 +2,7 @@
 
 `turn` and `tools` alternate; `continue`, `nudge` and a hook's feedback lead to another turn. A turn that nobody must
 go on from, a limit, an error, a second loop, a hook or a batch that says stop ends it. Hooks are passed by where none
-are set; a person says what became of those that were cut off.
+are set; a person says what became of those that were cut off. In a prompt's place a compression may be asked for.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import command, next_speaker, tools, turn
+from interlock.graphs import command, compress, next_speaker, tools, turn
 from interlock.graphs import context as opening
 from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
@@ -42,6 +42,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))
     g.part("next-speaker", next_speaker.build)
+    g.part("compress", compress.build)
     g.node("continue", go_on)
     g.nodes(nudge, finish)
     hooks(
@@ -53,7 +54,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     )
 
     g.edge(START, "open_prompt")
-    g.by_label("open_prompt", {"prompt": "context", "command": "command", "answered": "after_agent"})
+    opened = {"prompt": "context", "command": "command", "answered": "after_agent"}
+    g.by_label("open_prompt", {**opened, "compress": "compress"})
+    g.edge("compress", "finish")
     g.route("command", after_command, {"filled": "context", "stop": "finish"})
     g.route("context", after_context, {"plain": "turn", "hooked": "before_agent"})
     answered = {"no calls": "next-speaker", "answered": "after_agent", "ended": "finish"}
@@ -116,6 +119,11 @@ def follow_up(prompt: Message | None, context: WorkflowContext) -> dict[str, Any
     }
 
 
+def further(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
+    """As `follow_up`; or a compression in a prompt's place."""
+    return {**follow_up(prompt, context), "force": context.compress and prompt is None}
+
+
 PIPELINE = Pipeline(
     "main",
     build,
@@ -125,5 +133,5 @@ PIPELINE = Pipeline(
     needs_model=True,
     enter=enter,
     leave=leave,
-    follow_up=follow_up,
+    follow_up=further,
 )

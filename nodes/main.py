@@ -44,17 +44,19 @@ _NEXT = {
 
 
 @node(
-    reads=("prompt", "hook_stage", "head", "unavailable", "approval_mode", "plan_phase"),
+    reads=("prompt", "hook_stage", "head", "unavailable", "approval_mode", "plan_phase", "force"),
     writes=(
         *fresh_prompt(),
         *("prompt", "asked", "hook_stage", "said", "fed_back", "refused", "head", "stop", "status"),
         *("unavailable", "next_speaker_check", "plan_phase"),
     ),
-    labels=("prompt", "command", "answered"),
+    labels=("prompt", "command", "answered", "compress"),
     pure=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Start a prompt: limits, sticky model and loop detection begin anew. Without one the conversation just goes on."""
+    if state.get("force"):
+        return {"label": "compress", "status": "running"}
     deps = runtime.context
     rules, phase = _plan_mode(deps, state)
     opened: MainState = {

@@ -61,4 +61,6 @@ class MainState(HookedPrompt, Conversation, PlanMode, BatchEnd, total=False):
     """Whether somebody looks, after an answer without calls, if the model must go on."""
     next_speaker: str
     """`user`, `model`, or empty: nobody is known to be due."""
+    force: bool
+    """A person asked for a compression of the conversation, and for nothing else."""
     status: str

@@ -37,6 +37,8 @@ class WorkflowContext:
     """The modes of work that there are."""
     attached: Sequence[Message] = ()
     """Files that the user put beside the prompt."""
+    compress: bool = False
+    """Asked for now, in a prompt's place."""
 
     def prompt(self, text: str) -> str:
         """Chain record (detached) of a person's prompt; what is attached to it stands before it."""

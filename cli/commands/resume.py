@@ -27,6 +27,7 @@ def parser() -> Parser:
     made.run_flag()
     add_decision_flags(made)
     flag(made, "-p --prompt PROMPT", "one more prompt, after the run has answered")
+    flag(made, "--compress", "compress its conversation now, in a prompt's place")
     flag(made, "--new-rules", "obey policies and settings as they are now")
     add_running_flags(made)
     return made
@@ -34,7 +35,7 @@ def parser() -> Parser:
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    options = replace(options_from(args, resuming=True), new_rules=args.new_rules)
+    options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
     run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
     decisions = decisions_from(args.decisions, waiting)

@@ -25,6 +25,7 @@ from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit
 from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
+from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
@@ -32,7 +33,7 @@ from rich.text import Text
 
 from interlock.cli.render.output import redacted
 from interlock.cli.session.approvals import Panel, shown
-from interlock.cli.session.choices import dress, next_approval_mode
+from interlock.cli.session.choices import next_approval_mode
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
 from interlock.cli.session.editing import STYLE, input_buffer, input_keys
@@ -84,6 +85,7 @@ class App:
             output=self.output,
             color_depth=None if self.color else ColorDepth.DEPTH_1_BIT,
         )
+        self.app.ttimeoutlen, self.app.timeoutlen = 0.05, 0.3  # Esc alone, and before another key
         self.app.key_processor.before_key_press += self._pressed
 
     async def run(self, prompt: str, run: str | None) -> None:
@@ -94,7 +96,6 @@ class App:
 
         def begin() -> None:
             self.session.driver.begin()
-            self.app.create_background_task(dress(self.session))
             if run:
                 self.session.switch(run)
             if prompt:
@@ -216,7 +217,12 @@ class App:
 
     def _layout(self) -> HSplit:
         self._input = Window(
-            BufferControl(self.buffer, search_buffer_control=self._search.control),
+            BufferControl(
+                self.buffer,
+                [HighlightIncrementalSearchProcessor()],
+                search_buffer_control=self._search.control,
+                preview_search=True,
+            ),
             height=lambda: Dimension(min=1, max=max(_size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,
@@ -243,8 +249,6 @@ class App:
         )
 
     def _live(self) -> ANSI:
-        if self.screen.width != _size().columns:
-            self.screen.resize(_size().columns)
         return ANSI(self.screen.live(max(_size().rows // 2, 3)).rstrip("\n"))
 
     def _queued(self) -> StyleAndTextTuples:

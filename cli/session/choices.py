@@ -2,7 +2,6 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from rich.text import Text
 
 from interlock.cli.catalog import nearest
 from interlock.cli.session.picker import Row
-from interlock.state.errors import InterlockError, UserError
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
@@ -131,6 +130,22 @@ async def plan(session: "Session", rest: str) -> None:
         session.submit(rest.strip())
 
 
+async def compress(session: "Session", _: str) -> None:
+    from interlock.cli.session.travel import this_run
+    from interlock.engine.read.snapshot import state_at
+
+    run = this_run(session)
+
+    async def compressed() -> None:
+        before = state_at(session.home, run).get("head")
+        session.options = replace(session.options, compress=True)
+        await session.go_on()
+        if session.run == run and state_at(session.home, run).get("head") == before:
+            session.screen.note("Nothing was compressed: there is too little to leave out.")
+
+    session.pursue(compressed)
+
+
 async def stats(session: "Session", _: str) -> None:
     from interlock.cli.render.report import usage_lines
     from interlock.cli.session.travel import this_run
@@ -191,19 +206,6 @@ async def theme(session: "Session", rest: str) -> None:
         raise UserError(f"No theme {name!r}.{nearest(name, [*THEMES])} There are {', '.join(THEMES)}.")
     session.screen.theme = found
     session.screen.note(f"Theme {found.name}. To keep it: `ui.theme` in settings.")
-
-
-async def dress(session: "Session") -> None:
-    """As `ui` in settings says. Settings that can't be read are told when a run needs them."""
-    from interlock.cli.session.theme import THEMES, find_theme
-
-    with suppress(InterlockError):
-        ui = (await session.in_thread(lambda: _settings(session))).ui
-        session.screen.thoughts = ui.thinking == "full"
-        if found := find_theme(ui.theme):
-            session.screen.theme = found
-        else:
-            session.screen.note(f"No theme {ui.theme!r} (`ui.theme`). There are {', '.join(THEMES)}.", "warn")
 
 
 async def vim(session: "Session", _: str) -> None:

@@ -176,6 +176,13 @@ _LISTED = (
         "plan", "plan [PROMPT]", "plan first: nothing is changed until you approve the plan", choices.plan
     ),
     SessionCommand(
+        "compress",
+        "compress",
+        "the conversation so far becomes a summary, and room for more",
+        choices.compress,
+        aliases=("compact", "summarize"),
+    ),
+    SessionCommand(
         "clear",
         "clear",
         "a new conversation; this one can be resumed",

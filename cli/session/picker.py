@@ -38,11 +38,17 @@ class Picker:
         self.chosen: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
         self._title, self._rows, self._width = title, rows, width
         self._names = Names([f"{row.name} {row.about}" for row in rows])
+        self._longest = max((cell_len(one_line(row.name)) for row in rows), default=0)
+        self._longest_about = max((cell_len(one_line(row.about)) for row in rows), default=0)
         self._found = list(range(len(rows)))
         self._at = min(max(at, 0), max(len(rows) - 1, 0))
         self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._filter())
         keys = self._keys()
-        self.input = BufferControl(self._typed, [BeforeInput("  filter: ", "class:dim")], key_bindings=keys)
+        self.input = BufferControl(
+            self._typed,
+            [BeforeInput("  filter: " if len(rows) > 2 else "  ", "class:dim")],
+            key_bindings=keys,
+        )
         height = Dimension(preferred=min(_MOST_LINES, max(len(rows), 1)), max=_MOST_LINES)
         self.container = HSplit(
             [
@@ -57,9 +63,9 @@ class Picker:
         self._at = 0
 
     def heading(self) -> StyleAndTextTuples:
-        count = f"{len(self._found)} of {len(self._rows)}" if self._typed.text else str(len(self._rows))
-        title = f"{self._title} ({count})"
-        return [("bold", set_cell_size(title, min(cell_len(title), self._width())))]
+        many = len(self._rows) > _MOST_LINES or self._typed.text
+        count = f" ({len(self._found)} of {len(self._rows)})" if many else ""
+        return [("bold", _cut(self._title, self._width() - len(count))), ("class:dim", count)]
 
     def lines(self) -> StyleAndTextTuples:
         if not self._found:
@@ -71,16 +77,15 @@ class Picker:
         return lines[:-1]
 
     def _line(self, row: Row, marked: bool) -> StyleAndTextTuples:
-        """The name gets what it needs, what is said about it the rest."""
+        """Names stand in one column; what is said about them gets at least two fifths."""
         width = self._width() - len(_MARK) - 1
         name, about = one_line(row.name), one_line(row.about)
-        name = _cut(name, width if not about else max(width - cell_len(about) - 2, width * 2 // 3))
-        left = width - cell_len(name) - 2
-        style = "bold" if marked else ""
-        told = _cut(about, left) if left > 3 else ""
+        column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
+        name = _cut(name, column)
+        told = _cut(about, width - column - 2)
         return [
             ("class:mark bold" if marked else "", _MARK if marked else "  "),
-            (style, name),
+            ("bold" if marked else "", name if not told else set_cell_size(name, column)),
             ("class:dim", f"  {told}" if told else ""),
             ("", "\n"),
         ]
@@ -112,7 +117,7 @@ class Picker:
             if self._found:
                 self._end(self._rows[self._found[self._at]])
 
-        @keys.add("escape")
+        @keys.add("escape", eager=True)
         @keys.add("c-c", eager=True)
         @keys.add("c-d", eager=True)
         @keys.add("c-g", eager=True)

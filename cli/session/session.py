@@ -145,6 +145,10 @@ class Session:
         """Something of the user's own in the run's place: prompts wait for it, and `stop` ends it."""
         self._spawn(self._told(work))
 
+    async def go_on(self) -> None:
+        """With the run as it stands, without a prompt."""
+        await self._decided(None)
+
     def note_for_model(self, what: str, text: str) -> None:
         """With the next prompt."""
         self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
@@ -228,18 +232,25 @@ class Session:
             self.run, self.status = None, ""
             outcome = await self.driver.start(self.workflow, prompt or "", self._drive_options(new=True))
         else:
-            outcome = await self.driver.go_on(self.run, self._drive_options(), prompt, decisions)
+            outcome = await self.driver.go_on(
+                self.run, self._drive_options(prompted=prompt is not None), prompt, decisions
+            )
         while outcome.status == "approved" and (following := outcome.output.get("main_run")):
             self._ended(outcome)
             self.screen.note(f"The plan is approved; run {following} carries it out.")
             self.run = following
-            outcome = await self.driver.go_on(following, replace(self._drive_options(), approval_mode=None))
+            outcome = await self.driver.go_on(
+                following, replace(self._drive_options(prompted=False), approval_mode=None)
+            )
         self._ended(outcome)
         return outcome
 
-    def _drive_options(self, new: bool = False) -> Options:
+    def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
         """Of the next drive. What was asked of a run is kept by it: its mode may have moved since."""
-        given, self.options = self.options, replace(self.options, attach=(), notes=(), approval_mode=None)
+        given = self.options
+        self.options = replace(given, approval_mode=None, compress=False)
+        if prompted:
+            self.options = replace(self.options, attach=(), notes=())
         return (
             replace(given, workspace=self.workspace, approval_mode=self.approval_mode)
             if new

@@ -136,7 +136,8 @@ async def _through_tasks(
     rewire: Rewire | None = None,
 ) -> Outcome:
     """On with a subtask that was begun, and with the task above one that is over; told as the end of the topmost."""
-    options = replace(options, workspace=None, approval_mode=None, mode=None, model=None, attach=(), notes=())
+    kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "model"))
+    options = replace(options, **kept, attach=(), notes=(), compress=False)
     while outcome.workflow == "task" and not stop.why:
         run, below = outcome.run, deepest(store.home, outcome.run)
         waits = outcome.status == "waiting" and not outcome.pending and below != run
@@ -255,10 +256,13 @@ def _next_pass(
     """State for another prompt, or for another try, after the graph has ended; None: it just tells its end again."""
     if chosen.follow_up is None and prompt:
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
-    if chosen.follow_up is None or (row.outcome == "done" and not prompt):
+    if chosen.follow_up is None or (row.outcome == "done" and not prompt and not context.compress):
         return None
     message = Message(role="user", origin="person", content=clean(prompt)) if prompt else None
-    return chosen.follow_up(message, context)
+    more = chosen.follow_up(message, context)
+    if context.compress and not more.get("force"):
+        raise UserError(f"Run {row.run!r} can't be compressed now: only `main` is, and without a prompt.")
+    return more
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
@@ -366,6 +370,7 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
         list(prepared.agents),
         [mode.model_dump(mode="json") for mode in prepared.modes.all()],
         _attached(prepared),
+        prepared.options.compress,
     )
 
 

@@ -88,7 +88,6 @@ _TABLES = (
     "journal",
     "decisions",
     "hook_calls",
-    "server_replies",
     "snapshots",
     "model_calls",
     "reservations",

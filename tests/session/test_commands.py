@@ -91,7 +91,7 @@ def test_a_conversation_is_left_forked_and_taken_up_again(opens: Opens) -> None:
         command(terminal, "/clear", "A new conversation.")
         terminal.say("another thing")
         terminal.waits_for("Answer 0.")
-        command(terminal, "/resume", "Go on with which run? (2)", "the first question")
+        command(terminal, "/resume", "Go on with which run?", "the first question")
         terminal.press("escape")
         terminal.waits_for("which run?", gone=True)
         command(terminal, "/resume", "Go on with which run?")
@@ -160,3 +160,19 @@ def test_a_command_that_would_disturb_waits_until_the_agent_is_done(opens: Opens
         command(terminal, "/tools", "run_shell_command")
         terminal.waits_for("Slept.")
         terminal.waits_for("A new conversation.")
+
+
+def test_a_conversation_is_compressed_when_somebody_asks(opens: Opens) -> None:
+    words = [" ".join(f"{n}w{m}" for m in range(600)) for n in range(3)]
+    summary = "<state_snapshot><overall_goal>ship it</overall_goal></state_snapshot>"
+    replies = [{"text": text} for text in words] + [{"role": "compressor", "text": summary}] * 2
+    with opens([*replies, {"text": "We ship it."}], rows=40) as terminal:
+        terminal.waits_for("›")
+        command(terminal, "/compress", "Nothing has run yet")
+        for number in range(3):
+            terminal.say(f"question {number}")
+            terminal.waits_for(f"{number}w599")
+        command(terminal, "/compress", "ompressed")
+        terminal.say("and now?")
+        terminal.waits_for("We ship it.")
+        command(terminal, "/compress", "Nothing was compressed")

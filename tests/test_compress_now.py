@@ -1,0 +1,90 @@
+"""A conversation of `main` that is compressed because somebody asks for it, between two prompts."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from agent_runs.stage import Stage
+
+from interlock.cli.main import main
+from interlock.engine import Outcome, resume_sync, run_sync
+from interlock.engine.diagrams import taken_edges
+from interlock.engine.diagrams.path import run_path
+from interlock.engine.read.runs import step_rows
+from interlock.engine.read.snapshot import dropped
+from interlock.state.errors import UserError
+
+LONG = [{"text": f"answer {n} " + " ".join(f"{n}{m}" for m in range(600))} for n in range(4)]
+SNAPSHOT = "<state_snapshot><overall_goal>ship it</overall_goal></state_snapshot>"
+CHECKED = [{"role": "compressor", "text": SNAPSHOT}] * 2
+
+
+def talked(stage: Stage) -> Outcome:
+    outcome = run_sync("main", {"prompt": "question 0"}, options=stage.options)
+    for number in range(1, 4):
+        outcome = resume_sync(outcome.run, prompt=f"question {number}", options=stage.options)
+    return outcome
+
+
+def compressed(stage: Stage, run: str) -> Outcome:
+    return resume_sync(run, options=replace(stage.options, compress=True))
+
+
+def test_it_is_compressed_and_the_next_prompt_goes_on_with_the_summary(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", [*LONG, *CHECKED, {"text": "Well."}])
+    before = talked(stage)
+    after = compressed(stage, before.run)
+    assert (after.status, after.output["response"]) == ("done", before.output["response"])
+    told = [m["content"] for m in after.output["history"] if m.get("origin") == "snapshot"]
+    assert len(told) == 1 and "ship it" in told[0]
+    assert len(after.output["history"]) < len(before.output["history"])
+    assert any("question 0" in m.text for part in dropped(stage.options.home, after.run) for m in part)
+    further = resume_sync(after.run, prompt="well?", options=stage.options)
+    assert further.output["response"] == "Well."
+    assert further.output["history"][: len(after.output["history"])] == after.output["history"]
+    rows = step_rows(stage.options.home, after.run)
+    taken = taken_edges("main", run_path(rows, ended=True))
+    assert {("main", "open_prompt", "compress"), ("main", "compress", "finish")} <= taken
+
+
+def test_one_that_was_stopped_in_it_goes_on_with_it(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", [*LONG, {**CHECKED[0], "delay_s": 30}, CHECKED[1]])
+    run = talked(stage).run
+    stage.limits = {"timeout_s": 1}
+    assert compressed(stage, run).status == "timeout"
+    stage.limits = {"timeout_s": 60}
+    stage.write([*LONG, *CHECKED])
+    outcome = resume_sync(run, options=stage.options)
+    assert outcome.status == "done"
+    assert [m for m in outcome.output["history"] if m.get("origin") == "snapshot"]
+
+
+def test_a_summary_that_fails_changes_nothing_and_the_next_prompt_is_answered(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", [*LONG, *[{"role": "compressor", "text": "no"}] * 2, {"text": "Well."}])
+    before = talked(stage)
+    after = compressed(stage, before.run)
+    assert (after.status, after.output["history"]) == ("done", before.output["history"])
+    assert resume_sync(before.run, prompt="well?", options=stage.options).output["response"] == "Well."
+
+
+def test_it_is_no_prompt_and_other_workflows_have_none(tmp_path: Path) -> None:
+    stage = Stage(tmp_path / "stage", LONG)
+    run = run_sync("main", {"prompt": "hello"}, options=stage.options).run
+    with pytest.raises(UserError, match="only `main` is, and without a prompt"):
+        resume_sync(run, prompt="more", options=replace(stage.options, compress=True))
+    done = [{"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]}]
+    other = Stage(tmp_path / "task", done)
+    task = run_sync("task", {"prompt": "hello"}, options=other.options).run
+    with pytest.raises(UserError, match="only `main` is, and without a prompt"):
+        compressed(other, task)
+
+
+def test_the_command_line_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stage = Stage(tmp_path / "stage", [*LONG, *CHECKED])
+    run = talked(stage).run
+    monkeypatch.setenv("INTERLOCK_HOME", str(stage.options.home))
+    assert main(["resume", run, "--compress"]) == 0
+    assert "ompress" in capsys.readouterr().err
+    assert dropped(stage.options.home, run)
