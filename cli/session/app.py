@@ -31,6 +31,7 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
+from interlock.cli.render.notification import ring
 from interlock.cli.render.output import redacted
 from interlock.cli.session.approvals import Panel, shown
 from interlock.cli.session.choices import next_approval_mode
@@ -44,6 +45,7 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.options import Decision, Options
+from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
 _WATCH_S = 2.0
@@ -122,6 +124,10 @@ class App:
         if not self._due and self._loop is not None:
             self._due = True
             self._loop.call_soon_threadsafe(self._schedule)
+
+    def ring(self, event: NotificationEvent) -> None:
+        if self._loop is not None:  # between two paintings
+            self._loop.call_soon_threadsafe(ring, event, sys.stdout)
 
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
         made: list[Decision] = []

@@ -146,6 +146,10 @@ KEYS = (
 """Of the input line."""
 
 
+async def _init(session: "Session", rest: str) -> None:
+    session.begin_beside("init", rest.strip())
+
+
 async def _quit(session: "Session", _: str) -> None:
     session.leave()
 
@@ -266,6 +270,9 @@ _LISTED = (
         _of_here("memory"),
         _among("show", "add", "refresh"),
         True,
+    ),
+    SessionCommand(
+        "init", "init [HINT]", "write GEMINI.md from a look at this repository; asks first", _init
     ),
     SessionCommand("agents", "agents", "sub-agents that the model can ask", _of_here("agents"), None, True),
     SessionCommand("hooks", "hooks [test EVENT]", "which hooks count here", _of_here("hooks"), None, True),

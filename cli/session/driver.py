@@ -40,10 +40,13 @@ class Driver:
         """A new run. Raises `InterlockError`."""
         from interlock import engine
 
-        given = {"prompt": prompt}
-        return await self._driven(
-            lambda stop: engine.run(workflow, given, options=options, renderers=[self._shown], stop=stop)
-        )
+        def door(stop: "Stop") -> Awaitable[Outcome]:
+            from interlock.graphs import pipeline
+
+            given = {pipeline(workflow).prompt_field or "prompt": prompt} if prompt else {}
+            return engine.run(workflow, given, options=options, renderers=[self._shown], stop=stop)
+
+        return await self._driven(door)
 
     async def go_on(
         self, run: str, options: Options, prompt: str | None = None, decisions: Sequence[Decision] = ()

@@ -15,9 +15,11 @@ from interlock.engine.read.runs import RunRow, find_run, waiting_requests
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from interlock.cli.session.picker import Row
     from interlock.cli.session.screen import Screen
-    from interlock.state.events import Event
+    from interlock.state.events import Event, NotificationEvent
 
 T = TypeVar("T")
 _UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
@@ -32,6 +34,10 @@ class Terminal(Protocol):
         ...
 
     def exit(self) -> None: ...
+
+    def ring(self, event: "NotificationEvent") -> None:
+        """From any thread."""
+        ...
 
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
         """What the person says to them now; what isn't among the answers is left for later."""
@@ -149,6 +155,19 @@ class Session:
         """With the run as it stands, without a prompt."""
         await self._decided(None)
 
+    def begin_beside(self, workflow: str, prompt: str) -> None:
+        """A run of another workflow; then this conversation goes on as it was."""
+
+        async def work() -> None:
+            kept = self.run, self.workflow, self.status
+            self.run, self.workflow, self.status = None, workflow, ""
+            try:
+                await self._told(lambda: self._decided(prompt))
+            finally:
+                self.run, self.workflow, self.status = kept
+
+        self._spawn(work())
+
     def note_for_model(self, what: str, text: str) -> None:
         """With the next prompt."""
         self.options = replace(self.options, notes=(*self.options.notes, (what, text)))
@@ -261,8 +280,14 @@ class Session:
         self.run, self.workflow = outcome.run, outcome.workflow
         self.status = outcome.status if outcome.status in (*_UNFINISHED, "waiting") else ""
         self.screen.end()
+        if outcome.notifying:
+            outcome.notifying.add_done_callback(self._notified)
         if outcome.status == "cancelled":
             self.screen.note("Say what to do instead, or press Enter to go on.")
+
+    def _notified(self, sent: "Future[list[str]]") -> None:
+        for problem in sent.result():
+            self.screen.note(one_line(problem), "bad")
 
     def failed(self, error: InterlockError) -> None:
         self.screen.note(one_line(redacted(str(error))), "bad")
@@ -306,9 +331,11 @@ class Session:
 
     def _event(self, event: "Event") -> None:
         """On the event bus's thread."""
-        from interlock.state.events import Finished, Init
+        from interlock.state.events import Finished, Init, NotificationEvent
 
-        if isinstance(event, Init):
+        if isinstance(event, NotificationEvent):
+            self.terminal.ring(event)
+        elif isinstance(event, Init):
             self.run = self.run or event.session_id
             self.model = event.model
         elif isinstance(event, Finished):

@@ -282,12 +282,12 @@ async def _driven(
     rewire: Rewire | None = None,
 ) -> Outcome:
     """Take the run, drive it, give it back."""
-    rewire = rewire or Rewire()
+    replays, rewire = rewire is not None, rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
     bus = EventBus(renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
-    notifications = None if rewire else watched(prepared, store.home, run)
+    notifications = None if replays else watched(prepared, store.home, run)
     try:
         with diagnosed(store.path):
             drive = Drive(store, lease, chosen, prepared, bus, stop)

@@ -1,0 +1,40 @@
+"""test_init_and_notify: the memory file by /init, beside the conversation; and what rings when a session waits."""
+
+import json
+from pathlib import Path
+
+from session.terminal import Opens, edit
+
+
+def test_init_shows_the_file_first_and_the_conversation_goes_on_as_it_was(folder: Path, opens: Opens) -> None:
+    (folder / "a.py").write_text("x = 1\n")
+    written = edit("# Demo\n\nOne module.\n", "GEMINI.md")
+    replies = [{**written, "expect": "the owners"}, {"text": "It holds the module."}]
+    with opens(replies, rows=40) as terminal:
+        terminal.waits_for("›")
+        terminal.say("/init name the owners")
+        terminal.waits_for("[y] yes")
+        terminal.waits_for("One module.")
+        assert not (folder / "GEMINI.md").exists()
+        terminal.press("y")
+        terminal.waits_for("It holds the module.")
+        assert (folder / "GEMINI.md").read_text() == "# Demo\n\nOne module.\n"
+        terminal.say("/diff")
+        terminal.waits_for("Nothing has run yet in this conversation.")
+
+
+def test_a_session_that_waits_rings_once_and_says_what_could_not_be_sent(folder: Path, opens: Opens) -> None:
+    (folder.parent / ".interlock").mkdir()
+    notify = {"terminal": ["bell", "osc9"], "command": "echo no luck; exit 3"}
+    (folder.parent / ".interlock" / "settings.json").write_text(json.dumps({"general": {"notify": notify}}))
+    with opens([edit(), {"text": "It is written."}]) as terminal:
+        terminal.waits_for("›")
+        assert b"\a" not in terminal.written
+        terminal.say("write notes.txt")
+        terminal.waits_for("[y] yes")
+        terminal.waits_for("general.notify.command: exit 3. no luck")
+        rung = b"\a\x1b]9;Interlock waits: write notes.txt: write_file notes.txt\a"
+        assert terminal.written.count(rung) == 1
+        terminal.press("y")
+        terminal.waits_for("It is written.")
+        assert terminal.written.count(b"\x1b]9;") == 1
