@@ -284,10 +284,20 @@ class GeneralSettings(_Section):
         return "auto_edit" if value == "autoEdit" else value
 
 
+class UiSettings(_Section):
+    """How a session looks."""
+
+    theme: str = ""
+    """`dark`, `light`, `colorblind`, `no-color`, one of gemini-cli's names; `default` is readable on any background."""
+    thinking: str = Field("off", alias="inlineThinkingMode")
+    """`full`: thoughts as they are; else a line that says what each is about."""
+
+
 class Settings(_Section):
     """All settings, merged by precedence (`cli.md`, Files)."""
 
     general: GeneralSettings = Field(default_factory=lambda: GeneralSettings.model_validate({}))
+    ui: UiSettings = Field(default_factory=lambda: UiSettings.model_validate({}))
     model: ModelSettings = Field(default_factory=lambda: ModelSettings.model_validate({}))
     tools: ToolSettings = Field(default_factory=lambda: ToolSettings.model_validate({}))
     task: TaskSettings = Field(default_factory=lambda: TaskSettings.model_validate({}))

@@ -38,7 +38,7 @@ SERVICES_MAY_IMPORT = {
     "policy": {"config", "files", "shell"},
     "context": {"config", "files", "secrets"},
     "hooks": {"config", "policy", "process", "secrets"},
-    "mcp": {"files", "process", "toolset"},
+    "mcp": {"config", "files", "process", "toolset"},
     "snapshots": {"files"},
     "index": {"files", "models", "secrets", "sqlite"},
     "discovered": {"mcp"},

@@ -43,6 +43,10 @@ def execute(arguments: list[str]) -> int:
     name = "latest" if args.latest else args.resume
     options = options_from(args, resuming=bool(name))
     if _opens_session(args):
+        from interlock.cli.session import first_start
+
+        if not name and first_start.is_needed(options):
+            first_start.ask(options)
         from interlock.cli.session.app import execute as session
 
         return session(replace(options, interactive=True), "task" if args.mode else "main", words, name)

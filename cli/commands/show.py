@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.parsing import Parser, flag, number
-from interlock.cli.render.calls import call_lines, calls_in_full
+from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full
 from interlock.cli.render.output import Paint, ago, amount, elapsed, one_line, place, show_json, show_table
 from interlock.cli.render.pending import screen
-from interlock.engine.read.calls import Agent, agents, answered, calls, reasons
+from interlock.engine.read.calls import Agent, agents, answered, calls, of_call, reasons, results
 from interlock.engine.read.runs import RunRow, find_run, list_runs, models, path, steps, waiting_requests
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
@@ -26,7 +26,7 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 def parser() -> Parser:
     made = Parser(
         "show",
-        "RUN [--calls] [--at STEP] [--dropped] [--verify] [--json]",
+        "RUN [--calls] [--call ID] [--at STEP] [--dropped] [--verify] [--json]",
         "What a run did, what it used, and what it waits for.",
         [
             ("interlock show latest", ""),
@@ -36,6 +36,11 @@ def parser() -> Parser:
     )
     made.run_flag()
     flag(made, "--calls", "each call: who decided what, when, and who changed its arguments")
+    flag(
+        made,
+        "--call ID",
+        "number or id of one of them: everything that is known of it, and all that it printed",
+    )
     flag(made, "--at STEP", "a step of: interlock history RUN", type=number(int, -1))
     flag(made, "--dropped", "what compression and masking took out of the conversation")
     flag(made, "--verify", "check that no record was lost or changed")
@@ -53,12 +58,27 @@ def execute(arguments: list[str]) -> int:
         _show_dropped(home, run.run, args.json)
     elif args.at is not None:
         _show_state(home, run.run, args.at, args.json)
+    elif args.call:
+        _show_call(home, run.run, args.call, args.json)
     elif args.json:
         show_json(_object(home, run))
     else:
         paint = Paint(sys.stdout)
         paint.print_all(calls_in_full(home, run.run, paint) if args.calls else _lines(home, run, paint))
     return 0
+
+
+def _show_call(home: Path, run: str, name: str, as_json: bool) -> None:
+    made = calls(home, run)
+    call = of_call(made, name, run)
+    result = results(home, run).get(call.id, {})
+    if as_json:
+        show_json({**call._asdict(), "result": result})
+        return
+    paint = Paint(sys.stdout)
+    paint.print_all(call_in_full(made.index(call) + 1, call, paint))
+    for line in str(result.get("content", "")).splitlines():
+        paint.print(line, reading=True)
 
 
 def _object(home: Path, run: RunRow) -> dict[str, Any]:

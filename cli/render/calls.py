@@ -34,7 +34,7 @@ def calls_in_full(home: Path, run: str, paint: Paint) -> Iterator[str]:
     if not made:
         yield f"Run {run} has made no call."
     for number, call in enumerate(made, 1):
-        yield from _in_full(number, call, paint)
+        yield from call_in_full(number, call, paint)
 
 
 _CHOICES = {
@@ -116,7 +116,7 @@ def _change(told: Told) -> str:
     return f"arguments changed by {by}"
 
 
-def _in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
+def call_in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
     """Everything that is known of a call's decisions, a line each."""
     came_to = "failed" if call.failed else call.status or call.state
     yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to} · {one_line(call.summary, 100)}"

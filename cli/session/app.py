@@ -34,7 +34,7 @@ from rich.text import Text
 from interlock.cli.render.notification import ring
 from interlock.cli.render.output import redacted
 from interlock.cli.session.approvals import Panel, shown
-from interlock.cli.session.choices import next_approval_mode
+from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
 from interlock.cli.session.editing import STYLE, input_buffer, input_keys
@@ -98,6 +98,7 @@ class App:
 
         def begin() -> None:
             self.session.driver.begin()
+            self.app.create_background_task(dress(self.session))
             if run:
                 self.session.switch(run)
             if prompt:
@@ -255,6 +256,8 @@ class App:
         )
 
     def _live(self) -> ANSI:
+        if self.screen.width != _size().columns:
+            self.screen.resize(_size().columns)
         return ANSI(self.screen.live(max(_size().rows // 2, 3)).rstrip("\n"))
 
     def _queued(self) -> StyleAndTextTuples:

@@ -1,22 +1,26 @@
 """blocks: what the session shows besides answers, each as lines: prompts, calls, diffs, steps, sub-agents, endings."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from rich.cells import set_cell_size
 from rich.text import Text
 
 from interlock.cli.render.output import amount, elapsed, one_line, plain
 from interlock.cli.render.tools import RunningCall, call_facts, call_mark, call_summary
-from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import Result, ToolResultEvent, ToolUse
 from interlock.state.text import harmless
+
+if TYPE_CHECKING:
+    from interlock.cli.render.worddiff import DiffLine
 
 PROMPT_LINES = 20
 DIFF_LINES = 40
 _MARKS = {"completed": ("✓", "good"), "in_progress": ("▸", "accent"), "cancelled": ("–", "dim")}
 _STYLES = {"green": "good", "red": "bad", "yellow": "warn"}
+
+_SHELLS = ("run_shell_command", "execute_command")
 
 Todo = Mapping[str, Any]
 
@@ -42,21 +46,28 @@ def prompt(text: str, limit: int = PROMPT_LINES) -> Iterator[Text]:
 def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
     """One line, below it what it printed, folded."""
     mark, colour = call_mark(event)
-    facts = [*call_facts(event)]
-    line = Text.assemble((mark, _STYLES[colour]), " ", one_line(call_summary(event)))
-    for fact in facts:
-        failed = event.status != "success" and fact == facts[0]
-        line.append(" · ", "dim").append(fact, "bad" if failed and event.status == "error" else "dim")
-    yield clipped(line, width)
+    facts = Text()
+    for number, fact in enumerate(call_facts(event)):
+        failed = event.status == "error" and number == 0
+        facts.append(" · ", "dim").append(fact, "bad" if failed else "dim")
+    # What it was is cut before what came of it, unless that is a long story.
+    room = max(width - 2 - facts.cell_len, width // 3)
+    what = clipped(Text(commanded(event.tool_name, call_summary(event))), room)
+    yield clipped(Text.assemble((mark, _STYLES[colour]), " ", what, facts), width)
     if output:
-        yield from _printed(output)
+        yield from _printed(output, event.tool_id)
 
 
-def _printed(output: RunningCall) -> Iterator[Text]:
+def commanded(tool: str, summary: str) -> str:
+    """A shell line looks like one."""
+    return f"$ {summary}" if tool in _SHELLS else summary
+
+
+def _printed(output: RunningCall, name: str) -> Iterator[Text]:
     for line in output.head:
         yield _output(line)
     if output.left_out > 0:
-        yield Text(f"  │ … {output.left_out:,} lines", "dim")
+        yield Text(f"  │ … {output.left_out:,} lines: /show --call {one_line(name)}", "dim")
     for line in output.tail:
         yield _output(line)
 
@@ -67,9 +78,10 @@ def _output(line: str) -> Text:
 
 def running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
     """A call that is under way, with the last lines that it printed."""
-    took = f" · {elapsed(seconds)}" if seconds >= 1 else ""
     count = f" · {call.lines:,} lines" if call.lines > lines else ""
-    yield clipped(Text.assemble(("● ", "accent"), call.summary, (count + took, "dim")), width)
+    facts = Text(count + (f" · {elapsed(int(seconds))}" if seconds >= 1 else ""), "dim")
+    what = clipped(Text(call.summary), max(width - 2 - facts.cell_len, 8))
+    yield clipped(Text.assemble(("● ", "accent"), what, facts), width)
     seen = [*call.head, *call.tail, *([call.partial] if call.partial.strip() else [])]
     for line in seen[-lines:] if lines else ():
         text = _output(line)
@@ -79,6 +91,8 @@ def running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterat
 
 def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
     """A unified diff with line numbers; `folded`: how to see what is left out."""
+    from interlock.cli.render.worddiff import diff_lines
+
     lines = [line for line in diff_lines(text) if line.kind != "file" or line.text.startswith("+++ ")]
     if sum(line.kind == "file" for line in lines) == 1:
         lines = [line for line in lines if line.kind != "file"]  # the call says which
@@ -92,12 +106,12 @@ def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Te
     return shown
 
 
-def _diff_line(line: DiffLine, wide: int) -> Text:
+def _diff_line(line: "DiffLine", wide: int) -> Text:
     if line.kind == "hunk":
         return Text(" " * wide + " ⋯", "hunk")
     if line.kind in ("file", "note"):
         return Text(line.text.removeprefix("+++ b/"), "strong" if line.kind == "file" else "dim")
-    sign = SIGNS[line.kind]
+    sign = {"removed": "-", "added": "+"}.get(line.kind, " ")
     style = line.kind if line.kind != "same" else ""
     text = Text.assemble((f"{line.number:>{wide}} ", "dim"), (f"{sign} ", style))
     for piece, changed in line.pieces:
@@ -169,7 +183,3 @@ def headline(thought: str) -> str:
         return text[2:].partition("**")[0].strip()
     first = next((line for line in harmless(thought).splitlines() if line.strip()), "")
     return one_line(first.strip("*# "), 100)
-
-
-def joined(lines: Iterable[Text]) -> Text:
-    return Text("\n").join(lines)

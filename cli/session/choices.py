@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from rich.text import Text
 
 from interlock.cli.catalog import nearest
 from interlock.cli.session.picker import Row
-from interlock.state.errors import UserError
+from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
@@ -206,6 +207,19 @@ async def theme(session: "Session", rest: str) -> None:
         raise UserError(f"No theme {name!r}.{nearest(name, [*THEMES])} There are {', '.join(THEMES)}.")
     session.screen.theme = found
     session.screen.note(f"Theme {found.name}. To keep it: `ui.theme` in settings.")
+
+
+async def dress(session: "Session") -> None:
+    """As `ui` in settings says. Settings that can't be read are told when a run needs them."""
+    from interlock.cli.session.theme import THEMES, find_theme
+
+    with suppress(InterlockError):
+        ui = (await session.in_thread(lambda: _settings(session))).ui
+        session.screen.thoughts = ui.thinking == "full"
+        if found := find_theme(ui.theme):
+            session.screen.theme = found
+        else:
+            session.screen.note(f"No theme {ui.theme!r} (`ui.theme`). There are {', '.join(THEMES)}.", "warn")
 
 
 async def vim(session: "Session", _: str) -> None:

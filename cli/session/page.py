@@ -7,7 +7,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.tree import SyntaxTreeNode
 from pygments.lexer import Lexer
-from pygments.lexers import get_lexer_by_name
+from pygments.lexers import get_lexer_by_name  # pyright: ignore[reportUnknownVariableType]
 from pygments.token import Comment, Keyword, Name, Number, Operator, String, Token
 from pygments.util import ClassNotFound
 from rich.box import SIMPLE_HEAD
@@ -183,14 +183,14 @@ def ansi(line: Text, console: Console) -> Iterator[str]:
     if "\t" in line.plain:
         line = line.copy()
         line.expand_tabs(4)
+    system = _SYSTEMS[console.color_system or "standard"]
+    if not line.spans:  # rich renders those without their style
+        line = Text.assemble((line.plain, line.style))
     for text, style, _ in line.render(console, "\n"):
-        if style and console.no_color:
-            style = style.without_color
-        yield (
-            style.render(text, color_system=console.color_system and _SYSTEMS[console.color_system])
-            if style
-            else text
-        )
+        if not style:
+            yield text
+        else:
+            yield (style.without_color if console.no_color else style).render(text, color_system=system)
 
 
 @cache
@@ -219,6 +219,18 @@ def is_apart(before: str, node: SyntaxTreeNode, source: Sequence[str]) -> bool:
     at = (node.map or (0, 0))[0]
     written = at > 0 and not source[at - 1].strip(" \t>")
     return written or (node.type != "list_item" and not {before, node.type} <= _CLOSE)
+
+
+def hanging(line: Text, width: int) -> Iterator[Text]:
+    """Wrapped at blanks; what doesn't fit goes on below, two further in than the line begins."""
+    line = line.copy()
+    line.expand_tabs(4)
+    if line.cell_len <= width:
+        yield line
+        return
+    indent = min(len(line.plain) - len(line.plain.lstrip(" ")), width // 2)
+    for number, part in enumerate(_wrap(line[indent:], width - indent - 2)):
+        yield Text(" " * (indent + 2 * bool(number))).append_text(part)
 
 
 def fold(text: Text, width: int) -> list[Text]:

@@ -11,7 +11,7 @@ from interlock.cli.render.output import one_line
 from interlock.cli.render.text import notice
 from interlock.cli.session import blocks
 from interlock.cli.session.markdown import MarkdownStream
-from interlock.cli.session.page import Page, ansi, fold
+from interlock.cli.session.page import Page, ansi, fold, hanging
 from interlock.cli.session.theme import Theme
 from interlock.cli.session.work import Work
 from interlock.state.events import (
@@ -54,7 +54,8 @@ class Screen:
         """Called when there is something new; from the thread that brought it."""
         self.thoughts = thoughts
         self._lock = threading.RLock()
-        self._clock, self._width, self._color, self._theme = clock, width, color, theme
+        self.width = width
+        self._clock, self._color, self._theme = clock, color, theme
         self._console = theme.console(width, color)
         self._out: list[str] = []
         self._kind = ""
@@ -67,6 +68,8 @@ class Screen:
         self._todos: Sequence[blocks.Todo] = ()
         self._asked: dict[tuple[str, str], Sequence[blocks.Todo]] = {}
         """Steps of calls that aren't over."""
+        self._waits = False
+        """The last drive ended because a person must decide."""
         self._warned: set[str] = set()
         self._previewed: set[str] = set()
         """Diffs that the person was asked about: they stand above."""
@@ -85,7 +88,7 @@ class Screen:
     def resize(self, width: int) -> None:
         """What is finished stays as it is."""
         with self._lock:
-            self._width = max(width, 10)
+            self.width = max(width, 1)
             self._laid_out()
         self.changed()
 
@@ -109,21 +112,18 @@ class Screen:
         self.changed()
 
     def show(self, renderable: RenderableType) -> None:
-        """Tables, diffs, Markdown, as rich draws them at this width."""
+        """Tables, diffs, Markdown, as rich draws them at this width; a text's lines go on below their beginning."""
         with self._lock:
             self._finish_answer()
-            if self._kind:
-                self._out.append("\n")
-            with self._console.capture() as capture:
-                self._console.print(renderable)
-            self._out.append(capture.get())
-            self._kind = "shown"
+            if isinstance(renderable, Text):
+                lines = renderable.split("\n", allow_blank=True)
+                self._put((part for line in lines for part in hanging(line, self.width)), "shown", apart=True)
+            else:
+                with self._console.capture() as capture:
+                    self._console.print(renderable)
+                self._out.append("\n" * bool(self._kind) + capture.get())
+                self._kind = "shown"
         self.changed()
-
-    def answer(self) -> str:
-        """The last one, as Markdown."""
-        with self._lock:
-            return "".join(self._text).strip()
 
     def finished(self) -> str:
         """Whole lines to be printed above now; each is handed out once."""
@@ -132,10 +132,11 @@ class Screen:
         return "".join(out)
 
     def end(self) -> None:
-        """The drive is over: what was live becomes finished."""
+        """The drive is over: what was live becomes finished. Steps stay where it only waits for a person."""
         with self._lock:
             self._finish_answer()
-            self._finish_todos()
+            if not self._waits:
+                self._finish_todos()
             self._work = None
         self.changed()
 
@@ -145,29 +146,27 @@ class Screen:
             return ""
         with self._lock:
             now = self._clock()
-            lines = [part for line in self._moving(height, now) for part in fold(line, self._width)]
+            lines = [part for line in self._moving(height, now) for part in fold(line, self.width)]
             if self._work:
                 if height > len(lines) + 1:
                     lines.append(Text(""))
-                lines.append(self._work.spinner(self._width, now))
+                lines.append(self._work.spinner(self.width, now))
             shown = self._drawn(lines[-height:])
         return shown.removesuffix("\n")
 
     def _moving(self, height: int, now: float) -> list[Text]:
         lines: list[Text] = []
         if self._answer and (tail := self._answer.tail()):
-            if self._kind and self._kind != "answer":
-                lines.append(Text(""))
-            lines += tail
-        if self._work:
-            lines += self._work.lines(self._width, height, now)
+            lines += [Text("")] * (self._kind not in ("", "answer")) + tail
+        if not self._work:
+            return lines
+        if working := [*self._work.lines(self.width, height, now)]:
+            lines += [Text("")] * (bool(lines) or self._kind not in ("", "line")) + working
         if self._todos:
-            if lines:
-                lines.append(Text(""))
             panel = blocks.todo_panel(self._todos, max(4, height // 2))
-            lines += [blocks.clipped(line, self._width) for line in panel]
-        if self._work and self._work.progress:
-            lines.append(blocks.clipped(Text(self._work.progress), self._width))
+            lines += [Text(""), *(blocks.clipped(line, self.width) for line in panel)]
+        if self._work.progress:
+            lines.append(blocks.clipped(Text(self._work.progress), self.width))
         return lines
 
     def _take(self, event: Event) -> None:
@@ -176,7 +175,7 @@ class Screen:
         match event:
             case Init():
                 self._work = Work(self._clock())
-                self._text = []
+                self._text, self._waits = [], False
             case Result():
                 self._result(event)
             case ErrorEvent() if event.message not in self._warned:
@@ -198,7 +197,7 @@ class Screen:
             case AgentStart():
                 self._working().agent(event, self._clock())
             case AgentEnd():
-                self._put([blocks.clipped(self._working().agent_ended(event), self._width)], "line")
+                self._put([blocks.clipped(self._working().agent_ended(event), self.width)], "line")
             case Finished() | Progress() | NodeStart() if self._work:
                 if isinstance(event, Finished) and not event.agent:
                     self._finish_answer()
@@ -236,11 +235,11 @@ class Screen:
             return
         self._doing("")
         if self.thoughts:
-            stream = MarkdownStream(Page(self._console, self._width - 2, ""))
+            stream = MarkdownStream(Page(self._console, self.width - 2, ""))
             lines = [*stream.feed(harmless(thought.strip())), *stream.end()]
             self._put((Text.assemble("  ", line, style="thought") for line in lines), "thought", apart=True)
         elif about := blocks.headline(thought):
-            self._put([blocks.clipped(Text(f"∴ {about}", "thought"), self._width)], "line")
+            self._put([blocks.clipped(Text(f"∴ {about}", "thought"), self.width)], "line")
 
     def _finish_answer(self) -> None:
         self._finish_thought()
@@ -274,7 +273,7 @@ class Screen:
             return
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's look around is part of its own line
-        self._put(blocks.call(event, printed, self._width), "line")
+        self._put(blocks.call(event, printed, self.width), "line")
         if event.diff and event.diff not in self._previewed:
             self._put(blocks.diff(event.diff), "line")
 
@@ -287,6 +286,7 @@ class Screen:
 
     def _result(self, event: Result) -> None:
         self._finish_answer()
+        self._waits = event.status == "waiting"
         said = "".join(self._text).strip()
         if event.response.strip() and event.status != "waiting" and event.response.strip() != said:
             stream = MarkdownStream(self._page())
@@ -303,10 +303,10 @@ class Screen:
             self._work.doing = what
 
     def _page(self) -> Page:
-        return Page(self._console, self._width, self._theme.code if self._color else "")
+        return Page(self._console, self.width, self._theme.code if self._color else "")
 
     def _laid_out(self) -> None:
-        self._console = self._theme.console(self._width, self._color)
+        self._console = self._theme.console(self.width, self._color)
         if self._answer:
             self._answer.page = self._page()
 

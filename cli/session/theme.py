@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import StringIO
+from typing import Literal, cast
 
 from rich.console import Console
 from rich.theme import Theme as Styles
 
 DEFAULT = "default"
+_System = Literal["standard", "256", "truecolor"]
 
 _COMMON = {
     "dim": "dim",
@@ -90,11 +92,11 @@ class Theme:
         """What turns rich texts into ANSI, into a string."""
         theme = self if color else THEMES["no-color"]
         styles = Styles({**_COMMON, **theme.styles})
-        system = Console(file=StringIO(), force_terminal=True).color_system
+        system = cast(_System, Console(file=StringIO(), force_terminal=True).color_system or "standard")
         return Console(
             file=StringIO(),
             force_terminal=True,
-            color_system=system or "standard",
+            color_system=system,
             no_color=not color or theme.name == "no-color",
             width=width,
             theme=styles,

@@ -71,7 +71,9 @@ class Work:
             call.started = True
             call.printed.feed(event.text)
             return
-        call = self._calls[key] = _new(event.agent, call_summary(event), now)
+        call = self._calls[key] = _new(
+            event.agent, blocks.commanded(event.tool_name, call_summary(event)), now
+        )
         call.started = isinstance(event, ToolStart)
         if agent := self._agents.get(event.agent):
             agent.doing = one_line(event.summary or event.tool_name)

@@ -1,6 +1,7 @@
 """compose: the `Deps` of a drive."""
 
 import asyncio
+import json
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -9,6 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pydantic import JsonValue
+
 from interlock.engine.driver.agents import RunAgents
 from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.hooks import HookLog, RunHooks
@@ -16,7 +19,7 @@ from interlock.engine.driver.linked import RunTasks
 from interlock.engine.driver.plans import RunPlans, plans_folder
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.database import Store
+from interlock.engine.store.database import Store, insertion
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.model_log import SqlModelLog
 from interlock.engine.store.snapshots import SqlSnapshots
@@ -26,7 +29,7 @@ from interlock.services.context.skills import skill_tools
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import HookEnvironment
-from interlock.services.mcp.servers import Servers
+from interlock.services.mcp.servers import Keep, Servers, unkept
 from interlock.services.mcp.spec import specs_of
 from interlock.services.mcp.toolset import JoinedToolset
 from interlock.services.models import ChatModels
@@ -34,7 +37,7 @@ from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
-from interlock.services.sqlite import Buffered
+from interlock.services.sqlite import Buffered, later
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
@@ -129,7 +132,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs, index = OutputFiles(store.home, prepared.redact), IndexOnDemand(store.home, prepared)
     processes, commands = _processes(prepared, outputs)
-    servers = open_servers(prepared, outputs, connections.emit)
+    servers = open_servers(prepared, outputs, connections.emit, partial(_keep, prepared, info.run, conn))
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
     tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact)
@@ -205,7 +208,12 @@ def _most(prepared: RunConfig) -> tuple[int, int]:
     return shell.max_processes, memory
 
 
-def open_servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit) -> Servers:
+def _keep(prepared: RunConfig, run: str, conn: Buffered, asked: str, told: JsonValue) -> None:
+    row = {"run": run, "asked": asked, "reply": json.dumps(prepared.redact.json(told)), "at": time.time()}
+    later(conn, *insertion("server_replies", row, "insert or replace"))
+
+
+def open_servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: Keep = unkept) -> Servers:
     root, settings = prepared.workspace.root, prepared.settings
     env = tool_environment(prepared.env, rules=settings.security.environment)
     return Servers(
@@ -217,6 +225,7 @@ def open_servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit) -> Serve
         emit=emit,
         home=prepared.options.home,
         learn=prepared.redact.learn,
+        keep=keep,
     )
 
 

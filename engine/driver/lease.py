@@ -314,6 +314,7 @@ _TABLES = {
     "journal": "run",
     "decisions": "run",
     "hook_calls": "run",
+    "server_replies": "run",
     "approvals": "run",
     "steps": "run",
     "snapshots": "run",

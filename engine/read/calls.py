@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from interlock.engine.store.database import select
+from interlock.state.errors import UserError
 
 _Place = tuple[str, int]
 """The record that asked for a call, and its index there."""
@@ -95,6 +96,15 @@ def calls(home: Path, run: str) -> list[Call]:
         found = [_with_args(home, d, row, arguments) for d in decided.get(place, ())]
         made.append(_call(home, row, [d for d in found if d["attempt"] <= row["attempt"]]))
     return made
+
+
+def of_call(made: list[Call], name: str, run: str) -> Call:
+    """A call by its number in `show --calls`, or by its id. Raises `UserError`."""
+    if name.isdecimal() and 0 < int(name) <= len(made):
+        return made[int(name) - 1]
+    if found := [call for call in made if call.id == name]:
+        return found[-1]
+    raise UserError(f"Run {run!r} has no call {name!r}. List its calls with: interlock show {run} --calls")
 
 
 def results(home: Path, run: str) -> dict[str, dict[str, Any]]:

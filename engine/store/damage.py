@@ -107,6 +107,7 @@ def _readers() -> dict[str, dict[str, _Check]]:
         },
         "decisions": {"body": DecisionRecord.model_validate_json},
         "hook_calls": {"reply": reply, "reply_file": reply},
+        "server_replies": {"asked": _list, "reply": _mapping},
         "approvals": {
             "id": place_of,
             "request": ApprovalRequest.model_validate_json,
@@ -126,6 +127,11 @@ def _mapping(text: str | bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise TypeError(f"no mapping: {text!r}")
     return cast("dict[str, Any]", value)
+
+
+def _list(text: str) -> None:
+    if not isinstance(json.loads(text), list):
+        raise TypeError(f"no list: {text!r}")
 
 
 def _record(body: bytes) -> None:

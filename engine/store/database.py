@@ -11,7 +11,7 @@ from typing import Literal, TypeVar
 from interlock.services.sqlite import BUSY_TIMEOUT_S, Buffered, StoreConnection, explain, explained
 from interlock.state.errors import StoreError
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """`PRAGMA user_version`; grows with every change that an older Interlock can't read."""
 
 

@@ -88,6 +88,7 @@ _TABLES = (
     "journal",
     "decisions",
     "hook_calls",
+    "server_replies",
     "snapshots",
     "model_calls",
     "reservations",

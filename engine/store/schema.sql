@@ -101,6 +101,13 @@ create table if not exists hook_calls (
     done_at real,
     primary key (run, event, key, hook)
 ) without rowid;
+create table if not exists server_replies (
+    run text not null,
+    asked text not null,              -- JSON list: an MCP server; and of it a resource's address, or a prompt
+    reply text not null,              -- JSON: what it offers; what it told
+    at real not null,
+    primary key (run, asked)
+) without rowid;
 create table if not exists approvals (
     id text primary key,              -- RUN-N
     run text not null,

@@ -14,7 +14,6 @@ from interlock.services.snapshots.restore import Work, between, blocked, carry_o
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
-    from interlock.engine.read.calls import Call
     from interlock.state.settings import Settings
 
 _NAMED = 5
@@ -213,20 +212,11 @@ def taken(home: Path, root: Path, run: str) -> str:
         made.close()
 
 
-def of_call(made: list["Call"], name: str, run: str) -> "Call":
-    """A call by its number in `show --calls`, or by its id. Raises `UserError`."""
-    if name.isdecimal() and 0 < int(name) <= len(made):
-        return made[int(name) - 1]
-    if found := [call for call in made if call.id == name]:
-        return found[-1]
-    raise UserError(f"Run {run!r} has no call {name!r}. List its calls with: interlock show {run} --calls")
-
-
 def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     """The snapshots of a run's own calls, or of one of them. Raises `UserError` where there are none."""
     found = [s for s in snapshots(home, run.run) if not s.inherited]
     if call is not None:
-        from interlock.engine.read.calls import calls
+        from interlock.engine.read.calls import calls, of_call
 
         key = of_call(calls(home, run.run), call, run.run).key
         found = [s for s in found if s.key == key]

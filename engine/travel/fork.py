@@ -56,6 +56,7 @@ def fork_run(
     Raises `UserError`. Killed, the folder is as before or as after; the same command again makes the fork.
     """
     run = find_run(home, name)
+    Store(home).open()  # one of an earlier Interlock gets the tables that it lacks
     point = point_of(home, run, step)
     files = RunFiles(home, run)
     if in_place:
@@ -156,6 +157,7 @@ _UNTIL = {
     "model_calls": "at <= :made",
     "decisions": "at <= :made",
     "hook_calls": "done_at <= :made",
+    "server_replies": "at <= :made",
     "steps": "root_step < :step",
     "snapshots": "root_step < :step",
 }

@@ -19,7 +19,6 @@ from interlock.services.models.answer import OWN_ID
 from interlock.services.models.script import Scripted, ScriptedCall, write_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
-from interlock.state.errors import UserError
 from interlock.state.events import Emit
 from interlock.state.hooks import HookEvent, HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
@@ -64,11 +63,9 @@ def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str
 
 def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     """The drive's own, with the record in place of tools, hooks and the workspace."""
-    if services.deps.mcp.views():
-        raise UserError(
-            "A run in a folder with MCP servers can't be replayed: their tools would have to be asked."
-        )
     journal = services.journal
+    told = journal.conn.execute("select asked, reply from recorded_servers").fetchall()
+    services.mcp.replay(dict(told))
     transcript = services.transcript
     transcript.recorded = partial(_as_recorded, transcript, journal.conn)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL})

@@ -95,6 +95,7 @@ async def replay(home: Path, name: str, until: int | None = None, swap: Swap | N
 def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
     """A run and its root steps. Raises `UserError` where it has none."""
     row = find_run(home, name)
+    Store(home).open()  # one of an earlier Interlock gets the tables that it lacks
     found = points(home, row.run)
     if not found:
         raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
@@ -172,6 +173,9 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
                 "insert into journal select * from old.journal where run = ? and state = 'done'", (run,)
             )
             conn.execute("create table recorded_hooks as select * from old.hook_calls where run = ?", (run,))
+            conn.execute(
+                "create table recorded_servers as select * from old.server_replies where run = ?", (run,)
+            )
             (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
             options = {**json.loads(text), "record_to": None, "fake": str(script)}
             conn.execute("update runs set options = ?, status = 'open', step = 0", (json.dumps(options),))

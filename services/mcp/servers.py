@@ -1,6 +1,7 @@
 """servers: all MCP servers of a drive: started side by side when they are first needed, ended with it."""
 
 import asyncio
+import json
 import mimetypes
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.content import Content, Data
 from interlock.services.mcp.declared import ServerTool
 from interlock.services.mcp.oauth import Learn, signed_in
+from interlock.services.mcp.recorded import RecordedConnection, known
 from interlock.services.mcp.spec import ServerSpec
 from interlock.services.mcp.stdio import StdioServer
 from interlock.state.calls import ToolResult, failure
@@ -24,6 +26,13 @@ from interlock.state.text import visible
 from interlock.state.tooling import Outputs
 from interlock.state.toolset import ToolRun
 from interlock.tools._media import LARGEST_MEDIA, media_part
+
+Keep = Callable[[str, JsonValue], None]
+"""Takes what was asked, and what was told."""
+
+
+def unkept(_asked: str, _told: JsonValue) -> None:
+    """Nobody will replay it."""
 
 
 class Servers:
@@ -40,13 +49,16 @@ class Servers:
         emit: Emit,
         home: Path,
         learn: Learn = lambda _: None,
+        keep: Keep = unkept,
     ) -> None:
         """`env`: what stdio servers get besides their own; `most`: processes and bytes that each may use.
 
-        `home`: the state directory, where tokens are; `learn` is told of new ones.
+        `home`: the state directory, where tokens are; `learn` is told of new ones. `keep`: of what a replay needs.
         """
         self._env, self._most, self._outputs, self._emit = env, most, outputs, emit
-        self._home, self._learn = home, learn
+        self._home, self._learn, self._workspace = home, learn, workspace
+        self._keep, self._noted = keep, dict[str, JsonValue]()
+        self._recorded: Mapping[str, str] | None = None
         self._connections = {n: Connection(s, self._transport(s), workspace) for n, s in specs.items()}
         self._told: set[str] = set()
 
@@ -60,6 +72,20 @@ class Servers:
         await asyncio.gather(*(one.ready() for one in wanted))
         for one in wanted:
             self._tell(one)
+            self._note(json.dumps([one.spec.name]), known(one))
+
+    def replay(self, recorded: Mapping[str, str]) -> None:
+        """From here on nothing is started or asked: `recorded` is what `keep` was given, as JSON."""
+        self._recorded, self._keep = recorded, unkept
+        self._connections = {
+            name: RecordedConnection(one.spec, recorded.get(json.dumps([name]), ""), self._workspace)
+            for name, one in self._connections.items()
+        }
+
+    def _note(self, asked: str, told: JsonValue) -> None:
+        if self._noted.get(asked) != told:
+            self._noted[asked] = told
+            self._keep(asked, told)
 
     def views(self) -> list[ServerView]:
         return [self._view(one) for one in self._connections.values()]
@@ -121,21 +147,30 @@ class Servers:
         return failure(kind, f"MCP server {one.spec.name!r} gave no answer: {one.lost or error}.")
 
     async def read(self, server: str, uri: str) -> ToolResult:
-        return await self._asked(server, lambda live: live.read(uri))
+        return await self._asked([server, uri], lambda live: live.read(uri))
 
     async def prompt(self, server: str, name: str, args: Mapping[str, JsonValue]) -> ToolResult:
         texts = {key: value if isinstance(value, str) else str(value) for key, value in args.items()}
-        return await self._asked(server, lambda live: live.prompt(name, texts))
+        return await self._asked([server, name, texts], lambda live: live.prompt(name, texts))
 
     async def close(self) -> None:
         """End them side by side."""
         await asyncio.gather(*(one.close() for one in self._connections.values()))
 
-    async def _asked(self, server: str, ask: Callable[[Session], Any]) -> ToolResult:
+    async def _asked(self, asked: list[Any], ask: Callable[[Session], Any]) -> ToolResult:
+        """`asked`: a server, and what it is asked: the name of the answer in a replay."""
+        name = json.dumps(asked)
+        if self._recorded is not None and name in self._recorded:
+            return ToolResult.model_validate_json(self._recorded[name])
+        told = await self._told_by(asked[0], ask)
+        self._note(name, told.model_dump(mode="json"))
+        return told
+
+    async def _told_by(self, server: str, ask: Callable[[Session], Any]) -> ToolResult:
         one = self._connections.get(server)
         if one is None:
-            known = ", ".join(map(repr, self._connections)) or "none"
-            return failure("mcp_unavailable", f"No MCP server {server!r}. There are: {known}")
+            there = ", ".join(map(repr, self._connections)) or "none"
+            return failure("mcp_unavailable", f"No MCP server {server!r}. There are: {there}")
         try:
             live = await one.live()
             try:

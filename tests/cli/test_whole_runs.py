@@ -308,6 +308,12 @@ def test_a_command_that_fails_is_marked_and_one_that_a_person_changed_is_named(
     assert "✗ run_shell_command kill $$ · SIGTERM" in shown
     assert "run_shell_command · failed · exit 1" in run("show", "latest", "--calls").out
     assert [call["failed"] for call in run("show", "latest", "--json").json["calls"]] == [True, True]
+    whole = run("show", "latest", "--call", "1").out
+    assert "run_shell_command · failed · exit 1" in whole
+    assert "\nOutput:\nno\n" in whole
+    assert "SIGTERM" not in whole
+    assert run("show", "latest", "--call", "1", "--json").json["result"]["status"] == "success"
+    assert "has no call '7'" in run("show", "latest", "--call", "7").err
     (tmp_path / "script.yaml").write_text(json.dumps([{"tool_calls": calls[:1]}, {"text": "Done."}]))
     assert run(*_model(tmp_path), "-p", "go").code == 75
     told = run("resume", "latest", "--edit", '1={"command": "exit 3"}', "-o", "stream-json").events

@@ -91,7 +91,7 @@ def test_a_terminal_that_asks_shows_the_words_that_changed() -> None:
         "id": "r-1",
         "kind": "approval",
         "tool_name": "replace",
-        "args": {},
+        "args": dict[str, str](),
         "reason": "",
         "preview": preview,
     }

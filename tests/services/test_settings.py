@@ -92,12 +92,16 @@ def test_in_the_home_directory_the_user_files_count_once_and_without_trust(tmp_p
 
 
 def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
-    content = {"ui": {"theme": "x"}, "model": {"name": "m", "nmae": 1}, "tools": {"shell": {"pager": "cat"}}}
+    content = {
+        "telemetry": {"target": "x"},
+        "model": {"name": "m", "nmae": 1},
+        "tools": {"shell": {"pager": "cat"}},
+    }
     loaded = load({"home/.gemini": content})
     file = str(tmp_path / "home/.gemini/settings.json")
-    assert loaded.unknown == [(file, "ui"), (file, "tools.shell.pager")]
+    assert loaded.unknown == [(file, "telemetry"), (file, "tools.shell.pager")]
     assert loaded.warnings == [f"{file}: no setting is called 'model.nmae'. Did you mean 'model.name'?"]
-    assert loaded.settings.model_extra == {"ui": {"theme": "x"}}
+    assert loaded.settings.model_extra == {"telemetry": {"target": "x"}}
     assert loaded.settings.tools.shell.model_extra == {"pager": "cat"}
 
 
@@ -109,7 +113,7 @@ def test_unknown_keys_are_kept_and_reported(load: Load, tmp_path: Path) -> None:
         ("general.default_aproval_mode", "general.defaultApprovalMode"),
         ("model.maxSessionTurn", "model.maxSessionTurns"),
         # Settings of gemini-cli that mean nothing here are no slips.
-        *[("ui", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
+        *[("privacy", ""), ("telemetry", ""), ("context.includeDirectoryTree", "")],
         *[("general.preview", ""), ("tools.enableHooks", ""), ("agents.overrides", ""), ("output", "")],
     ],
 )

@@ -67,7 +67,7 @@ def test_a_long_output_is_folded() -> None:
     )
     shown = plain(screen.finished())
     assert shown[:2] == ["✓ make", "  │ line 0"]
-    assert "  │ … 9,992 lines" in shown
+    assert "  │ … 9,992 lines: /show --call 1" in shown
     assert shown[-2:] == ["  │ line 9999", ""]
 
 

@@ -1,0 +1,272 @@
+"""first_start: where there is no key and no model: asks for one, tries it with a real request, and stores it.
+
+Plain lines, so that it works in every terminal. Nothing is written before all of it is known and has worked.
+"""
+
+import getpass
+import signal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from interlock.cli.render.output import one_line
+from interlock.engine.options import Options
+from interlock.services.models.names import GEMINI_KEYS, GEMINI_URL
+from interlock.state.errors import CredentialsError, UserError
+from interlock.state.text import visible
+
+if TYPE_CHECKING:
+    from interlock.state.settings import Settings
+
+_WELCOME = """\
+Welcome to Interlock. It needs a model to work with:
+
+  1  Gemini, with a key from https://aistudio.google.com/apikey
+  2  a server that speaks OpenAI's protocol: Ollama, llama.cpp, vLLM, LM Studio, OpenAI, …
+"""
+_LOCAL = "http://localhost:11434/v1"
+"""Ollama's, where nothing else is set."""
+_WAIT_S = 30.0
+_LOADING_S = 300.0
+"""A local server may read a model from the disk first."""
+_SHOWN = 20
+_TRIAL = "This is a test of the connection. Answer with one word: ready"
+
+
+class _RefusedError(Exception):
+    """What is wrong with what was typed, in one line; it is asked for again."""
+
+
+@dataclass(frozen=True)
+class _Chosen:
+    """What is to be stored."""
+
+    variables: dict[str, str] = field(default_factory=dict[str, str])
+    model: str = "auto"
+
+
+def is_needed(options: Options) -> bool:
+    """No model is named, by a flag or in settings, and there is no key for the one that would be used."""
+    if options.model or options.fake or any(options.env.get(name) for name in GEMINI_KEYS):
+        return False
+    from interlock.services.models.names import check_credentials
+
+    try:
+        check_credentials(*_settings(options))
+    except CredentialsError:
+        return True
+    except UserError:  # a model that isn't installed, or that there isn't: the run says so
+        return False
+    return False
+
+
+def _settings(options: Options) -> "tuple[Settings, Mapping[str, str]]":
+    from interlock.services.config.dotenv import load_dotenv
+    from interlock.services.config.settings import load_settings
+    from interlock.services.trust import is_trusted
+
+    root, home = (options.workspace or Path.cwd()).resolve(), options.user_home
+    trusted = options.skip_trust or is_trusted(root, home)
+    env = load_dotenv(start=root, home=home, env=options.env, trusted=trusted).values
+    loaded = load_settings(workspace=root, home=home, env=env, overrides=options.overrides, trusted=trusted)
+    return loaded.settings, env
+
+
+def ask(options: Options) -> None:
+    """Until something works, and is stored. Raises `KeyboardInterrupt` where the person leaves; nothing is stored."""
+    print(_WELCOME)
+    settings, env = _settings(options)
+    try:
+        while True:
+            asks = _gemini if _typed("Which one? [1] ", "1", _one_of("1", "2")) == "1" else _compatible
+            try:
+                chosen = asks(settings, env)
+                break
+            except _RefusedError as problem:
+                print(f"{problem}\n")
+    except (EOFError, KeyboardInterrupt):
+        print("\nNothing was stored. Next time, or now: export GEMINI_API_KEY=…, or -m provider:model")
+        raise KeyboardInterrupt from None
+    _store(chosen, options.user_home)
+
+
+def _typed(prompt: str, default: str, check: Callable[[str], str]) -> str:
+    while True:
+        try:
+            return check(input(prompt).strip() or default)
+        except _RefusedError as problem:
+            print(problem)
+
+
+def _one_of(*known: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in known:
+            raise _RefusedError(f"{text!r} is neither {' nor '.join(known)}.")
+        return text
+
+    return check
+
+
+def _secret(prompt: str) -> str:
+    """Not shown while it is typed."""
+    key = getpass.getpass(prompt).strip().strip("'\"")
+    if not (key.isascii() and key.isprintable()) or " " in key:
+        raise _RefusedError("That is no key: a key has only letters, digits and signs, and no spaces.")
+    return key
+
+
+def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+    base = (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/")
+    while True:
+        try:
+            if not (key := _secret("Key (isn't shown): ")):
+                raise _RefusedError("Paste the key, then press Enter; Ctrl-C leaves.")
+            models = _gemini_models(base, key)
+            trial = settings.model.aliases.get("flash-lite", "")
+            trial = trial if trial in models or not models else models[0]
+            print(f"Trying {trial} …")
+            body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
+            _fetched(f"{base}/v1beta/models/{trial}:generateContent", {"x-goog-api-key": key}, body)
+            break
+        except _RefusedError as problem:
+            print(problem)
+    print(f"It works. Models: {_list([*settings.model.aliases, *models])}")
+
+    def known(text: str) -> str:
+        from interlock.services.models.names import resolve
+
+        try:
+            resolve(settings, text)
+        except UserError as error:
+            raise _RefusedError(str(error)) from None
+        return text
+
+    return _Chosen({GEMINI_KEYS[0]: key}, _typed("Model [auto: chosen for each prompt] ", "auto", known))
+
+
+def _gemini_models(base: str, key: str) -> list[str]:
+    found = _fetched(f"{base}/v1beta/models?pageSize=1000", {"x-goog-api-key": key}).get("models", [])
+    names = [
+        str(one.get("name", "")).removeprefix("models/")
+        for one in map(_object, found)
+        if "generateContent" in one.get("supportedGenerationMethods", ["generateContent"])
+    ]
+    return [name for name in names if name.startswith("gemini-")]
+
+
+def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+    from interlock.services.models.names import check_package
+
+    try:
+        check_package("openai:any")
+    except UserError:
+        raise _RefusedError(
+            "That needs a package that isn't installed. Run: pip install langchain-openai"
+        ) from None
+    usual = env.get("OPENAI_BASE_URL") or _LOCAL
+    while True:
+        try:
+            base = input(f"Its address [{usual}] ").strip().rstrip("/") or usual
+            base = base if "://" in base else f"http://{base}"
+            key = _secret("Key (isn't shown; empty: it needs none): ")
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            base, models = _served(base, headers)
+            break
+        except _RefusedError as problem:
+            print(problem)
+    while True:
+        model = _picked(models)
+        print(f"Trying {visible(model)} …")
+        try:
+            body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
+            _fetched(f"{base}/chat/completions", headers, body)
+            break
+        except _RefusedError as problem:
+            print(problem)
+    print("It works.")
+    return _Chosen({"OPENAI_BASE_URL": base, **({"OPENAI_API_KEY": key} if key else {})}, f"openai:{model}")
+
+
+def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:
+    """The address as the protocol wants it, with `/v1` where it was left out; and the models that are there."""
+    try:
+        found = _fetched(f"{base}/models", headers)
+    except _RefusedError:
+        if base.endswith("/v1"):
+            raise
+        base = f"{base}/v1"
+        found = _fetched(f"{base}/models", headers)
+    return base, [str(one["id"]) for one in map(_object, found.get("data", [])) if "id" in one]
+
+
+def _picked(models: Sequence[str]) -> str:
+    for number, name in enumerate(models[:_SHOWN], 1):
+        print(f"  {number:>2}  {visible(name)}")
+    if len(models) > _SHOWN:
+        print(f"      … and {len(models) - _SHOWN} more")
+
+    def known(text: str) -> str:
+        if text.isdecimal() and 0 < int(text) <= len(models):
+            return models[int(text) - 1]
+        if not text or (models and text not in models):
+            raise _RefusedError("Give the number or the name of one of them." if models else "Give its name.")
+        return text
+
+    first = models[0] if models else ""
+    return _typed(f"Model [{visible(first)}] " if first else "Model: ", first, known)
+
+
+def _fetched(url: str, headers: Mapping[str, str], body: object = None) -> dict[str, Any]:
+    """The JSON that a server answers. Raises `_RefusedError` with what it says, in one line."""
+    import httpx
+
+    try:
+        with httpx.Client(timeout=_WAIT_S if body is None else _LOADING_S) as client:
+            answer = client.request("GET" if body is None else "POST", url, headers=headers, json=body)
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+        host = url.partition("://")[2].partition("/")[0]
+        why = one_line(str(error)) or type(error).__name__
+        raise _RefusedError(f"{visible(host)} can't be reached: {why}") from None
+    try:
+        data = _object(answer.json())
+    except ValueError:
+        data = {}
+    if not answer.is_success or not data:
+        raise _RefusedError(_said(answer.status_code, data))
+    return data
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """A server may answer anything."""
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+
+
+def _said(status: int, data: Mapping[str, Any]) -> str:
+    said = str(_object(data.get("error")).get("message") or data.get("error") or "")
+    what = f": {one_line(said, 300)}" if said else "; what answers there doesn't speak this protocol"
+    wrong_key = status in (401, 403) or "api key" in said.lower()
+    return f"{'The key was refused' if wrong_key else f'HTTP {status}'}{what}"
+
+
+def _store(chosen: _Chosen, home: Path) -> None:
+    from interlock.services.config.changes import changed_settings, set_variables
+
+    file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both, or none of it
+    try:
+        if chosen.model != "auto":
+            with changed_settings(settings, "model") as data:
+                data.setdefault("model", {})["name"] = chosen.model
+        set_variables(file, chosen.variables)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    key = "key" if any(name.endswith("KEY") for name in chosen.variables) else "address"
+    model = "; the model in ~/.interlock/settings.json" if chosen.model != "auto" else ""
+    print(f"Stored: the {key} in ~/.gemini/.env, which only you can read{model}.\n")
+
+
+def _list(names: Sequence[str]) -> str:
+    shown = list(dict.fromkeys(names))
+    more = f", … ({len(shown) - _SHOWN} more)" if len(shown) > _SHOWN else ""
+    return ", ".join(map(visible, shown[:_SHOWN])) + more

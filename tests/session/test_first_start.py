@@ -1,0 +1,192 @@
+"""test_first_start: from an empty home to the first prompt: a key or a server is asked for, tried, and stored."""
+
+import json
+import stat
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import execute
+from fake_gemini.fake import FakeGemini
+from fake_gemini.handler import Handler
+from session.terminal import Terminal
+from typing_extensions import override
+
+KEY = "AIzaSyD-0123456789-0123456789-0123456"
+
+
+class _Checking(Handler):
+    """Refuses every other key, in Google's words."""
+
+    def _refuses(self) -> bool:
+        if self.headers.get("x-goog-api-key") == KEY:
+            return False
+        self._error(400, "API key not valid. Please pass a valid API key.")
+        return True
+
+    @override
+    def do_GET(self) -> None:
+        if not self._refuses():
+            super().do_GET()
+
+    def _post(self) -> None:
+        if not self._refuses():
+            super()._post()
+
+
+@pytest.fixture
+def gemini(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGemini]:
+    monkeypatch.setattr("fake_gemini.fake.Handler", _Checking)
+    with FakeGemini({"default": {"text": "ready"}}) as fake:
+        yield fake
+
+
+class _OpenAI(BaseHTTPRequestHandler):
+    """What Ollama, llama.cpp and vLLM have in common; `broken` can't be loaded."""
+
+    def do_GET(self) -> None:
+        if self.path == "/v1/models":
+            self._say(200, {"data": [{"id": "broken"}, {"id": "qwen3:8b"}]})
+        else:
+            self._say(404, None)
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if body["model"] == "broken":
+            self._say(500, {"error": {"message": "not enough memory"}})
+        else:
+            self._say(200, {"choices": [{"message": {"content": "ready"}}]})
+
+    def _say(self, code: int, value: Any) -> None:
+        data = json.dumps(value).encode() if value else b"no such page"
+        self.send_response(code)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    made = ThreadingHTTPServer(("127.0.0.1", 0), _OpenAI)
+    thread = threading.Thread(target=made.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{made.server_address[1]}"
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+def stored(folder: Path) -> list[str]:
+    """Files in the home, but for what Python or a library keeps there."""
+    return sorted(
+        str(file.relative_to(folder.parent))
+        for place in (".gemini", ".interlock")
+        for file in (folder.parent / place).rglob("*")
+        if file.is_file()
+    )
+
+
+def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
+    folder: Path, gemini: FakeGemini
+) -> None:
+    (folder.parent / ".gemini").mkdir()
+    (folder.parent / ".gemini" / ".env").write_text("# mine\nGEMINI_API_KEY=\nOTHER=kept")
+    env = {"GOOGLE_GEMINI_BASE_URL": gemini.url}
+    with Terminal(folder, env=env) as terminal:
+        terminal.waits_for("Which one? [1]")
+        terminal.press("enter")
+        terminal.waits_for("Key (isn't shown)")
+        terminal.type("not the key\r")
+        terminal.waits_for("and no spaces.\nKey (isn't shown)")
+        terminal.type("AIzaWrong\r")
+        refused = "The key was refused: API key not valid. Please pass a valid API key."
+        terminal.waits_for(f"{refused}\nKey (isn't shown)")
+        terminal.type(f"{KEY}\r")
+        terminal.waits_for("It works. Models: pro, flash")
+        terminal.waits_for("Model [auto: chosen for each prompt]")
+        terminal.type("gemni\r")
+        terminal.waits_for("No model 'gemni'")
+        assert stored(folder) == [".gemini/.env"]
+        terminal.type("gemini-2.5-flash\r")
+        terminal.waits_for("Stored: the key in ~/.gemini/.env")
+        terminal.waits_for("›")
+        gemini.play({"default": {"text": "Hello from the server."}})
+        terminal.say("hello there")
+        terminal.waits_for("Hello from the server.")
+        assert KEY not in "\n".join(terminal.scrollback)
+    file = folder.parent / ".gemini" / ".env"
+    assert file.read_text() == f"# mine\nOTHER=kept\nGEMINI_API_KEY='{KEY}'\n"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    settings = json.loads((folder.parent / ".interlock" / "settings.json").read_text())
+    assert settings == {"model": {"name": "gemini-2.5-flash"}}
+    with Terminal(folder, env=env) as terminal:
+        terminal.waits_for("›")
+        assert "Welcome" not in "\n".join(terminal.scrollback)
+
+
+def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_again(
+    folder: Path, server: str
+) -> None:
+    package = folder.parent / "packages" / "langchain_openai"  # is looked for; what is tried here needs none
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    with Terminal(folder, env={"PYTHONPATH": str(package.parent)}) as terminal:
+        terminal.waits_for("Which one? [1]")
+        terminal.type("3\r")
+        terminal.waits_for("'3' is neither 1 nor 2.")
+        terminal.type("2\r")
+        terminal.waits_for("Its address [http://localhost:11434/v1]")
+        terminal.type("127.0.0.1:9\r")
+        terminal.waits_for("Key (isn't shown; empty: it needs none)")
+        terminal.press("enter")
+        terminal.waits_for("127.0.0.1:9 can't be reached")
+        terminal.type(f"{server}\r")
+        terminal.waits_for(f"{server}\nKey (isn't shown")
+        terminal.press("enter")
+        terminal.waits_for("2  qwen3:8b")
+        terminal.waits_for("Model [broken]")
+        terminal.press("enter")
+        terminal.waits_for("HTTP 500: not enough memory")
+        terminal.type("2\r")
+        terminal.waits_for("Stored: the address in ~/.gemini/.env")
+        terminal.waits_for("›")
+    text = (folder.parent / ".gemini" / ".env").read_text()
+    assert text == f"OPENAI_BASE_URL='http://{server}/v1'\n"
+    settings = json.loads((folder.parent / ".interlock" / "settings.json").read_text())
+    assert settings == {"model": {"name": "openai:qwen3:8b"}}
+
+
+@pytest.mark.parametrize("at", ["Which one?", "Key (isn't shown)", "Model [auto"])
+@pytest.mark.parametrize("key", ["c-c", "c-d"])
+def test_who_leaves_has_stored_nothing(at: str, key: str, folder: Path, gemini: FakeGemini) -> None:
+    answers = {"Which one?": "\r", "Key (isn't shown)": f"{KEY}\r"}
+    with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url}) as terminal:
+        for question, answer in answers.items():
+            terminal.waits_for(question)
+            if question == at:
+                break
+            terminal.type(answer)
+        terminal.waits_for(at)
+        terminal.press(key)
+        assert terminal.ends() == 130
+        assert "Nothing was stored." in "\n".join(terminal.screen)
+    assert stored(folder) == []
+
+
+def test_nobody_is_asked_without_a_terminal_or_where_a_model_is_named(folder: Path) -> None:
+    done = execute(folder, "what is this")
+    assert done.returncode == 41
+    assert "Welcome" not in done.stdout + done.stderr
+    (folder.parent / "replies.json").write_text("[]")
+    (folder.parent / ".interlock").mkdir()
+    settings = {"model": {"name": f"script:{folder.parent}/replies.json"}}
+    (folder.parent / ".interlock" / "settings.json").write_text(json.dumps(settings))
+    with Terminal(folder) as terminal:
+        terminal.waits_for("›")
+        assert "Welcome" not in "\n".join(terminal.screen)
