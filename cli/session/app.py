@@ -22,10 +22,9 @@ from prompt_toolkit.key_binding import (
     merge_key_bindings,
 )
 from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit, Layout, Window
-from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
-from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor
 from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
@@ -37,7 +36,7 @@ from interlock.cli.session.approvals import Panel, shown
 from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
-from interlock.cli.session.editing import STYLE, input_buffer, input_keys
+from interlock.cli.session.editing import STYLE, input_buffer, input_control, input_keys
 from interlock.cli.session.input_history import InputHistory, Pastes
 from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.screen import Screen
@@ -224,12 +223,7 @@ class App:
 
     def _layout(self) -> HSplit:
         self._input = Window(
-            BufferControl(
-                self.buffer,
-                [HighlightIncrementalSearchProcessor()],
-                search_buffer_control=self._search.control,
-                preview_search=True,
-            ),
+            input_control(self.buffer, self._search.control),
             height=lambda: Dimension(min=1, max=max(_size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,

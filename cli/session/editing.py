@@ -10,6 +10,8 @@ from prompt_toolkit.filters import Condition, Filter, emacs_mode, has_focus, vi_
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
+from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
+from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor
 from prompt_toolkit.styles import Style
 
 from interlock.cli.session.input_history import InputHistory, Pastes
@@ -57,6 +59,12 @@ def input_buffer(
         history=history,
         accept_handler=accept,
     )
+
+
+def input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
+    """What a search finds is seen while it is typed."""
+    marked = [HighlightIncrementalSearchProcessor()]
+    return BufferControl(buffer, marked, search_buffer_control=search, preview_search=True)
 
 
 def input_keys(
