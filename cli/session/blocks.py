@@ -79,7 +79,7 @@ def _output(line: str) -> Text:
 def running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterator[Text]:
     """A call that is under way, with the last lines that it printed."""
     count = f" · {call.lines:,} lines" if call.lines > lines else ""
-    facts = Text(count + (f" · {elapsed(int(seconds))}" if seconds >= 1 else ""), "dim")
+    facts = Text(count + (f" · {since(seconds)}" if seconds >= 1 else ""), "dim")
     what = clipped(Text(call.summary), max(width - 2 - facts.cell_len, 8))
     yield clipped(Text.assemble(("● ", "accent"), what, facts), width)
     seen = [*call.head, *call.tail, *([call.partial] if call.partial.strip() else [])]
@@ -87,6 +87,11 @@ def running(call: RunningCall, width: int, seconds: float, lines: int) -> Iterat
         text = _output(line)
         text.expand_tabs(4)
         yield clipped(text, width)
+
+
+def since(seconds: float) -> str:
+    """A clock that runs: whole seconds."""
+    return f"{int(seconds)} s" if seconds < 100 else elapsed(seconds)
 
 
 def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Text]:
@@ -102,18 +107,18 @@ def diff(text: str, limit: int | None = DIFF_LINES, folded: str = "") -> list[Te
     shown = [_diff_line(line, wide) for line in lines[:limit]]
     if limit is not None and len(lines) > limit:
         how = f": {folded}" if folded else ""
-        shown.append(Text(f"{' ' * wide}   … {len(lines) - limit:,} more lines{how}", "dim"))
+        shown.append(Text(f"{' ' * wide}     … {len(lines) - limit:,} more lines{how}", "dim"))
     return shown
 
 
 def _diff_line(line: "DiffLine", wide: int) -> Text:
     if line.kind == "hunk":
-        return Text(" " * wide + " ⋯", "hunk")
+        return Text(" " * wide + "   ⋯", "hunk")
     if line.kind in ("file", "note"):
         return Text(line.text.removeprefix("+++ b/"), "strong" if line.kind == "file" else "dim")
     sign = {"removed": "-", "added": "+"}.get(line.kind, " ")
     style = line.kind if line.kind != "same" else ""
-    text = Text.assemble((f"{line.number:>{wide}} ", "dim"), (f"{sign} ", style))
+    text = Text.assemble((f"  {line.number:>{wide}} ", "dim"), (f"{sign} ", style))
     for piece, changed in line.pieces:
         text.append(piece, f"{line.kind}.word" if changed else style)
     return text

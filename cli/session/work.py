@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from rich.text import Text
 
-from interlock.cli.render.output import amount, elapsed, one_line
+from interlock.cli.render.output import amount, one_line
 from interlock.cli.render.text import bar
 from interlock.cli.render.tools import RunningCall, agent_end, call_summary
 from interlock.cli.session import blocks
@@ -45,6 +45,7 @@ class _Call:
 
 @dataclass
 class _Agent:
+    name: str
     since: float
     doing: str
     turns: int = 0
@@ -87,12 +88,14 @@ class Work:
         return call.printed if call else None
 
     def agent(self, event: AgentStart, now: float) -> None:
-        self._agents[event.agent] = _Agent(now, one_line(event.task))
+        self._agents[event.agent] = _Agent(one_line(event.name), now, one_line(event.task))
 
     def agent_ended(self, event: AgentEnd) -> Text:
         agent = self._agents.pop(event.agent, None)
         calls = f"{_count(agent.calls, 'call')}, " if agent and agent.calls else ""
-        return Text.assemble(("▪ ", "accent"), event.agent, (f" · {calls}{agent_end(event)}", "dim"))
+        return Text.assemble(
+            ("▪ ", "accent"), agent.name if agent else event.agent, (f" · {calls}{agent_end(event)}", "dim")
+        )
 
     def note(self, event: Finished | Progress | NodeStart) -> None:
         """What only moves the spinner."""
@@ -112,17 +115,17 @@ class Work:
         each = min(_LIVE, max(0, (height - 2) // max(len(running), 1) - 1))
         for call in running:
             yield from blocks.running(call.printed, width, now - call.since, each)
-        for name, agent in [*self._agents.items()][-max(height // 3, 1) :]:
+        for agent in [*self._agents.values()][-max(height // 3, 1) :]:
             turns = f" · {_count(agent.turns, 'turn')}" if agent.turns else ""
-            facts = f"{turns} · {elapsed(now - agent.since)}"
+            facts = f"{turns} · {blocks.since(now - agent.since)}"
             room = max(width - len(facts), 10)
-            text = blocks.clipped(Text.assemble((f"▸ {name}", "accent"), f" {agent.doing}"), room)
+            text = blocks.clipped(Text.assemble((f"▸ {agent.name}", "accent"), f" {agent.doing}"), room)
             yield blocks.clipped(text.append(facts, "dim"), width)
 
     def spinner(self, width: int, now: float) -> Text:
         running = sum(call.started for call in self._calls.values())
         doing = self.doing or (f"running {_count(running, 'call')}" if running else "thinking")
-        facts = [elapsed(int(now - self.since))] if now - self.since >= 1 else []
+        facts = [blocks.since(now - self.since)] if now - self.since >= 1 else []
         facts += [f"{amount(self.tokens)} tokens"] if self.tokens else []
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
         tail = "".join(f" · {fact}" for fact in facts)
