@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -44,6 +44,7 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.options import Decision, Options
+from interlock.state.errors import BugError
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -68,6 +69,8 @@ class App:
         self.session = Session(options, workflow, self.screen, self)
         self.screen.changed = self.paint
         self.panel: Panel | None = None
+        self._waiting: Collection[str] = ()
+        """Requests that nobody has decided yet."""
         self.picker: Picker | None = None
         self.pastes = Pastes()
         self.buffer = self._input_buffer()
@@ -104,14 +107,23 @@ class App:
                 self.session.submit(prompt)
 
         self.app.after_render += _once(self.app, begin)
-        watch = asyncio.ensure_future(self._watch())
+        self._loop.set_exception_handler(self._bug)
+        watches = [asyncio.ensure_future(work) for work in (self._watch(), self.session.watch())]
         try:
             await self.app.run_async(set_exception_handler=False)
         except EOFError:
             pass  # the terminal is gone
         finally:
-            watch.cancel()
+            for watch in watches:
+                watch.cancel()
             await self.session.close()
+            self.output.write_raw((self._above + self.screen.finished()).replace("\n", "\r\n"))
+            self.output.flush()
+
+    def _bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """The session can be used all the same."""
+        error = context.get("exception") or context["message"]
+        self.session.failed(BugError(f"a bug: {type(error).__name__}: {error}"))
 
     # What the session asks for
 
@@ -132,24 +144,34 @@ class App:
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
         made: list[Decision] = []
         draft = ""
+        self._waiting = {request["id"] for request in requests}
         try:
             for number, request in enumerate(requests, 1):
                 count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
                 self.screen.show(Text.from_ansi(shown(run, request, count, self.color)))
-                self.screen.end()
                 while time.monotonic() - self._key_at < _QUIET_S:
                     await asyncio.sleep(0.05)
-                draft, self.buffer.text = self.buffer.text, ""
+                draft = self.buffer.text or draft
+                self.buffer.reset()
                 self.panel = Panel(request, self.handed_over)
+                self.still_asked(self._waiting)
                 self.paint()
-                decision = await self.panel.decided
-                if decision is None:
+                asked, decision = self.panel, await self.panel.decided
+                self.panel = None
+                if decision is not None:
+                    made.append(decision)
+                elif not asked.elsewhere:
                     break
-                made.append(decision)
         finally:
             self.panel = None
-            self.buffer.text = draft
+            self.buffer.document = Document(draft)
         return made
+
+    def still_asked(self, waiting: Collection[str]) -> None:
+        self._waiting = waiting
+        if self.panel is not None and self.panel.request["id"] not in waiting:
+            self.screen.note("Decided in another terminal.")
+            self.panel.withdraw()
 
     async def handed_over(self, work: Callable[[], T]) -> T:
         return await run_in_terminal(work, in_executor=True)
@@ -172,6 +194,9 @@ class App:
     def suggest(self, text: str) -> None:
         if not self.buffer.text:
             self.buffer.document = Document(text)
+
+    def take_back(self, texts: Sequence[str]) -> None:
+        self.buffer.document = Document("\n\n".join([*texts, *filter(None, [self.buffer.text])]))
 
     def _input_buffer(self) -> Buffer:
         session = self.session
@@ -286,9 +311,11 @@ class App:
         keys = KeyBindings()
         deciding = Condition(lambda: self.panel is not None and not self.panel.asks_for)
         asking = Condition(lambda: self.panel is not None)
+        unsaid = Condition(lambda: not self.buffer.text and self.picker is None)
         queued = Condition(lambda: bool(self.session.queue) and not self.buffer.text)
 
         keys.add("enter", filter=asking & ~deciding)(self._say)
+        keys.add("enter", filter=~asking & unsaid)(lambda _: self.session.submit(""))
         keys.add("c-c", filter=~is_searching)(self._interrupt)
         keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(lambda _: self.session.leave())
         keys.add("c-z")(lambda event: event.app.suspend_to_background())

@@ -39,6 +39,8 @@ class Panel:
         self.asks_for = ""
         """What the line of text is; empty: a key is waited for."""
         self.problem = ""
+        self.elsewhere = False
+        """Somebody else has decided it."""
         self._texts: list[str] = []
         self.decided: asyncio.Future[Decision | None] = asyncio.get_running_loop().create_future()
         """None: later."""
@@ -93,6 +95,11 @@ class Panel:
             self.asks_for = ""
         else:
             self._end(None)
+
+    def withdraw(self) -> None:
+        """Nothing is asked any more."""
+        self.elsewhere = True
+        self._end(None)
 
     async def _edit(self) -> None:
         try:

@@ -32,6 +32,17 @@ def events(home: Path, run: str) -> list[Event]:
     return [event for message in messages for event in _events(message, made)]
 
 
+def keyed(told: list[Event]) -> dict[tuple[str, str], Event]:
+    """Each by what it stays known by while the record grows: results come in among the calls that wait for theirs."""
+    counts = Counter[str]()
+    found: dict[tuple[str, str], Event] = {}
+    for event in told:
+        counts[event.type] += 1
+        name = event.tool_id if isinstance(event, ToolUse | ToolResultEvent) else str(counts[event.type])
+        found[event.type, name] = event
+    return found
+
+
 def newest(told: list[Event], most: int = MOST) -> tuple[list[Event], int]:
     """The last ones, from a prompt on, and how many are left out."""
     if len(told) <= most:

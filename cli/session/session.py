@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from interlock.cli.render.output import one_line, redacted
 from interlock.cli.session.available import Available
 from interlock.cli.session.driver import Driver
-from interlock.engine.options import Decision, Options, Outcome
+from interlock.engine.options import Decision, Options, Pending
+from interlock.engine.read.changes import Changes
 from interlock.engine.read.runs import RunRow, find_run, waiting_requests
-from interlock.state.errors import InterlockError, UserError
+from interlock.state.errors import BugError, BusyError, InterlockError, UserError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
 """Ends after which a run stands in the middle of something."""
+_LOOK_S = 0.4
+"""Seconds between two looks at what others do to the run."""
+_TAKEN_UP = 5
+"""Looks until a run that was decided elsewhere counts as left to us."""
 
 
 class Terminal(Protocol):
@@ -43,6 +48,10 @@ class Terminal(Protocol):
         """What the person says to them now; what isn't among the answers is left for later."""
         ...
 
+    def still_asked(self, waiting: Collection[str]) -> None:
+        """A request that no longer waits was decided elsewhere: nothing is asked of it any more."""
+        ...
+
     async def handed_over(self, work: Callable[[], T]) -> T:
         """Do something that needs the whole terminal, such as an editor, in a thread of its own."""
         ...
@@ -51,6 +60,10 @@ class Terminal(Protocol):
 
     def suggest(self, text: str) -> None:
         """Into the input line, where nothing is typed."""
+        ...
+
+    def take_back(self, texts: Sequence[str]) -> None:
+        """Into the input line, before what is typed."""
         ...
 
     async def confirm(self, question: str) -> bool: ...
@@ -88,6 +101,14 @@ class Session:
         self.driver = Driver(self._event)
         self.stop: Callable[[], None] | None = None
         """Ends what is under way besides a run."""
+        self._wished = options.approval_mode
+        """The mode of approval that new runs begin with; None: settings decide."""
+        self._failed = False
+        """The last drive ended with an error."""
+        self._later: set[str] = set()
+        """Requests that are left for later, until the session comes back to their run."""
+        self._shown: set[tuple[str, str]] = set()
+        """What of the run's record stands on the screen."""
         self._work: set[asyncio.Task[None]] = set()
 
     def submit(self, text: str) -> None:
@@ -100,8 +121,14 @@ class Session:
             self._spawn(self._pursue(text.strip() or None))
 
     def cancel(self) -> None:
-        """Stop what is under way; a run stays, and goes on with the next prompt."""
+        """Stop what is under way; a run stays, and goes on with the next prompt. What was queued can be changed."""
         (self.stop or self.driver.cancel)()
+        self._take_back()
+
+    def _take_back(self) -> None:
+        if self.queue:
+            self.terminal.take_back([*self.queue])
+            self.queue.clear()
 
     def leave(self) -> None:
         self.terminal.exit()
@@ -109,17 +136,18 @@ class Session:
     async def close(self) -> None:
         """Stop what is under way, and wait until it has."""
         self.queue.clear()
-        self.cancel()
-        for task in [*self._work]:
-            task.cancel() if not self.driver.busy else None
+        (self.stop or self.driver.cancel)()
         while self.driver.busy:
             await asyncio.sleep(0.02)
+        for task in [*self._work]:
+            task.cancel()
 
     def switch(self, run: str | None) -> None:
         """The session goes on with this run, or a new one. Raises `UserError`."""
         if self.busy:
             raise UserError("The agent works. Stop it first: Ctrl-C")
         self.run, self.status, self.used = None, "", Used()
+        self._later.clear()
         if run is None:
             return
         row = find_run(self.home, run, self.workspace)
@@ -201,27 +229,36 @@ class Session:
         self._work.add(task)
         task.add_done_callback(self._work.discard)
 
-    async def _pursue(self, prompt: str | None, decisions: Sequence[Decision] = ()) -> None:
+    async def _pursue(self, prompt: str | None) -> None:
         """A prompt, or going on: to its end, or to where a person leaves the rest for later."""
         if prompt:
             self.screen.said(prompt)
-        await self._told(lambda: self._decided(prompt, decisions))
+
+        async def work() -> None:
+            await self._advanced(prompt, ())
+            await self._settled()
+
+        await self._told(work)
 
     async def _told(self, work: Callable[[], Awaitable[None]]) -> None:
         """Whatever goes wrong is one line, and the session can be used."""
-        self.busy = True
+        self.busy, well = True, False
         self.terminal.paint()
         try:
             await work()
+            well = not self._failed
         except InterlockError as error:
             self.failed(error)
+        except Exception as error:
+            self.failed(BugError(f"a bug: {type(error).__name__}: {error}"))
         finally:
-            await self._learn()
             self.busy, self.stop = False, None
             self.screen.end()
             self.terminal.paint()
-        if self.status not in (*_UNFINISHED, "failed"):
+        if well:
             self._next_in_line()
+        else:
+            self._take_back()
 
     def _next_in_line(self) -> None:
         from interlock.cli.session.commands import typed
@@ -229,23 +266,76 @@ class Session:
         if self.queue and not self.busy:
             typed(self, self.queue.popleft())
 
-    async def _decided(self, prompt: str | None, decisions: Sequence[Decision] = ()) -> None:
-        outcome = await self._advanced(prompt, decisions)
-        while outcome.status == "waiting":
-            decisions = await self._asked(outcome.run)
+    async def _settled(self) -> None:
+        """Ask what waits and go on with what is said, until nothing waits or the rest is left for later."""
+        while self.run and self.status in ("waiting", "running"):
+            if self.status == "running":
+                await self._followed(self.run)
+                continue
+            requests = self._to_ask(self.run)
+            decisions = await self.terminal.decide(self.run, requests) if requests else []
+            self._later |= {request["id"] for request in requests} - {d.approval for d in decisions}
             if not decisions:
-                self.screen.note(
-                    f"Left for later. Come back with /resume {outcome.run}, or: {outcome.resume_command}"
-                )
-                return
-            outcome = await self._advanced(None, decisions)
+                self.status = await self._without_us(self.run)
+                if self.status == "waiting":
+                    self.screen.note(f"Left for later: /resume {self.run}, or interlock resume {self.run}")
+                    return
+                if self.status != "interrupted":
+                    continue
+            try:
+                await self._advanced(None, decisions)
+            except BusyError:
+                self.status = "running"
+            except UserError as error:  # somebody was first: asked again, of what waits now
+                self.failed(error)
 
-    async def _asked(self, run: str) -> list[Decision]:
-        return await self.terminal.decide(
-            run, [request.fields for request in waiting_requests(self.home, run)]
-        )
+    def _to_ask(self, run: str) -> list[Pending]:
+        """What waits, but for what the person has left for later."""
+        waiting = (request.fields for request in waiting_requests(self.home, run))
+        return [request for request in waiting if request["id"] not in self._later]
 
-    async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> Outcome:
+    async def _without_us(self, run: str) -> str:
+        """How the run stands; who decides elsewhere has a moment to drive on."""
+        status = find_run(self.home, run).status
+        for _ in range(_TAKEN_UP):
+            if status != "interrupted":
+                break
+            await asyncio.sleep(_LOOK_S)
+            status = find_run(self.home, run).status
+        return status
+
+    async def _followed(self, run: str) -> None:
+        """Show what another process does with the run, from its record, until it no longer drives it."""
+        from interlock.cli.session.history import events, keyed
+
+        self.screen.note(f"{find_run(self.home, run).owner or 'Another process'} goes on with this run.")
+        while True:
+            self.status = find_run(self.home, run).status  # before the record, which may grow on
+            told = keyed(await asyncio.to_thread(events, self.home, run))
+            for key in [key for key in told if key not in self._shown]:
+                self._shown.add(key)
+                self.screen(told[key])
+            if self.status != "running":
+                break
+            await asyncio.sleep(_LOOK_S)
+        self.screen.end()
+        self._stands()
+
+    async def watch(self) -> None:
+        """Notice what is done to the run elsewhere: decisions while they are asked here, and whole drives."""
+        changed = Changes(self.home)
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            if not self.run or self.driver.busy or not changed():
+                continue
+            if self.busy:
+                waiting = {request.id for request in waiting_requests(self.home, self.run)}
+                self.terminal.still_asked(waiting)
+            elif find_run(self.home, self.run).status == "running":
+                self.status = "running"
+                self._spawn(self._told(self._settled))
+
+    async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> None:
         """One drive, and on with the run that carries out a plan."""
         if self.run is None or (self.status == "waiting" and not decisions):
             self.run, self.status = None, ""
@@ -255,14 +345,18 @@ class Session:
                 self.run, self._drive_options(prompted=prompt is not None), prompt, decisions
             )
         while outcome.status == "approved" and (following := outcome.output.get("main_run")):
-            self._ended(outcome)
             self.screen.note(f"The plan is approved; run {following} carries it out.")
             self.run = following
             outcome = await self.driver.go_on(
                 following, replace(self._drive_options(prompted=False), approval_mode=None)
             )
-        self._ended(outcome)
-        return outcome
+        self.run, self.workflow, self.status = outcome.run, outcome.workflow, outcome.status
+        self._failed = bool(outcome.error)
+        self.screen.end()
+        if outcome.notifying:
+            outcome.notifying.add_done_callback(self._notified)
+        await self._learn()
+        self._stands()
 
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
         """Of the next drive. What was asked of a run is kept by it: its mode may have moved since."""
@@ -270,20 +364,17 @@ class Session:
         self.options = replace(given, approval_mode=None, compress=False)
         if prompted:
             self.options = replace(self.options, attach=(), notes=())
-        return (
-            replace(given, workspace=self.workspace, approval_mode=self.approval_mode)
-            if new
-            else replace(given, workspace=None)
-        )
+        self._wished = given.approval_mode or self._wished
+        if new:
+            return replace(given, workspace=self.workspace, approval_mode=self._wished)
+        return replace(given, workspace=None)
 
-    def _ended(self, outcome: Outcome) -> None:
-        self.run, self.workflow = outcome.run, outcome.workflow
-        self.status = outcome.status if outcome.status in (*_UNFINISHED, "waiting") else ""
-        self.screen.end()
-        if outcome.notifying:
-            outcome.notifying.add_done_callback(self._notified)
-        if outcome.status == "cancelled":
-            self.screen.note("Say what to do instead, or press Enter to go on.")
+    def _stands(self) -> None:
+        """Only what the run waits for is kept in mind of how it ended."""
+        if self.status in _UNFINISHED:
+            self.screen.note("It stands in the middle: press Enter to go on, or say what to do instead.")
+        elif self.status not in ("waiting", "running"):
+            self.status = ""
 
     def _notified(self, sent: "Future[list[str]]") -> None:
         for problem in sent.result():
@@ -297,25 +388,22 @@ class Session:
         from interlock.cli.session.history import events, newest
 
         async def shown() -> None:
-            await self._learn()
             told, before = newest(await asyncio.to_thread(events, self.home, row.run))
             if before:
                 self.screen.note(f"… the beginning is left out: interlock export {row.run}")
             for event in told:
                 self.screen(event)
             self.screen.end()
-            self.status = row.status if row.status in (*_UNFINISHED, "waiting") else ""
-            if row.status == "interrupted":
-                self.screen.note("This run was interrupted. Press Enter to go on.")
-            if row.status == "waiting":
-                decisions = await self._asked(row.run)
-                if decisions:
-                    await self._decided(None, decisions)
+            self.status = row.status
+            await self._learn()
+            self._stands()
+            await self._settled()
 
         await self._told(shown)
 
     async def _learn(self) -> None:
         """What the run's state says: its mode may have been moved by a person, a plan or the model."""
+        from interlock.cli.session.history import events, keyed
         from interlock.engine.read.snapshot import state_at
 
         if self.run is None:
@@ -324,6 +412,7 @@ class Session:
             state = await asyncio.to_thread(state_at, self.home, self.run)
         except UserError:  # it has no checkpoint yet
             return
+        self._shown = {*keyed(await asyncio.to_thread(events, self.home, self.run))}
         if self.options.approval_mode is None:
             self.approval_mode = str(state.get("approval_mode") or self.approval_mode)
         self.mode = str(state.get("mode") or "")

@@ -18,7 +18,7 @@ from typing import Any
 import pyte
 
 ENTRY = Path(sys.executable).with_name("interlock")
-WAIT_S = 30.0
+WAIT_S = float(os.environ.get("WAIT_S", "30"))
 """A wait ends at once when the text is there; only what never comes lasts so long."""
 KEYS = {
     "enter": "\r",
@@ -125,6 +125,7 @@ class Terminal:
             self.type(chr(ord(control[1]) & 0x1F) if control else KEYS.get(key, key))
 
     def say(self, prompt: str) -> None:
+        self.waits_for("›")
         self.type(prompt)
         self.waits_for(prompt[-20:])
         self.press("enter")
@@ -134,7 +135,10 @@ class Terminal:
         end = time.monotonic() + WAIT_S
         while (text in "\n".join(self.scrollback if anywhere else self.screen)) is gone:
             shown = "\n".join(self.scrollback[-80:])
-            assert time.monotonic() < end, f"{text!r} {'stayed' if gone else 'never came'}:\n{shown}"
+            ended = self.process.poll() is not None and not self._reader.is_alive()
+            assert time.monotonic() < end and not ended, (
+                f"{text!r} {'stayed' if gone else 'never came'}:\n{shown}"
+            )
             time.sleep(0.01)
 
     def ends(self) -> int:
@@ -142,6 +146,15 @@ class Terminal:
         code = self.process.wait(WAIT_S)
         self._reader.join(WAIT_S)
         return code
+
+    @property
+    def restored(self) -> bool:
+        """The terminal is as it was: it echoes, waits for whole lines, marks no pastes and shows its cursor."""
+        modes = termios.tcgetattr(self._own)[3]
+        written = self.written.decode(errors="replace")
+        pastes, cursor = (re.findall(rf"\x1b\[\?{number}([hl])", written) for number in (2004, 25))
+        canonical = modes & termios.ECHO and modes & termios.ICANON
+        return bool(canonical) and pastes[-1:] == ["l"] and cursor[-1:] in ([], ["h"])
 
     def resize(self, columns: int, rows: int) -> None:
         with self._lock:

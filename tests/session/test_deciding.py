@@ -1,0 +1,131 @@
+"""test_deciding: what is asked is answered here, later, or elsewhere; what is being typed is no answer to it."""
+
+import subprocess
+import time
+from pathlib import Path
+
+from session.terminal import ENTRY, Opens, Terminal, edit
+
+from interlock.engine.read.runs import list_runs
+
+
+def elsewhere(terminal: Terminal, *arguments: str) -> str:
+    """A command in another terminal."""
+    done = subprocess.run(
+        [ENTRY, *arguments],
+        cwd=terminal.folder,
+        env=terminal.env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def test_no_takes_a_reason_which_the_model_is_told(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Then not.", "expect": "wrong file"}]) as terminal:
+        terminal.say("write it")
+        terminal.waits_for("[n] no")
+        terminal.press("n")
+        terminal.waits_for("why not?")
+        terminal.type("wrong file")
+        terminal.press("enter")
+        terminal.waits_for("Then not.")
+    assert not (folder / "notes.txt").exists()
+
+
+def test_later_leaves_the_session_free_and_the_run_can_be_come_back_to(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Written."}]) as terminal:
+        terminal.say("write it")
+        terminal.waits_for("[l] later")
+        terminal.press("l")
+        terminal.waits_for("Left for later")
+        (run,) = list_runs(folder.parent / "state")
+        assert run.status == "waiting"
+        terminal.say("now another thing")
+        terminal.waits_for("[y] yes")
+        assert len(list_runs(folder.parent / "state")) == 2
+        terminal.press("l")
+        terminal.waits_for("[l] later", gone=True)
+        terminal.press("c-d")
+        terminal.ends()
+    with opens(None, "-r", run.run) as terminal:
+        terminal.waits_for("[y] yes")
+        terminal.press("y")
+        terminal.waits_for("Written.")
+    assert (folder / "notes.txt").read_text() == "new\n"
+
+
+def test_every_request_of_a_batch_is_asked_and_what_is_left_keeps_waiting(folder: Path, opens: Opens) -> None:
+    calls = [edit("1\n", "one.txt")["tool_calls"][0], edit("2\n", "two.txt")["tool_calls"][0]]
+    with opens([{"tool_calls": calls}, {"text": "Both."}]) as terminal:
+        terminal.say("write two files")
+        terminal.waits_for("1 of 2")
+        terminal.waits_for("[y] yes")
+        terminal.press("y")
+        terminal.waits_for("2 of 2")
+        terminal.waits_for("[y] yes")
+        terminal.press("l")
+        terminal.waits_for("Left for later")
+        terminal.press("c-d")
+        terminal.ends()
+    with opens(None, "-c") as terminal:
+        terminal.waits_for("[y] yes")
+        assert "two.txt" in "\n".join(terminal.screen)
+        terminal.press("y")
+        terminal.waits_for("Both.")
+    assert (folder / "one.txt").exists() and (folder / "two.txt").exists()
+
+
+def test_a_decision_in_another_terminal_appears_and_what_came_of_it(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "It is written."}, {"text": "Anything else?"}]) as terminal:
+        terminal.say("write it")
+        terminal.waits_for("[y] yes")
+        assert "It is written." in elsewhere(terminal, "resume", "latest", "--approve", "all")
+        terminal.waits_for("Decided in another terminal.")
+        terminal.waits_for("It is written.")
+        terminal.waits_for("[y] yes", gone=True)
+        terminal.say("thanks")
+        terminal.waits_for("Anything else?")
+    assert (folder / "notes.txt").read_text() == "new\n"
+
+
+def test_a_question_is_answered_by_a_number_or_in_words(opens: Opens) -> None:
+    question = {
+        "question": "Which colour?",
+        "header": "Colour",
+        "type": "choice",
+        "options": [{"label": "red", "description": "warm"}, {"label": "blue", "description": "cold"}],
+    }
+    ask = {"tool_calls": [{"name": "ask_user", "args": {"questions": [question]}}]}
+    with opens([ask, {"text": "Blue it is.", "expect": "blue"}]) as terminal:
+        terminal.say("paint it")
+        terminal.waits_for("your answer")
+        terminal.type("2")
+        terminal.press("enter")
+        terminal.waits_for("Blue it is.")
+
+
+def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Path, opens: Opens) -> None:
+    with opens([{**edit(), "delay_s": 1}, {"text": "Written."}, {"text": "Next."}]) as terminal:
+        terminal.say("write it")
+        while "write_file" not in "\n".join(terminal.screen):
+            terminal.type("y")
+            time.sleep(0.05)
+        terminal.waits_for("[y] yes")
+        assert not (folder / "notes.txt").exists()
+        terminal.press("y")
+        terminal.waits_for("Written.")
+        assert any(line.startswith("› yyy") for line in terminal.screen)  # the draft is there again
+
+
+def test_the_editor_changes_what_will_run(folder: Path, opens: Opens, tmp_path: Path) -> None:
+    editor = tmp_path / "editor.sh"
+    editor.write_text('#!/bin/sh\nsed -i "s/new/changed/" "$1"\n')
+    editor.chmod(0o755)
+    with opens([edit(), {"text": "Written."}], env={"EDITOR": str(editor)}) as terminal:
+        terminal.say("write it")
+        terminal.waits_for("[e] edit")
+        terminal.press("e")
+        terminal.waits_for("Written.")
+    assert (folder / "notes.txt").read_text() == "changed\n"

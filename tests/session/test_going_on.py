@@ -1,0 +1,134 @@
+"""test_going_on: killed, stopped, left: the conversation is there as it was, nothing is doubled, and it goes on."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from session.terminal import Opens, Terminal, edit
+
+from interlock.engine.read.runs import list_runs
+
+SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo began >> began; sleep 3"}}]}
+
+
+def shown(terminal: Terminal) -> str:
+    return "\n".join(terminal.scrollback)
+
+
+def test_killed_while_typing_the_conversation_is_as_it_was(opens: Opens) -> None:
+    with opens([{"text": "First answer."}, {"text": "Second answer."}]) as terminal:
+        terminal.say("first prompt")
+        terminal.waits_for("First answer.")
+        terminal.type("half a sen")
+        terminal.waits_for("half a sen")
+        terminal.kill()
+    with opens(None, "-c") as terminal:
+        terminal.waits_for("First answer.")
+        terminal.say("second prompt")
+        terminal.waits_for("Second answer.")
+        text = shown(terminal)
+    assert [text.count(part) for part in ("first prompt", "First answer.", "second prompt")] == [1, 1, 1]
+
+
+def test_killed_while_an_answer_streams_it_is_asked_for_again(opens: Opens) -> None:
+    slow = {"text": " ".join(map(str, range(400))) + " end of it", "chunks": 400, "delay_s": 1}
+    with opens([slow]) as terminal:
+        terminal.say("talk")
+        terminal.waits_for("thinking")
+        terminal.kill()
+    with opens(None, "-c") as terminal:
+        terminal.waits_for("press Enter to go on")
+        assert "❯ talk" in shown(terminal)
+        terminal.press("enter")
+        terminal.waits_for("end of it")
+        assert shown(terminal).count("❯ talk") == 1
+
+
+def test_killed_in_a_tool_its_outcome_is_asked_and_it_is_not_run_twice(folder: Path, opens: Opens) -> None:
+    with opens([SLEEP, {"text": "All right."}], "-y") as terminal:
+        terminal.say("sleep a bit")
+        terminal.waits_for("began >> began")
+        while not (folder / "began").exists():
+            pass
+        terminal.kill()
+    with opens(None, "-c") as terminal:
+        terminal.waits_for("press Enter to go on")
+        terminal.press("enter")
+        terminal.waits_for("[s] skip")
+        terminal.press("s")
+        terminal.waits_for("All right.")
+    assert (folder / "began").read_text() == "began\n"
+
+
+def test_killed_while_something_is_asked_it_is_asked_again(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Written."}]) as terminal:
+        terminal.say("write it")
+        terminal.waits_for("[y] yes")
+        terminal.kill()
+    with opens(None, "-c") as terminal:
+        terminal.waits_for("[y] yes")
+        assert shown(terminal).count("❯ write it") == 1
+        terminal.press("y")
+        terminal.waits_for("Written.")
+    assert (folder / "notes.txt").read_text() == "new\n"
+
+
+def test_ctrl_c_stops_the_agent_and_the_next_prompt_takes_its_place(folder: Path, opens: Opens) -> None:
+    with opens([SLEEP, {"text": "As you wish.", "expect": "do this instead"}], "-y") as terminal:
+        terminal.say("sleep a bit")
+        while not (folder / "began").exists():
+            pass
+        terminal.press("c-c")
+        terminal.waits_for("Cancelled")
+        terminal.say("do this instead")
+        terminal.waits_for("As you wish.")
+
+
+def test_prompts_wait_their_turn_and_can_be_taken_back(opens: Opens) -> None:
+    with opens([{"text": "One.", "delay_s": 2}, {"text": "Two.", "expect": "second, better"}]) as terminal:
+        terminal.say("first")
+        terminal.waits_for("thinking")
+        terminal.type("second")
+        terminal.press("enter")
+        terminal.waits_for("queued: second")
+        terminal.press("up")
+        terminal.waits_for("queued", gone=True)
+        terminal.type(", better")
+        terminal.press("enter")
+        terminal.waits_for("Two.")
+        assert shown(terminal).index("One.") < shown(terminal).index("❯ second, better")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_stops_the_agent_cleanly_and_restores_the_terminal(opens: Opens, number: int) -> None:
+    with opens([{"text": "too late", "delay_s": 60}]) as terminal:
+        terminal.say("talk")
+        terminal.waits_for("thinking")
+        terminal.process.send_signal(number)
+        terminal.ends()
+        (run,) = list_runs(terminal.folder.parent / "state")
+        assert run.status == "interrupted"
+        assert terminal.restored
+        assert f"interlock -r {run.run}" in shown(terminal)
+
+
+def test_ctrl_c_twice_leaves_and_says_how_to_come_back(opens: Opens) -> None:
+    with opens([{"text": "too late", "delay_s": 60}]) as terminal:
+        terminal.say("talk")
+        terminal.waits_for("thinking")
+        terminal.press("c-c", "c-c")
+        assert terminal.ends() == 0
+        assert "Go on with: interlock -r " in shown(terminal)
+        assert terminal.restored
+
+
+def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
+    bad: list[dict[str, Any]] = [{"error": {"status": 400, "message": "no such thing"}}] * 3
+    with opens([*bad, {"text": "Fine."}]) as terminal:
+        terminal.say("hello")
+        terminal.waits_for("✗")
+        terminal.say("again")
+        terminal.waits_for("› ")
+        terminal.press("c-d")
+        assert terminal.ends() == 0
