@@ -281,7 +281,8 @@ def _answered(request: Fields) -> Decision:
 
 def answers_wanted(request: Fields) -> list[str]:
     """What to call each of the answers that a question takes."""
-    count = len(request.get("questions") or ({},))
+    questions: Sequence[Fields] = request.get("questions") or ({},)
+    count = len(questions)
     return (
         ["your answer, or an option's number"]
         if count == 1

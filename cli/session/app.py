@@ -5,13 +5,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.data_structures import Size
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
@@ -26,7 +24,6 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output.color_depth import ColorDepth
-from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
@@ -38,6 +35,7 @@ from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
 from interlock.cli.session.editing import STYLE, input_buffer, input_control, input_keys
 from interlock.cli.session.input_history import InputHistory, Pastes
+from interlock.cli.session.output import HeldOutput, cut_lines, size
 from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
@@ -52,8 +50,6 @@ _WATCH_S = 2.0
 """Seconds between two looks at the branch, the cost, and what waits elsewhere."""
 FRAME_S = 1 / 30
 """Seconds between two paintings at least."""
-_PRINTED = 65_536
-"""Characters that one painting prints above: what a terminal needs a while for mustn't keep a key waiting."""
 _QUIET_S = 0.4
 """Seconds without a key until a question takes keys: what was being typed is no answer to it."""
 _AGAIN_S = 2.0
@@ -65,7 +61,7 @@ class App:
 
     def __init__(self, options: Options, workflow: str) -> None:
         self.color = not os.environ.get("NO_COLOR")
-        self.screen = Screen(_size().columns, THEMES[DEFAULT], self.color)
+        self.screen = Screen(size().columns, THEMES[DEFAULT], self.color)
         self.session = Session(options, workflow, self.screen, self)
         self.screen.changed = self.paint
         self.panel: Panel | None = None
@@ -81,7 +77,7 @@ class App:
         """What is still to be printed."""
         self._painted_at, self._due = 0.0, False
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.output = _Output(sys.stdout)
+        self.output = HeldOutput(sys.stdout)
         self.app: Application[None] = Application(
             layout=Layout(self._layout(), focused_element=self._input),
             key_bindings=merge_key_bindings([self._typing_keys(), self._keys()]),
@@ -177,7 +173,7 @@ class App:
         return await run_in_terminal(work, in_executor=True)
 
     async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None:
-        self.picker = Picker(title, rows, lambda: _size().columns, at)
+        self.picker = Picker(title, rows, lambda: size().columns, at)
         self.app.layout.focus(self.picker.input)
         self.paint()
         try:
@@ -233,9 +229,9 @@ class App:
         if not self.app.is_running or self.app._running_in_terminal:  # pyright: ignore[reportPrivateUsage]
             return
         self._above += self.screen.finished()
-        now, self._above = _cut(self._above)
+        now, self._above = cut_lines(self._above)
         rendered = self.app.renderer.last_rendered_screen
-        wanted = self.app.layout.container.preferred_height(_size().columns, _size().rows).preferred
+        wanted = self.app.layout.container.preferred_height(size().columns, size().rows).preferred
         with self.output.held():
             if now or (rendered and wanted < rendered.height):
                 self.app.renderer.erase(leave_alternate_screen=False)
@@ -249,12 +245,12 @@ class App:
     def _layout(self) -> HSplit:
         self._input = Window(
             input_control(self.buffer, self._search.control),
-            height=lambda: Dimension(min=1, max=max(_size().rows // 2, 1)),
+            height=lambda: Dimension(min=1, max=max(size().rows // 2, 1)),
             wrap_lines=True,
             dont_extend_height=True,
             get_line_prefix=self._prefix,
         )
-        lines = {"dont_extend_height": True, "wrap_lines": False}
+        lines: Any = {"dont_extend_height": True, "wrap_lines": False}
         return HSplit(
             [
                 Window(FormattedTextControl(self._live), **lines),
@@ -275,9 +271,9 @@ class App:
         )
 
     def _live(self) -> ANSI:
-        if self.screen.width != _size().columns:
-            self.screen.resize(_size().columns)
-        return ANSI(self.screen.live(max(_size().rows // 2, 3)).rstrip("\n"))
+        if self.screen.width != size().columns:
+            self.screen.resize(size().columns)
+        return ANSI(self.screen.live(max(size().rows // 2, 3)).rstrip("\n"))
 
     def _queued(self) -> StyleAndTextTuples:
         return [
@@ -298,7 +294,7 @@ class App:
         """What to press now stands there instead, for as long as it is true."""
         if self._hint:
             return [("class:dim", self._hint)]
-        return status_line(self._figures.of(self.session), _size().columns)
+        return status_line(self._figures.of(self.session), size().columns)
 
     # Keys
 
@@ -315,12 +311,12 @@ class App:
         queued = Condition(lambda: bool(self.session.queue) and not self.buffer.text)
 
         keys.add("enter", filter=asking & ~deciding)(self._say)
-        keys.add("enter", filter=~asking & unsaid)(lambda _: self.session.submit(""))
+        keys.add("enter", filter=~asking & unsaid)(_key(lambda: self.session.submit("")))
         keys.add("c-c", filter=~is_searching)(self._interrupt)
-        keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(lambda _: self.session.leave())
-        keys.add("c-z")(lambda event: event.app.suspend_to_background())
+        keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(_key(self.session.leave))
+        keys.add("c-z")(_key(lambda: self.app.suspend_to_background()))
         keys.add("up", filter=queued)(self._take_back)
-        keys.add("escape", filter=asking, eager=True)(lambda _: self._panel().back())
+        keys.add("escape", filter=asking, eager=True)(_key(lambda: self._panel().back()))
         keys.add("<any>", filter=deciding)(self._decide)
         return keys
 
@@ -358,45 +354,8 @@ class App:
         self._hint = "Ctrl-C again leaves"
 
 
-class _Output(Vt100_Output):
-    """Several paintings as one write, so that nothing flickers."""
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__(stream, _size, term=os.environ.get("TERM"), enable_cpr=False)
-        self._held = False
-
-    @contextmanager
-    def held(self) -> Generator[None]:
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-            self.flush()
-
-    def flush(self) -> None:
-        if self._held:
-            return
-        try:
-            super().flush()
-        except OSError:  # the terminal is gone; the run is stopped cleanly all the same
-            self._buffer.clear()
-
-
-def _size() -> Size:
-    try:
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
-    except OSError:
-        columns, rows = 0, 0
-    return Size(rows=rows or 24, columns=columns or 80)
-
-
-def _cut(text: str) -> tuple[str, str]:
-    """Whole lines, and the rest."""
-    if len(text) <= _PRINTED:
-        return text, ""
-    end = text.rfind("\n", 0, _PRINTED) + 1 or text.find("\n") + 1 or len(text)
-    return text[:end], text[end:]
+def _key(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    return lambda _: work()
 
 
 def _once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Future
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from interlock.cli import quick_start
@@ -32,7 +32,7 @@ class Driver:
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         quick_start.begin()
-        import interlock.engine.driver.runner  # noqa: F401 - heavy: read while the person types
+        import_module("interlock.engine.driver.runner")  # heavy: read while the person types
 
         self._loop.run_forever()
 
@@ -80,16 +80,13 @@ class Driver:
 
         self.busy = True
         try:
-            return await asyncio.wrap_future(self._begun(drive()))
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(drive(), self._loop))
         except InterlockError:
             raise
         except Exception as error:
             raise _explained(error) from error
         finally:
             self.busy, self._stop = False, None
-
-    def _begun(self, work: "asyncio._CoroutineLike[Outcome]") -> "Future[Outcome]":
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def _cancel(self) -> None:
         if self._stop is not None:

@@ -1,0 +1,54 @@
+"""output: how a session writes to its terminal: several changes as one write, and never much at once."""
+
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
+from prompt_toolkit.data_structures import Size
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+PRINTED = 65_536
+"""Characters that one painting prints above: what a terminal needs a while for mustn't keep a key waiting."""
+
+
+class HeldOutput(Vt100_Output):
+    """Several paintings as one write, so that nothing flickers."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream, size, term=os.environ.get("TERM"), enable_cpr=False)
+        self._held = False
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+            self.flush()
+
+    def flush(self) -> None:
+        if self._held:
+            return
+        try:
+            super().flush()
+        except OSError:  # the terminal is gone; the run is stopped cleanly all the same
+            self._buffer.clear()
+
+
+def size() -> Size:
+    try:
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+    except OSError:
+        columns, rows = 0, 0
+    return Size(rows=rows or 24, columns=columns or 80)
+
+
+def cut_lines(text: str) -> tuple[str, str]:
+    """Whole lines, and the rest."""
+    if len(text) <= PRINTED:
+        return text, ""
+    end = text.rfind("\n", 0, PRINTED) + 1 or text.find("\n") + 1 or len(text)
+    return text[:end], text[end:]
