@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.render.output import one_line, redacted
 from interlock.cli.session.available import Available
 from interlock.cli.session.driver import Driver
+from interlock.cli.session.terminal import Terminal
 from interlock.engine.options import Decision, Options, Pending
 from interlock.engine.read.changes import Changes
 from interlock.engine.read.runs import RunRow, find_run, waiting_requests
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from interlock.cli.session.picker import Row
     from interlock.cli.session.screen import Screen
-    from interlock.state.events import Event, NotificationEvent
+    from interlock.state.events import Event
 
 T = TypeVar("T")
 _UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
@@ -29,44 +30,6 @@ _LOOK_S = 0.4
 """Seconds between two looks at what others do to the run."""
 _TAKEN_UP = 5
 """Looks until a run that was decided elsewhere counts as left to us."""
-
-
-class Terminal(Protocol):
-    """What a session asks of the terminal that it runs in (`app.py`)."""
-
-    def paint(self) -> None:
-        """Soon, from any thread."""
-        ...
-
-    def exit(self) -> None: ...
-
-    def ring(self, event: "NotificationEvent") -> None:
-        """From any thread."""
-        ...
-
-    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
-        """What the person says to them now; what isn't among the answers is left for later."""
-        ...
-
-    def still_asked(self, waiting: Collection[str]) -> None:
-        """A request that no longer waits was decided elsewhere: nothing is asked of it any more."""
-        ...
-
-    async def handed_over(self, work: Callable[[], T]) -> T:
-        """Do something that needs the whole terminal, such as an editor, in a thread of its own."""
-        ...
-
-    async def pick(self, title: str, rows: "Sequence[Row]", at: int = 0) -> "Row | None": ...
-
-    def suggest(self, text: str) -> None:
-        """Into the input line, where nothing is typed."""
-        ...
-
-    def take_back(self, texts: Sequence[str]) -> None:
-        """Into the input line, before what is typed."""
-        ...
-
-    async def confirm(self, question: str) -> bool: ...
 
 
 @dataclass
