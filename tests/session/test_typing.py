@@ -1,0 +1,179 @@
+"""What one types, in a terminal: long pastes, several lines, files, what was typed before, an editor."""
+
+from pathlib import Path
+
+from session.terminal import Opens
+
+from interlock.engine.read.runs import list_runs
+from interlock.engine.read.snapshot import messages_at, state_at
+
+
+def sent(folder: Path) -> list[str]:
+    """What the newest run's conversation has of the person."""
+    home = folder.parent / "state"
+    run = list_runs(home)[0].run
+    messages = messages_at(home, run, state_at(home, run)["head"])
+    return [m.text for m in messages if m.role == "user" and m.origin == "person"]
+
+
+def test_a_paste_of_5000_lines_is_one_mark_in_the_line_and_is_sent_whole(folder: Path, opens: Opens) -> None:
+    text = "\n".join(f"line {n} ünïcode 語" for n in range(5_000))
+    with opens([{"text": "Long."}]) as terminal:
+        terminal.waits_for("›")
+        terminal.type("what is this? ")
+        terminal.paste(text)
+        terminal.waits_for("[pasted 5,000 lines #1]")
+        terminal.type(" thanks")
+        terminal.waits_for("thanks")
+        terminal.press("enter")
+        terminal.waits_for("Long.")
+    assert sent(folder) == [f"what is this? {text} thanks"]
+
+
+def test_one_backspace_removes_a_folded_paste_and_a_short_one_is_plain_text(
+    folder: Path, opens: Opens
+) -> None:
+    with opens([{"text": "Hm."}]) as terminal:
+        terminal.waits_for("›")
+        terminal.paste("x" * 3000)
+        terminal.waits_for("[pasted 3,000 characters #1]")
+        terminal.press("backspace")
+        terminal.waits_for("pasted", gone=True)
+        terminal.paste("two\nlines")
+        terminal.waits_for("lines")
+        terminal.press("enter")
+        terminal.waits_for("Hm.")
+    assert sent(folder) == ["two\nlines"]
+
+
+def test_several_lines_are_typed_in_three_ways(folder: Path, opens: Opens) -> None:
+    with opens([{"text": "Four."}]) as terminal:
+        terminal.waits_for("›")
+        terminal.type("one")
+        terminal.press("a-enter")
+        terminal.type("two\\")
+        terminal.press("enter")
+        terminal.type("three")
+        terminal.press("c-j")
+        terminal.type("four")
+        terminal.waits_for("four")
+        terminal.press("enter")
+        terminal.waits_for("Four.")
+    assert sent(folder) == ["one\ntwo\nthree\nfour"]
+
+
+def test_a_file_is_found_by_some_letters_of_it(folder: Path, opens: Opens) -> None:
+    (folder / "src/deep").mkdir(parents=True)
+    (folder / "src/deep/my notes.txt").write_text("secret of the notes")
+    with opens([{"text": "Read."}]) as terminal:
+        terminal.waits_for("›")
+        terminal.type("read @dnotes")
+        terminal.waits_for("src/deep/my notes.txt")
+        terminal.press("tab")
+        terminal.waits_for('read @"src/deep/my notes.txt"')
+        terminal.press("enter", "enter")
+        terminal.waits_for("Read.")
+    assert sent(folder) == ['read @"src/deep/my notes.txt"']
+
+
+def test_what_was_typed_comes_back_in_the_next_session_by_arrow_and_by_search(
+    folder: Path, opens: Opens
+) -> None:
+    with opens([{"text": "A."}, {"text": "B."}]) as terminal:
+        terminal.waits_for("›")
+        terminal.say("the first one")
+        terminal.waits_for("A.")
+        terminal.say("the second")
+        terminal.waits_for("B.")
+    with opens([{"text": "C."}]) as terminal:
+        terminal.waits_for("›")
+        terminal.press("up")
+        terminal.waits_for("› the second")
+        terminal.press("c-c")
+        terminal.waits_for("› the second", gone=True)
+        terminal.press("c-r")
+        terminal.type("first")
+        terminal.waits_for("› the first one")
+        terminal.press("enter", "enter")
+        terminal.waits_for("C.")
+    assert sent(folder) == ["the first one"]
+
+
+def test_an_editor_takes_the_line_and_gives_it_back(folder: Path, opens: Opens) -> None:
+    editor = folder.parent / "editor"
+    editor.write_text("#!/bin/sh\nprintf ' and more\\nlines' >> \"$1\"\n")
+    editor.chmod(0o700)
+    with opens([{"text": "Edited."}], env={"EDITOR": str(editor)}) as terminal:
+        terminal.waits_for("›")
+        terminal.type("some text")
+        terminal.waits_for("some text")
+        terminal.press("c-x", "c-e")
+        terminal.waits_for("lines")
+        terminal.press("enter")
+        terminal.waits_for("Edited.")
+    assert sent(folder) == ["some text and more\nlines"]
+
+
+def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
+    folder: Path, opens: Opens
+) -> None:
+    own = folder.parent / ".interlock"
+    (own / "commands/git").mkdir(parents=True)
+    (own / "commands/git/told.toml").write_text('description = "Say it"\nprompt = "Told: {{args}}"')
+    (own / "skills/weaving").mkdir(parents=True)
+    (own / "skills/weaving/SKILL.md").write_text(
+        "---\nname: weaving\ndescription: How to weave.\n---\nWeave.\n"
+    )
+    with opens([{"text": "One."}, {"text": "Two."}], rows=60) as terminal:
+        terminal.waits_for("›")
+        terminal.type("/git")
+        terminal.waits_for("Say it")
+        terminal.type(":told loud")
+        terminal.press("enter")
+        terminal.waits_for("One.")
+        terminal.type("/wea a basket")
+        terminal.press("enter")
+        terminal.waits_for("Two.")
+        terminal.type("/hel\r")
+        terminal.waits_for("/git:told")
+    assert sent(folder) == ["Told: loud", "Use the skill 'weaving'. a basket"]
+
+
+def test_escape_stops_what_is_under_way_and_twice_clears_the_line(opens: Opens) -> None:
+    replies = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": "sleep 60"}}]}]
+    with opens(replies, "--yolo") as terminal:
+        terminal.waits_for("›")
+        terminal.say("sleep long")
+        terminal.waits_for("● ")
+        terminal.press("escape")
+        terminal.waits_for("Say what to do instead")
+        terminal.type("never mind")
+        terminal.waits_for("› never mind")
+        terminal.press("escape", "escape")
+        terminal.waits_for("› never mind", gone=True)
+        terminal.press("up")
+        terminal.waits_for("› never mind")
+
+
+def test_everything_fits_in_40_columns(folder: Path, opens: Opens) -> None:
+    (folder / "a file with a rather long name in it.txt").write_text("x")
+    with opens([{"text": "Narrow."}], "--approval-mode", "auto_edit", columns=40, rows=30) as terminal:
+        terminal.waits_for("›")
+        terminal.type("look at @rather")
+        terminal.waits_for("rather long")
+        terminal.press("tab")
+        terminal.press("enter", "enter")
+        terminal.waits_for("Narrow.")
+        terminal.waits_for("accepts edits")
+        for line, shown in (
+            ("/help", "write in $EDITOR"),
+            ("/model", "  flash-lite  "),
+            ("/mcp", "No MCP servers here."),
+            ("/stats", "1 requests"),
+        ):
+            terminal.type(f"{line}\r")
+            terminal.waits_for(shown)
+            if line == "/model":
+                terminal.press("escape")
+                terminal.waits_for(shown, gone=True)
+        assert terminal.screen[-1] == "accepts edits · replies.json · 100% left"
