@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli.parsing import Parser, flag, number
 from interlock.cli.render.output import Paint, one_line, show_json, visible
+from interlock.cli.render.pending import marked
 from interlock.engine.read.runs import RunRow, find_run
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
@@ -76,11 +77,11 @@ def _files(run: RunRow, args: argparse.Namespace) -> int:
     from interlock.engine.travel.files import chosen_of, diff_of
 
     paint = Paint(sys.stdout)
-    text = diff_of(state_home(), run, chosen_of(state_home(), run, args.call), colour=paint.on)
+    text = diff_of(state_home(), run, chosen_of(state_home(), run, args.call))
     if args.json:
         show_json({"run": run.run, "diff": text})
     elif text:
-        paint.print(text.rstrip("\n"), reading=True) if not paint.on else sys.stdout.write(text)
+        paint.print_all(marked(text, paint)) if paint.on else paint.print(text.rstrip("\n"), reading=True)
     else:
         print("No file changed.", file=sys.stderr)
     return 0

@@ -94,12 +94,12 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
     if lines == [brief(request["args"])] and lines[0] in cut(headline(request), _HEADLINE):
         return  # the headline says it all
     is_diff = bool(diff_stat(request["preview"])) or request["preview"].startswith("--- ")
-    yield from islice(_marked(request["preview"], paint), limit) if is_diff and paint.on else lines[:limit]
+    yield from islice(marked(request["preview"], paint), limit) if is_diff and paint.on else lines[:limit]
     if limit is not None and len(lines) > limit:
         yield paint(f"… {len(lines) - limit} more lines, NOT shown here: interlock approvals {run}", "yellow")
 
 
-def _marked(diff: str, paint: Paint) -> Iterator[str]:
+def marked(diff: str, paint: Paint) -> Iterator[str]:
     """The diff as it is, coloured, the words that changed in reverse."""
     from interlock.cli.render.worddiff import SIGNS, diff_lines
 

@@ -20,7 +20,7 @@ from rich.syntax import ANSISyntaxTheme, Syntax
 from rich.table import Table
 from rich.text import Text
 
-from interlock.state.text import visible
+from interlock.state.text import harmless, visible
 
 _ANSI = ANSISyntaxTheme(
     {
@@ -176,6 +176,12 @@ def _wrap(line: Text, width: int) -> Iterator[Text]:
     for part in line.divide(breaks):
         part.rstrip()
         yield part
+
+
+def safe(line: Text) -> Text:
+    """Whoever wrote it: nothing that a terminal would obey."""
+    plain = harmless(line.plain)
+    return line if plain == line.plain else Text(plain, line.style)
 
 
 def ansi(line: Text, console: Console) -> Iterator[str]:

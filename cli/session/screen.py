@@ -1,5 +1,6 @@
 """screen: a run's events as lines: those that are finished, once, and those that still change."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -11,7 +12,7 @@ from interlock.cli.render.output import one_line
 from interlock.cli.render.text import notice
 from interlock.cli.session import blocks
 from interlock.cli.session.markdown import MarkdownStream
-from interlock.cli.session.page import Page, ansi, fold, hanging
+from interlock.cli.session.page import Page, ansi, fold, hanging, safe
 from interlock.cli.session.theme import Theme
 from interlock.cli.session.work import Work
 from interlock.state.events import (
@@ -36,6 +37,8 @@ from interlock.state.events import (
     ToolUse,
 )
 from interlock.state.text import harmless
+
+_COLOURS = re.compile(r"(\x1b\[[\d;]*m)")
 
 
 class Screen:
@@ -121,7 +124,9 @@ class Screen:
             else:
                 with self._console.capture() as capture:
                     self._console.print(renderable)
-                self._out.append("\n" * bool(self._kind) + capture.get())
+                parts = _COLOURS.split(capture.get())
+                parts[::2] = map(harmless, parts[::2])
+                self._out.append("\n" * bool(self._kind) + "".join(parts))
                 self._kind = "shown"
         self.changed()
 
@@ -146,7 +151,7 @@ class Screen:
             return ""
         with self._lock:
             now = self._clock()
-            lines = [part for line in self._moving(height, now) for part in fold(line, self.width)]
+            lines = [part for line in self._moving(height, now) for part in fold(safe(line), self.width)]
             if self._work:
                 if height > len(lines) + 1:
                     lines.append(Text(""))
@@ -315,7 +320,7 @@ class Screen:
         self._put([Text(text, style)], "line")
 
     def _put(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
-        made = [*lines]
+        made = [safe(line) for line in lines]
         if not made:
             return
         if self._kind and (self._kind != kind or apart):

@@ -228,11 +228,11 @@ def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
     return found
 
 
-def diff_of(home: Path, run: RunRow, chosen: list[Snapshot], *, colour: bool = False) -> str:
+def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     """What these calls did, as git shows it: from before the first to after the last, of what they changed."""
     files = RunFiles(home, run)
     paths = sorted(files.touched(chosen).first)
-    return files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths, colour=colour)
+    return files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths)
 
 
 def _named(paths: list[str]) -> str:

@@ -132,9 +132,9 @@ class Repository:
                     yield git.stdout.read(int(about[2]))
                     git.stdout.read(1)
 
-    def diff(self, old: str, new: str, paths: Sequence[str], *, colour: bool = False) -> str:
+    def diff(self, old: str, new: str, paths: Sequence[str]) -> str:
         """What git shows of these paths."""
-        shown = ("diff", "--no-ext-diff", "--no-textconv", "--color=always" if colour else "--no-color")
+        shown = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
         sides = (f"--relative={_FILES}/", old, new)
         below = [f"{_FILES}/{path}" for path in paths]
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))

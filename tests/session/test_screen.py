@@ -4,18 +4,28 @@ import re
 from collections.abc import Iterable
 
 from rich.cells import cell_len
+from rich.table import Table
 
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
 from interlock.state.events import (
+    AgentEnd,
+    AgentStart,
+    ApprovalRequired,
+    ErrorEvent,
     Event,
     Finished,
+    HandOver,
     Init,
     MessageEvent,
+    Progress,
     Result,
+    Retry,
+    Thought,
     ToolOutput,
     ToolResultEvent,
     ToolStart,
+    ToolUse,
 )
 
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -77,3 +87,115 @@ def test_a_run_that_is_over_leaves_nothing_live() -> None:
     )
     assert screen.live(10) == ""
     assert plain(screen.finished()) == ["Half a", "", "– Cancelled · 1.2k tokens · 3.0 s", ""]
+
+
+HARMFUL = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eevil\u202c\x00\u200b\r"
+
+
+def test_nothing_that_a_terminal_obeys_comes_through() -> None:
+    """From whoever it comes: the model, tools, files, a person's paste, an error."""
+    screen = Screen(60, THEMES["dark"])
+    screen.said(HARMFUL)
+    screen.note(HARMFUL)
+    screen.show(Table(title=HARMFUL))
+    live = ""
+    for event in (
+        Init(session_id="r", model="m", workflow="main"),
+        Thought(content=HARMFUL),
+        *(
+            MessageEvent(role="assistant", content=t, delta=True)
+            for t in f"{HARMFUL} [a](http://x/{HARMFUL})"
+        ),
+        ToolUse(tool_name="write_todos", tool_id="0", parameters={"todos": [{"description": HARMFUL}]}),
+        ToolResultEvent(tool_name="write_todos", tool_id="0", status="success"),
+        AgentStart(agent="a:0", name=HARMFUL, task=HARMFUL),
+        ToolStart(tool_name="sh", tool_id="1", summary=HARMFUL),
+        ToolOutput(tool_id="1", text=f"{HARMFUL}\n{HARMFUL}"),
+        Progress(what=HARMFUL, done=1, total=2, unit=HARMFUL),
+        Retry(reason=HARMFUL, delay_s=1, attempt=1),
+        ErrorEvent(severity="error", message=HARMFUL),
+        HandOver(run=HARMFUL, workflow=HARMFUL),
+    ):
+        screen(event)
+        live += screen.live(20)
+    diff = f"--- a/{HARMFUL}\n+++ b/x\n@@ -1 +1 @@\n-{HARMFUL}\n+{HARMFUL}x\n"
+    screen(
+        ToolResultEvent(tool_name=HARMFUL, tool_id="1", status="error", error={"message": HARMFUL}, diff=diff)
+    )
+    screen(AgentEnd(agent="a:0", reason=HARMFUL, turns=1, duration_s=1))
+    screen(Result(status="failed", error={"type": HARMFUL, "message": HARMFUL}, resume_command=HARMFUL))
+    shown = SGR.sub("", live + screen.finished())
+    assert "evil" in shown
+    assert not set(shown) & {"\x1b", "\x9b", "\x07", "\x00", "\r", "\u202e", "\u202c", "\u200b"}
+
+
+def test_odd_texts_do_no_harm() -> None:
+    for text in (
+        "\n" * 500,
+        "\t" * 500,
+        "```python",
+        "x" * 1_000_000,
+        "| a |\n|---|\n" * 50,
+        "- " * 400,
+        "\u0301" * 300,
+    ):
+        screen = made(*answer(text, 4096), width=20)
+        lines = plain(screen.live(5))
+        assert len(lines) <= 5
+        assert max(map(cell_len, lines)) <= 20
+        screen(Result(status="done", response=text))
+        assert plain(screen.finished())[-1] == ""
+
+
+def test_the_answer_that_came_otherwise_is_shown_once() -> None:
+    events = [*answer("Nearly done.")]
+    assert plain(made(*events, Result(status="done", response="Nearly done.")).finished()) == [
+        "Nearly done.",
+        "",
+    ]
+    changed = made(*events, Result(status="done", response="A hook said this."))
+    assert plain(changed.finished()) == ["Nearly done.", "", "A hook said this.", ""]
+
+
+def test_a_diff_that_was_asked_about_stands_once() -> None:
+    diff = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
+    asked = ApprovalRequired(
+        id="r-1", kind="approval", tool_name="replace", args={}, reason="", preview=diff, choices=[]
+    )
+    result = ToolResultEvent(tool_name="replace", tool_id="1", status="success", summary="Edit f", diff=diff)
+    assert "  1 + b" in plain(made(result).finished())
+    assert plain(made(asked, result).finished()) == ["✓ Edit f · +1 −1", ""]
+
+
+def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:
+    todos = [{"description": "Read", "status": "in_progress"}]
+    start = Init(session_id="r", model="m", workflow="main")
+    screen = made(
+        start,
+        ToolUse(tool_name="write_todos", tool_id="1", parameters={"todos": todos}),
+        ToolResultEvent(tool_name="write_todos", tool_id="1", status="success"),
+    )
+    assert "  ▸ Read" in plain(screen.live(9))
+    screen(Result(status="waiting"))
+    screen.end()
+    assert (screen.finished(), screen.live(9)) == ("", "")
+    screen(start)
+    assert "  ▸ Read" in plain(screen.live(9))
+    screen(Result(status="done"))
+    assert plain(screen.finished()) == ["Steps · 0 of 1 done", "  ▸ Read", ""]
+
+
+def test_a_new_width_holds_for_what_still_moves() -> None:
+    screen = made(*answer("word " * 30), width=80)
+    screen.resize(20)
+    assert max(map(cell_len, plain(screen.live(30)))) <= 20
+    screen(Finished(reason="STOP", usage={}, duration_ms=1))
+    assert max(map(cell_len, plain(screen.finished()))) <= 20
+
+
+def test_a_paste_of_many_lines_is_folded() -> None:
+    screen = made()
+    screen.said("\n".join(f"line {n}" for n in range(5000)))
+    shown = plain(screen.finished())
+    assert shown[0] == "❯ line 0"
+    assert shown[-2:] == ["  … 4,980 more lines", ""]

@@ -17,7 +17,7 @@ TOOK = re.compile(r" · \d[\d.]* (?:ms|s)")
 CODE = "def add(a, b):\n    return a - b\n"
 
 
-def ran(folder: Path, replies: Sequence[dict[str, Any]], **options: Any) -> tuple[list[Event], Outcome]:
+def ran(folder: Path, replies: Sequence[dict[str, Any]]) -> tuple[list[Event], Outcome]:
     work = folder / "work"
     work.mkdir()
     (work / "calc.py").write_text(CODE)
@@ -28,7 +28,7 @@ def ran(folder: Path, replies: Sequence[dict[str, Any]], **options: Any) -> tupl
         workspace=work,
         model=f"script:{folder / 'replies.json'}",
         skip_trust=True,
-        **{"approval_mode": "yolo", **options},
+        approval_mode="yolo",
     )
     outcome = run_sync("main", {"prompt": "Fix it"}, options=given, renderers=[events.append])
     return events, outcome
