@@ -1,6 +1,7 @@
 """blocks: what the session shows besides answers, each as lines: prompts, calls, diffs, steps, sub-agents, endings."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from rich.cells import set_cell_size
@@ -8,6 +9,7 @@ from rich.text import Text
 
 from interlock.cli.render.output import amount, elapsed, one_line, plain
 from interlock.cli.render.tools import RunningCall, call_facts, call_mark, call_summary
+from interlock.cli.session.page import hanging
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import Result, ToolResultEvent, ToolUse
 from interlock.state.text import harmless
@@ -20,6 +22,8 @@ DIFF_LINES = 40
 _MARKS = {"completed": ("✓", "good"), "in_progress": ("▸", "accent"), "cancelled": ("–", "dim")}
 _STYLES = {"green": "good", "red": "bad", "yellow": "warn"}
 
+_WHY = 6
+"""Lines of an error, which the record has whole."""
 _SHELLS = ("run_shell_command", "execute_command")
 
 Todo = Mapping[str, Any]
@@ -34,26 +38,28 @@ def clipped(text: Text, width: int) -> Text:
     return text
 
 
-def prompt(text: str, limit: int = PROMPT_LINES) -> Iterator[Text]:
+def prompt(text: str, width: int, limit: int = PROMPT_LINES) -> Iterator[Text]:
     """What the user said; of a long paste the beginning."""
     lines = harmless(text).strip("\n").split("\n")
     for number, line in enumerate(lines[:limit]):
-        yield Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong"))
+        yield from hanging(Text.assemble(("❯ " if number == 0 else "  ", "prompt"), (line, "strong")), width)
     if len(lines) > limit:
         yield Text(f"  … {len(lines) - limit:,} more lines", "dim")
 
 
 def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iterator[Text]:
-    """One line, below it what it printed, folded."""
+    """One line, below it what it printed, folded; why it failed has lines of its own where it doesn't fit."""
     mark, colour = call_mark(event)
-    facts = Text()
-    for number, fact in enumerate(call_facts(event)):
-        failed = event.status == "error" and number == 0
-        facts.append(" · ", "dim").append(fact, "bad" if failed else "dim")
-    # What it was is cut before what came of it, unless that is a long story.
-    room = max(width - 2 - facts.cell_len, width // 3)
-    what = clipped(Text(commanded(event.tool_name, call_summary(event))), room)
-    yield clipped(Text.assemble((mark, _STYLES[colour]), " ", what, facts), width)
+    facts = [*call_facts(event)]
+    why = facts.pop(0) if event.status == "error" else ""
+    what = Text.assemble((mark, _STYLES[colour]), " ", commanded(event.tool_name, call_summary(event)))
+    short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
+    said = Text("".join(f" · {fact}" for fact in facts), "dim")
+    fits = what.cell_len + short.cell_len + said.cell_len <= width
+    after = Text.assemble(short, said) if fits else said
+    yield Text.assemble(clipped(what, max(width - after.cell_len, width // 3)), after)
+    if why and not fits:
+        yield from islice(hanging(Text(f"  {why}", "bad"), width), _WHY)
     if output:
         yield from _printed(output, event.tool_id)
 

@@ -47,7 +47,7 @@ _SYSTEMS = {
     "truecolor": ColorSystem.TRUECOLOR,
 }
 _RULE = 40
-_WORD = re.compile(r"\S*\s*")
+_WORD = re.compile(r"\S+\s*|\s+")
 _ALIGN = re.compile(r"text-align:(left|right|center)")
 
 

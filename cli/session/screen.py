@@ -104,14 +104,14 @@ class Screen:
         """The user's prompt, as a block."""
         with self._lock:
             self._finish_answer()
-            self._put(blocks.prompt(prompt), "prompt", apart=True)
+            self._put(blocks.prompt(prompt, self.width), "prompt", apart=True)
         self.changed()
 
     def note(self, text: str, style: str = "dim") -> None:
         """A line of the session's own."""
         with self._lock:
             self._finish_answer()
-            self._put((Text(line, style) for line in harmless(text).split("\n")), "line")
+            self._told(text, style)
         self.changed()
 
     def show(self, renderable: RenderableType) -> None:
@@ -297,7 +297,8 @@ class Screen:
             stream = MarkdownStream(self._page())
             lines = [*stream.feed(harmless(event.response)), *stream.end()]
             self._put(lines, "answer", apart=True)
-        self._put(blocks.ending(event, self._work.tokens if self._work else 0), "line")
+        ending = blocks.ending(event, self._work.tokens if self._work else 0)
+        self._put((part for line in ending for part in hanging(line, self.width)), "line")
         for warning in event.warnings:
             if warning not in self._warned:
                 self._line(f"warning: {one_line(warning)}", "warn")
@@ -317,7 +318,11 @@ class Screen:
 
     def _line(self, text: str, style: str) -> None:
         self._finish_answer()
-        self._put([Text(text, style)], "line")
+        self._told(text, style)
+
+    def _told(self, text: str, style: str) -> None:
+        lines = (Text(line, style) for line in harmless(text).split("\n"))
+        self._put((part for line in lines for part in hanging(line, self.width)), "line")
 
     def _put(self, lines: Iterable[Text], kind: str, apart: bool = False) -> None:
         made = [safe(line) for line in lines]
