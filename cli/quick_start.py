@@ -40,12 +40,18 @@ def begin() -> None:
     """Before anything of LangChain's is imported."""
     if not own_process:
         return
-    gc.disable()  # imports leave no garbage behind, and looking for it is a seventh of a start
-    _build_schemas_late()
+    import_lightly()
     no_tracing.stand_in()
     for name, taken in PACKAGES.items():
         _leave_unread(name, taken)
     _import_httpx()
+
+
+def import_lightly() -> None:
+    """Before anything of pydantic's is imported."""
+    if own_process:
+        gc.disable()  # imports leave no garbage behind, and looking for it is a seventh of a start
+        _build_schemas_late()
 
 
 def settle() -> None:

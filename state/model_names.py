@@ -7,3 +7,5 @@ ALIASES = {
     "image": "gemini-2.5-flash-image",
 }
 """Defaults of `model.aliases`. `auto` is not here: it means routed, per prompt."""
+GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+GEMINI_URL = "https://generativelanguage.googleapis.com"

@@ -43,6 +43,7 @@ def execute(arguments: list[str]) -> int:
     name = "latest" if args.latest else args.resume
     options = options_from(args, resuming=bool(name))
     if _opens_session(args):
+        quick_start.import_lightly()
         from interlock.cli.session import first_start
 
         if not name and first_start.is_needed(options):

@@ -6,9 +6,10 @@ from importlib import import_module
 from itertools import chain
 from typing import Any
 
-from interlock.services.models.names import GEMINI_KEYS, GEMINI_URL, gemini_key
+from interlock.services.models.names import gemini_key
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
+from interlock.state.model_names import GEMINI_KEYS, GEMINI_URL
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _BATCH, _AT_ONCE = 60, 8

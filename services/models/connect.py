@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.request import getproxies
 
-from interlock.services.models.names import GEMINI_KEYS, GEMINI_URL, check_package, gemini_key, provider_of
+from interlock.services.models.names import check_package, gemini_key, provider_of
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import CredentialsError
+from interlock.state.model_names import GEMINI_KEYS, GEMINI_URL
 
 if TYPE_CHECKING:
     from interlock.services.models.gemini import GeminiProvider

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.state.errors import ConfigError, CredentialsError, UserError
+from interlock.state.model_names import GEMINI_KEYS
 from interlock.state.settings import Settings
 
 
@@ -182,8 +183,6 @@ def _nearest(settings: Settings, name: str) -> str:
     return f" Did you mean {', '.join(near)}?" if near else ""
 
 
-GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
-GEMINI_URL = "https://generativelanguage.googleapis.com"
 _WAYS = "Go on with one of: export GEMINI_API_KEY=…, -m provider:model, -m script:FILE."
 
 
