@@ -9,7 +9,7 @@ RUN := $(BIN)/python -P
 TESTS ?= -n 3 --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help run test sweeps properties check diagrams bench
+.PHONY: help run test sweeps properties check diagrams pictures bench
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ check: $(VENV)/installed-dev ## format, lint, types, layout, and that generated 
 diagrams: $(VENV)/installed ## rewrite diagrams/ and the generated blocks of the pages
 	$(BIN)/interlock diagrams --write
 	$(RUN) -m interlock.engine.docs --write
+
+pictures: $(VENV)/installed-dev ## record README's pictures: a newcomer's first five minutes, in a real terminal
+	@$(RUN) docs/five_minutes.py
 
 bench: $(VENV)/installed ## start-up, overhead per turn, bytes per turn, memory, modules an approval passes
 	@$(RUN) benchmarks/run.py

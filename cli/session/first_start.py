@@ -124,14 +124,17 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
                 raise _RefusedError("Paste the key, then press Enter; Ctrl-C leaves.")
             models = _gemini_models(base, key)
             trial = settings.model.aliases.get("flash-lite", "")
-            trial = trial if trial in models or not models else models[0]
+            if models and trial not in models:
+                trial = next((name for name in models if "flash" in name), models[0])
             print(f"Trying {trial} …")
             body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
             _fetched(f"{base}/v1beta/models/{trial}:generateContent", {"x-goog-api-key": key}, body)
             break
         except _RefusedError as problem:
             print(problem)
-    print(f"It works. Models: {_list([*settings.model.aliases, *models])}")
+    print(
+        f"It works. Models: {_list(['auto', *(a for a in settings.model.aliases if a != 'image'), *models])}"
+    )
 
     def known(text: str) -> str:
         from interlock.services.models.names import resolve

@@ -108,7 +108,7 @@ def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
         refused = "The key was refused: API key not valid. Please pass a valid API key."
         terminal.waits_for(f"{refused}\nKey (isn't shown)")
         terminal.type(f"{KEY}\r")
-        terminal.waits_for("It works. Models: pro, flash")
+        terminal.waits_for("It works. Models: auto, pro, flash")
         terminal.waits_for("Model [auto: chosen for each prompt]")
         terminal.type("gemni\r")
         terminal.waits_for("No model 'gemni'")
