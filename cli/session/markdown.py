@@ -10,7 +10,7 @@ from interlock.cli.session.page import Page, is_apart, language_of, parsed
 
 LIMIT = 16_000
 """Characters of an unfinished block; beyond them it is finished where it stands, so that the work stays linear."""
-_CHUNK, _CONTEXT = 32, 64
+_CHUNK, _CONTEXT = 12, 48
 """Lines of a code fence that are finished together, and those before them by which they are highlighted."""
 _SEEN = 6_000
 """Characters of the unfinished text that its tail is made of."""
