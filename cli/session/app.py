@@ -48,6 +48,8 @@ from interlock.state.events import NotificationEvent
 T = TypeVar("T")
 _WATCH_S = 2.0
 """Seconds between two looks at the branch, the cost, and what waits elsewhere."""
+_SPIN_S = 1 / 8
+"""Seconds between two paintings while the agent works and has nothing to say."""
 FRAME_S = 1 / 30
 """Seconds between two paintings at least."""
 _QUIET_S = 0.4
@@ -75,6 +77,7 @@ class App:
         self._hint, self._interrupted_at, self._key_at = "", -_AGAIN_S, 0.0
         self._above = ""
         """What is still to be printed."""
+        self._live = ANSI("")
         self._painted_at, self._due = 0.0, False
         self._loop: asyncio.AbstractEventLoop | None = None
         self.output = HeldOutput(sys.stdout)
@@ -93,6 +96,8 @@ class App:
         self._loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
             self._loop.add_signal_handler(number, self.exit)
+
+        self._spin = self._loop.call_soon(self.paint)
 
         def begin() -> None:
             self.session.driver.begin()
@@ -229,6 +234,7 @@ class App:
         if not self.app.is_running or self.app._running_in_terminal:  # pyright: ignore[reportPrivateUsage]
             return
         self._above += self.screen.finished()
+        self._live = ANSI(self.screen.live(max(size().rows // 2, 3)))
         now, self._above = cut_lines(self._above)
         rendered = self.app.renderer.last_rendered_screen
         wanted = self.app.layout.container.preferred_height(size().columns, size().rows).preferred
@@ -239,6 +245,9 @@ class App:
             self.app._redraw()  # pyright: ignore[reportPrivateUsage] - `invalidate` paints later
         if self._above:
             self.paint()
+        elif self._loop and self.session.busy and self.panel is None:
+            self._spin.cancel()
+            self._spin = self._loop.call_later(_SPIN_S, self.paint)
 
     # Layout
 
@@ -253,7 +262,7 @@ class App:
         lines: Any = {"dont_extend_height": True, "wrap_lines": False}
         return HSplit(
             [
-                Window(FormattedTextControl(self._live), **lines),
+                Window(FormattedTextControl(lambda: self._live), **lines),
                 ConditionalContainer(
                     Window(FormattedTextControl(self._queued), style="class:queue", **lines),
                     Condition(lambda: bool(self.session.queue)),
@@ -269,11 +278,6 @@ class App:
                 Window(FormattedTextControl(self._status), height=1, **lines),
             ]
         )
-
-    def _live(self) -> ANSI:
-        if self.screen.width != size().columns:
-            self.screen.resize(size().columns)
-        return ANSI(self.screen.live(max(size().rows // 2, 3)).rstrip("\n"))
 
     def _queued(self) -> StyleAndTextTuples:
         return [

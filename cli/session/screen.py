@@ -1,7 +1,6 @@
 """screen: a run's events as lines: those that are finished, once, and those that still change."""
 
 import re
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,6 +13,7 @@ from interlock.cli.session import blocks
 from interlock.cli.session.markdown import MarkdownStream
 from interlock.cli.session.page import Page, ansi, fold, hanging, safe
 from interlock.cli.session.theme import Theme
+from interlock.cli.session.turns import Turns
 from interlock.cli.session.work import Work
 from interlock.state.events import (
     AgentEnd,
@@ -56,7 +56,7 @@ class Screen:
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something new; from the thread that brought it."""
         self.thoughts = thoughts
-        self._lock = threading.RLock()
+        self._lock = Turns()
         self.width = width
         self._clock, self._color, self._theme = clock, color, theme
         self._console = theme.console(width, color)
@@ -96,7 +96,7 @@ class Screen:
         self.changed()
 
     def __call__(self, event: Event, /) -> None:
-        with self._lock:
+        with self._lock.last():
             self._take(event)
         self.changed()
 
