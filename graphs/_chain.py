@@ -6,7 +6,9 @@ written at once: LangGraph's own branches would read the state anew and wrap eve
 
 A graph inside another begins as a chain in the superstep of the node that it is, and one node of it may do what is
 recorded and found again. Where that doesn't lead to its end, LangGraph takes it on from the node that was reached.
-One that is declared as pure, as all of its nodes are, shares a superstep with its neighbours like any pure node.
+One that is declared as pure, as all of its nodes are, shares a superstep with its neighbours like any pure node. So
+does one that a pure node sent its only payload to (`one_inline`), if it comes to its end this way; else it begins anew
+in a task of its own.
 """
 
 import time
@@ -38,7 +40,7 @@ class _Node(NamedTuple):
     recorded: bool
     """What it does is recorded, and found again."""
     whole: Run | None = None
-    """Of a pure graph: from its start to its end in the superstep of another node. Raises `Halted`."""
+    """Of a graph: from its start to its end in the superstep of another node. Raises `Halted`."""
 
     def applied(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """The state after the update."""
@@ -57,6 +59,8 @@ class Fan(NamedTuple):
     """A payload for each of several tasks, or where to go with none."""
 
     sender: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]
+    one_inline: bool
+    """The graph that takes a payload which is the only one may share the superstep of its sender."""
 
 
 _Target = str | Send
@@ -74,8 +78,8 @@ class Chain:
     ) -> None:
         self._nodes[name] = _Node(run, reducers, pure, recorded)
 
-    def add_pure_graph(self, name: str, run: Run, whole: Run, reducers: _Reducers) -> None:
-        self._nodes[name] = _Node(run, reducers, pure=True, recorded=False, whole=whole)
+    def add_graph(self, name: str, run: Run, whole: Run, reducers: _Reducers, *, pure: bool) -> None:
+        self._nodes[name] = _Node(run, reducers, pure, recorded=False, whole=whole)
 
     def wait_at(self, name: str) -> None:
         """Its own superstep, after those of every branch: it doesn't share one of theirs."""
@@ -110,7 +114,18 @@ class Chain:
             update |= written
             state = node.applied(read() if read else state, written)
             targets = await self._targets(at, state, runtime)
-            following = None if read or not node.pure else self._following(targets, update)
+            following = None
+            if node.pure and not read:
+                if lone := self._lone(at, targets, update, seen):
+                    try:
+                        written = await self._done(lone.node, lone.arg, _renamed(runtime, lone.node))
+                    except Halted:
+                        self._undo(runtime)
+                        return update, targets
+                    update |= written
+                    state = self._nodes[lone.node].applied(state, written)
+                    targets = await self._targets(lone.node, state, runtime)
+                following = self._following(targets, update)
             if following is None or following in seen or _must_stop(runtime):
                 return update, targets
             at = following
@@ -135,6 +150,22 @@ class Chain:
         node = self._nodes.get(targets[0])
         follows = node is not None and node.pure and not node.reducers.keys() & written.keys()
         return targets[0] if follows else None
+
+    def _lone(
+        self, at: str, targets: Sequence[_Target], written: Mapping[str, Any], seen: Set[str]
+    ) -> Send | None:
+        """The only payload, if its graph may share this superstep, and adds to nothing that was written in it."""
+        if len(targets) != 1 or not isinstance(targets[0], Send):
+            return None
+        node = self._nodes[targets[0].node]
+        may = any(isinstance(way, Fan) and way.one_inline for way in self._ways[at])
+        first = all(self._nodes[name].whole is None for name in seen)
+        return targets[0] if may and first and not node.reducers.keys() & written.keys() else None
+
+    def _undo(self, runtime: Runtime[Deps]) -> None:
+        """A graph that halted is begun anew in a task of its own."""
+        if info := runtime.execution_info:
+            runtime.context.steps.undone(info.task_id)
 
     async def begun(self, state: dict[str, Any], runtime: Runtime[Deps]) -> "_Begun":
         """As far as the graph comes without a superstep of its own."""
@@ -163,7 +194,7 @@ class Chain:
     ) -> dict[str, Any]:
         """What the node writes. `first`: of those that share a superstep, so that LangGraph may take a graph on."""
         node, info, started = self._nodes[name], runtime.execution_info, time.perf_counter()
-        if node.whole is None or info is None:
+        if node.whole is None or info is None or (first and not node.pure):
             return await node.run(state, runtime)
         steps = runtime.context.steps
         steps.started(info.task_id, info.checkpoint_ns, name, "")

@@ -135,10 +135,7 @@ class Graph:
         part = Part(build, cast(Any, check), labels)
         self.parts.declared[name] = self._contracts[name] = part
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
-        if pure:
-            self.chain.add_pure_graph(name, part.run, part.whole, reducers)
-        else:
-            self.chain.add(name, part.run, reducers)
+        self.chain.add_graph(name, part.run, part.whole, reducers, pure=pure)
 
     def edge(self, source: str, target: str) -> None:
         """Add an edge; several from one node begin branches, which run side by side."""
@@ -197,15 +194,26 @@ class Graph:
         taken = [branch.name for start, branch, _ in self._branches if start == source]
         return Branch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
 
-    def fan_out(self, source: str, sender: Sender, target: str, otherwise: str | None = None) -> None:
-        """Send each payload to `target`, side by side; with none, go to `otherwise`."""
-        self.declared.append((Graph.fan_out, (source, sender, target, otherwise)))
+    def fan_out(
+        self,
+        source: str,
+        sender: Sender,
+        target: str,
+        otherwise: str | None = None,
+        one_inline: bool = False,
+    ) -> None:
+        """Send each payload to `target`, side by side; with none, go to `otherwise`.
+
+        `one_inline`: a graph that takes the only payload of a pure node may run in that node's superstep. What its
+        nodes record must be found again by any task, for where it doesn't come to its end so it begins anew.
+        """
+        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, one_inline)))
         targets = [target] if otherwise is None else [target, otherwise]
         for name in targets:
             self._note(source, name)
         self._sent.add(target)
         sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
-        self.chain.lead(source, Fan(sends))
+        self.chain.lead(source, Fan(sends, one_inline and isinstance(self._contracts.get(target), Part)))
         branch = self._branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 

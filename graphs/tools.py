@@ -30,7 +30,8 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge(START, "parse")
     g.fan_out("parse", each_call, "decide", otherwise="next_group")
     g.edge("decide", "next_group")
-    g.fan_out("next_group", each_of_group, "execute", otherwise="collect")
+    # Results are found in the journal by their call, whichever task asks.
+    g.fan_out("next_group", each_of_group, "execute", otherwise="collect", one_inline=True)
     g.edge("execute", "collect")
     g.by_label("collect", {"groups left": "next_group", "done": END})
     return g

@@ -98,6 +98,7 @@ def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -
 @node(
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
     writes=("group", "kinds", "decided", "stop", "plan_phase"),
+    pure=True,
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Contiguous reading calls run side by side; a call that writes, executes or asks runs alone, in order."""
@@ -151,6 +152,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     reads=("message", "count", "decided", "finished", *_KEPT),
     writes=("ended", "plan_text", "plan_verdict", "todos", "mode", *LOOP_END, *_KEPT),
     labels=("groups left", "done"),
+    pure=True,
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`engine.md` 9), so that the chain never holds half a batch."""

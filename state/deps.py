@@ -160,6 +160,10 @@ class Steps(Protocol):
 
     def ended(self, task: str, ms: float, keys: Sequence[str]) -> None: ...
 
+    def undone(self, task: str) -> None:
+        """What the task began last, a graph, is begun anew in a task of its own."""
+        ...
+
     def routed(self, task: str, label: str) -> None: ...
 
     def reasoned(self, task: str, reason: str) -> None:

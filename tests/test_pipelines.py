@@ -497,6 +497,95 @@ def test_a_request_to_stop_is_heard_between_the_nodes_of_a_graph_inside_another(
     assert calls == ["pay"]
 
 
+class Batch(TypedDict, total=False):
+    jobs: list[str]
+    label: str
+    paid: Annotated[dict[str, str], merge_by_key]
+    told: str
+
+
+class Job(TypedDict, total=False):
+    job: str
+    label: str
+    paid: Annotated[dict[str, str], merge_by_key]
+
+
+class Paid(TypedDict, total=False):
+    paid: Annotated[dict[str, str], merge_by_key]
+
+
+def batch(calls: Calls) -> Graph:
+    """begin (pure) → one graph for each job: pay (recorded) → END, or → wait; → tell (pure)."""
+
+    @node(reads=("jobs",), writes=("jobs",), pure=True)
+    async def begin(state: Batch) -> Batch:
+        return {"jobs": state.get("jobs", [])}
+
+    @node(reads=("job",), writes=("paid",), labels=("paid", "wait"), recorded=True)
+    async def pay(state: Job) -> Job:
+        job = state.get("job", "")
+        calls.append(f"pay {job}")
+        return {"label": "wait" if job == "asked" else "paid", "paid": {job: "yes"}}
+
+    @node(reads=("job",), writes=("paid",))
+    async def wait(state: Job) -> Job:
+        return {"paid": {state.get("job", ""): interrupt("pay?")}}
+
+    @node(reads=("paid",), writes=("told",), pure=True)
+    async def tell(state: Batch) -> Batch:
+        return {"told": " ".join(f"{k}={v}" for k, v in sorted(state.get("paid", {}).items()))}
+
+    part = Graph("job", Job, input=Job, output=Paid)
+    part.nodes(pay, wait)
+    part.edge(START, "pay")
+    part.by_label("pay", {"paid": END, "wait": "wait"})
+    part.edge("wait", END)
+    g = Graph("batch", Batch)
+    g.nodes(begin, tell)
+    g.part("job", part)
+    g.edge(START, "begin")
+    g.fan_out("begin", _each_job, "job", "tell", one_inline=True)
+    g.edge("job", "tell")
+    g.edge("tell", END)
+    return g
+
+
+def _each_job(state: Batch) -> list[Job]:
+    return [{"job": job} for job in state.get("jobs", [])]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "supersteps"),
+    [
+        ([], "begin tell"),
+        (["a"], "begin job pay tell"),
+        (["a", "b"], "begin | job job pay pay | tell"),
+        (["asked"], "begin | job pay wait | tell"),
+    ],
+)
+def test_the_graph_of_an_only_payload_shares_its_senders_superstep_unless_it_waits(
+    tmp_path: Path, jobs: list[str], supersteps: str
+) -> None:
+    store = Store(tmp_path)
+    store.open()
+    conn = store.connect_driver()
+    calls: Calls = []
+    steps = StepLog(conn=conn, run="t")
+    app: Any = batch(calls).compile(Saver(conn, steps))
+    deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
+    config = {"configurable": {"thread_id": "t"}}
+    out = asyncio.run(app.ainvoke({"jobs": jobs}, config, context=deps))
+    if "__interrupt__" in out:
+        assert calls == ["pay asked"] * 2, "once on the way, and once more in its own task"
+        out = asyncio.run(app.ainvoke(Command(resume="yes"), config, context=deps))
+    assert out["told"] == " ".join(f"{job}=yes" for job in jobs)
+    conn.commit_waiting()
+    rows = conn.execute("select root_step, node from steps order by root_step, node").fetchall()
+    conn.close()
+    found = [" ".join(node for step, node in rows if step == at) for at in sorted({step for step, _ in rows})]
+    assert " | ".join(found) == supersteps
+
+
 def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.open()

@@ -68,6 +68,16 @@ class StepLog:
         if note := self._notes.get(task):
             note.ms, note.keys = ms, tuple(keys)
 
+    def undone(self, task: str) -> None:
+        del self._notes[task]
+        if before := self._before.get(task):
+            self._notes[task] = before.pop()
+        within = inside(task)
+        while within in self._notes:
+            for kept in (self._notes, self._before, self._decided):
+                kept.pop(within, None)
+            within = inside(within)
+
     def routed(self, task: str, label: str) -> None:
         if note := self._notes.get(task):
             note.route = label
