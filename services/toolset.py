@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
@@ -149,6 +149,10 @@ class BuiltinToolset:
         self._files = FileCalls(self.workspace)
 
     def declarations(self) -> list[ToolDeclaration]:
+        return [*self._declared]
+
+    @cached_property
+    def _declared(self) -> list[ToolDeclaration]:
         return [
             ToolDeclaration(
                 name=name,

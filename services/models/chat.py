@@ -1,7 +1,7 @@
 """chat: one request to a model, from the question to the recorded reply."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
@@ -13,7 +13,7 @@ from interlock.services.models.answer import Answer, call_ids
 from interlock.services.models.connect import Providers
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
 from interlock.services.models.names import limit, provider_of, resolve, role_model
-from interlock.services.models.request import Budget, ModelLog, PerMessage, Request, RequestHash
+from interlock.services.models.request import Budget, ModelLog, PerMessage, PerTools, Request, RequestHash
 from interlock.services.models.script import ReplyRecorder
 from interlock.services.models.tagged import tagged
 from interlock.services.secrets.redaction import SHAPES, Redactor
@@ -21,7 +21,7 @@ from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit, ErrorEvent, Retry
 from interlock.state.messages import estimate_message
-from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta
+from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta, ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.tools.tags.calls import as_text
@@ -86,6 +86,7 @@ class ChatModels:
         self._hash = RequestHash()
         self._budget = budget
         self._sizes = PerMessage(estimate_message)
+        self._tool_size = PerTools(_tokens_of)
         self._redact = redact
         self._redacted = PerMessage(redact.message)
         self._ids = PerMessage(call_ids)
@@ -179,8 +180,7 @@ class ChatModels:
 
     def _estimated(self, request: Request) -> int:
         """Tokens, tools included."""
-        tools = sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in request.tools)
-        return sum(self._sizes(request.messages)) + tools
+        return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
 
     async def _attempt(
         self, request: Request, call: ModelCall, answer: Answer, emit: Emit
@@ -240,3 +240,7 @@ class ChatModels:
             duration_ms=round((self._clock.monotonic() - started) * 1000),
         )
         return self._log.record(call, request, reply, self._hash(request))
+
+
+def _tokens_of(tools: Sequence[ToolDeclaration]) -> int:
+    return sum(estimate_tokens(f"{t.name}{t.description}{t.parameters}") for t in tools)

@@ -23,6 +23,7 @@ from interlock.services.models.request import (
     CallPiece,
     Chunk,
     PerMessage,
+    PerTools,
     Request,
     base64_of,
     ending,
@@ -56,7 +57,7 @@ class GeminiBody:
     def __init__(self, model: str) -> None:
         self._signed = not model.startswith(_UNSIGNED)
         self._parts = PerMessage(_parts)
-        self._tools: tuple[Sequence[ToolDeclaration], _Shared] | None = None
+        self._tools = PerTools(_declared)
 
     def __call__(self, request: Request) -> Json:
         system = [m for m in request.messages if m.role == "system"]
@@ -67,7 +68,7 @@ class GeminiBody:
         if request.feature == "web":
             body["tools"] = [{"googleSearch": {}}]
         elif request.tools:
-            body["tools"] = [self._declared(request.tools)]
+            body["tools"] = [self._tools(request.tools)]
         return body
 
     def _contents(self, messages: Sequence[Message]) -> _SharedList:
@@ -86,14 +87,12 @@ class GeminiBody:
                 contents.append(_Shared(role=role, parts=parts))
         return contents
 
-    def _declared(self, tools: Sequence[ToolDeclaration]) -> _Shared:
-        if self._tools is None or self._tools[0] != tools:
-            declared = [
-                {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters}
-                for t in tools
-            ]
-            self._tools = (tools, _Shared(functionDeclarations=declared))
-        return self._tools[1]
+
+def _declared(tools: Sequence[ToolDeclaration]) -> _Shared:
+    declared = [
+        {"name": t.name, "description": t.description, "parametersJsonSchema": t.parameters} for t in tools
+    ]
+    return _Shared(functionDeclarations=declared)
 
 
 def _last_question(messages: Sequence[Message]) -> int:

@@ -101,6 +101,19 @@ class PerMessage(Generic[T]):
         return entry[1]
 
 
+class PerTools(Generic[T]):
+    """Remembers what it made of the tools of the last request: the next one mostly has the same."""
+
+    def __init__(self, make: Callable[[Sequence[ToolDeclaration]], T]) -> None:
+        self._make = make
+        self._last: tuple[Sequence[ToolDeclaration], T] | None = None
+
+    def __call__(self, tools: Sequence[ToolDeclaration]) -> T:
+        if self._last is None or self._last[0] != tools:
+            self._last = (tools, self._make(tools))
+        return self._last[1]
+
+
 def usage_of(metadata: Mapping[str, Any] | None) -> Usage | None:
     """LangChain's `usage_metadata`: of a stream, what a chunk adds. Output includes thoughts."""
     if metadata is None:
@@ -135,12 +148,12 @@ class RequestHash:
 
     def __init__(self) -> None:
         self._digests = PerMessage(_digest)
+        self._tools = PerTools(lambda tools: b"".join(t.model_dump_json().encode() for t in tools))
 
     def __call__(self, request: Request) -> str:
         total = hashlib.sha256(f"{request.model}\n{request.temperature!r}\n{request.schema!r}\n".encode())
         total.update(request.feature.encode())
-        for tool in request.tools:
-            total.update(tool.model_dump_json().encode())
+        total.update(self._tools(request.tools))
         total.update(b"".join(self._digests(request.messages)))
         return total.hexdigest()
 
