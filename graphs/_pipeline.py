@@ -195,12 +195,7 @@ class Graph:
         return Branch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
 
     def fan_out(
-        self,
-        source: str,
-        sender: Sender,
-        target: str,
-        otherwise: str | None = None,
-        one_inline: bool = False,
+        self, source: str, sender: Sender, target: str, otherwise: str | None = None, one_inline: bool = False
     ) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`.
 
