@@ -1,0 +1,90 @@
+"""test_terminals: narrow, resized, stopped, without colours or a cursor: the session fits its terminal."""
+
+import re
+import time
+from pathlib import Path
+
+from session.terminal import ENTRY, Opens, edit
+
+SHELL = 'set -m; "$0" "$@"; echo stopped; fg'
+STREAM = {
+    "text": "\n\n".join(f"paragraph {n} of a long answer" for n in range(60)),
+    "chunks": 300,
+    "delay_s": 1,
+}
+
+
+def test_resized_while_an_answer_streams_everything_is_there_once(opens: Opens) -> None:
+    with opens([STREAM, {"text": "And on."}]) as terminal:
+        terminal.say("tell me")
+        for columns, rows in ((60, 20), (100, 30), (40, 12), (80, 24)):
+            terminal.resize(columns, rows)
+            time.sleep(0.3)
+        terminal.waits_for("paragraph 59")
+        terminal.say("go on")
+        terminal.waits_for("And on.")
+        text = "\n".join(terminal.scrollback)
+    assert [text.count(f"paragraph {n} of") for n in range(60)] == [1] * 60
+
+
+def test_forty_columns_are_enough(folder: Path, opens: Opens) -> None:
+    with opens(
+        [edit("漢字 and a long line that doesn't fit\n"), {"text": "Written."}], columns=40
+    ) as terminal:
+        terminal.say("write it")
+        terminal.waits_for("[y] yes")
+        terminal.waits_for("[l] later")
+        terminal.press("y")
+        terminal.waits_for("Written.")
+    assert (folder / "notes.txt").exists()
+
+
+def test_no_color_writes_none(opens: Opens) -> None:
+    with opens([{"text": "# Title\n\n**bold**"}], env={"NO_COLOR": "1"}) as terminal:
+        terminal.say("hello")
+        terminal.waits_for("Title")
+        terminal.press("c-d")
+        terminal.ends()
+        colours = re.findall(rb"\x1b\[[0-9;]*(?:3[0-8]|4[0-8]|9[0-7])(?:;[0-9;]*)?m", bytes(terminal.written))
+    assert colours == []
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Written."}, {"text": "Bye."}], env={"TERM": "dumb"}) as terminal:
+        terminal.waits_for(">")
+        terminal.type("write it\n")
+        terminal.waits_for("[y yes")
+        terminal.type("y\n")
+        terminal.waits_for("Written.")
+        terminal.type("thanks\n")
+        terminal.waits_for("Bye.")
+        terminal.press("c-d")
+        assert terminal.ends() == 0
+        assert b"\x1b[" not in terminal.written
+        assert "Go on with: interlock -r " in "\n".join(terminal.screen)
+    assert (folder / "notes.txt").read_text() == "new\n"
+
+
+def test_nothing_that_a_model_or_a_file_says_reaches_the_terminal_raw(folder: Path, opens: Opens) -> None:
+    evil = "\x1b]0;owned\x07\x1b[2J\x9b31m"
+    (folder / "evil.txt").write_text(evil)
+    show = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "cat evil.txt"}}]}
+    with opens([{"text": f"a {evil} b"}, show, {"text": "Over."}], "-y") as terminal:
+        terminal.say("first")
+        terminal.waits_for(" b")
+        terminal.say("second")
+        terminal.waits_for("Over.")
+        assert b"\x1b]0;" not in terminal.written
+        assert b"\x1b[2J" not in terminal.written
+        assert "\x9b".encode() not in terminal.written
+
+
+def test_stopped_with_ctrl_z_the_terminal_is_the_shells_and_the_session_comes_back(opens: Opens) -> None:
+    with opens([{"text": "Still here."}], command=("bash", "-ic", SHELL, str(ENTRY))) as terminal:
+        terminal.say("hello")
+        terminal.waits_for("Still here.")
+        terminal.press("c-z")
+        terminal.waits_for("stopped")
+        terminal.waits_for("›")
+        terminal.type("back again")
+        terminal.waits_for("› back again")
