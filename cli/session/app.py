@@ -29,7 +29,7 @@ from rich.text import Text
 
 from interlock.cli.render.notification import ring
 from interlock.cli.render.output import redacted
-from interlock.cli.session.approvals import Panel, shown
+from interlock.cli.session.approvals import Panel, plan_of, shown
 from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
@@ -149,6 +149,8 @@ class App:
         try:
             for number, request in enumerate(requests, 1):
                 count = f"{number} of {len(requests)}: " if len(requests) > 1 else ""
+                if plan := plan_of(request):
+                    self.screen.markdown(plan)
                 self.screen.show(Text.from_ansi(shown(run, request, count, self.color)))
                 while time.monotonic() - self._key_at < _QUIET_S:
                     await asyncio.sleep(0.05)

@@ -7,7 +7,7 @@ from typing import Any
 
 from interlock.cli.decisions import KEYS, OUTCOMES, answer, answered, answers_wanted, new_arguments, offered
 from interlock.cli.render.output import Paint
-from interlock.cli.render.pending import PREVIEW_LINES, question
+from interlock.cli.render.pending import PLAN_REVIEW, PREVIEW_LINES, question
 from interlock.engine.options import Decision
 from interlock.state.errors import UserError
 
@@ -17,11 +17,17 @@ _LATER = "later"
 
 
 def shown(run: str, request: Fields, count: str, color: bool) -> str:
-    """The request as lines for the terminal; of control characters only our colours are in them."""
+    """The request as lines for the terminal; of control characters only our colours are in them. Without a plan."""
+    request = {**request, "preview": ""} if plan_of(request) else request
     text = io.StringIO()
     paint = Paint(text) if not color else _Colored(text)
     paint.print_all(["", *question(run, request, count, paint, PREVIEW_LINES)])
     return text.getvalue().strip("\n")
+
+
+def plan_of(request: Fields) -> str:
+    """The Markdown that is reviewed; empty: it is no plan."""
+    return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
 
 
 class _Colored(Paint):

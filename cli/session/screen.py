@@ -74,8 +74,8 @@ class Screen:
         self._waits = False
         """The last drive ended because a person must decide."""
         self._warned: set[str] = set()
-        self._previewed: set[str] = set()
-        """Diffs that the person was asked about: they stand above."""
+        self._previewed: set[int] = set()
+        """Hashes of diffs that the person was asked about: they stand above."""
 
     @property
     def theme(self) -> Theme:
@@ -112,6 +112,15 @@ class Screen:
         with self._lock:
             self._finish_answer()
             self._told(text, style)
+        self.changed()
+
+    def markdown(self, text: str) -> None:
+        """A text that came whole, as answers are shown."""
+        with self._lock:
+            self._finish_answer()
+            stream = MarkdownStream(self._page())
+            self._put([*stream.feed(harmless(text)), *stream.end()], "answer", apart=True)
+            self._kind = "answered"
         self.changed()
 
     def show(self, renderable: RenderableType) -> None:
@@ -198,7 +207,7 @@ class Screen:
             case ToolUse() | ToolStart() | ToolOutput() | ToolResultEvent():
                 self._tool(event)
             case ApprovalRequired():
-                self._previewed.add(event.preview)
+                self._previewed.add(hash(event.preview))
             case AgentStart():
                 self._working().agent(event, self._clock())
             case AgentEnd():
@@ -279,7 +288,7 @@ class Screen:
         if event.agent and well and not event.diff and not (printed and printed.lines):
             return  # a sub-agent's look around is part of its own line
         self._put(blocks.call(event, printed, self.width), "line")
-        if event.diff and event.diff not in self._previewed:
+        if event.diff and hash(event.diff) not in self._previewed:
             self._put(blocks.diff(event.diff), "line")
 
     def _steps(self, event: ToolResultEvent, todos: Sequence[blocks.Todo]) -> None:
@@ -294,9 +303,7 @@ class Screen:
         self._waits = event.status == "waiting"
         said = "".join(self._text).strip()
         if event.response.strip() and event.status != "waiting" and event.response.strip() != said:
-            stream = MarkdownStream(self._page())
-            lines = [*stream.feed(harmless(event.response)), *stream.end()]
-            self._put(lines, "answer", apart=True)
+            self.markdown(event.response)
         ending = blocks.ending(event, self._work.tokens if self._work else 0)
         self._put((part for line in ending for part in hanging(line, self.width)), "line")
         for warning in event.warnings:

@@ -3,9 +3,12 @@
 import re
 from collections.abc import Iterable
 
+from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.table import Table
 
+from interlock.cli.session.approvals import plan_of
+from interlock.cli.session.approvals import shown as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
 from interlock.state.events import (
@@ -168,7 +171,7 @@ def test_a_diff_that_was_asked_about_stands_once() -> None:
 
 
 def test_steps_stand_while_a_person_decides_and_are_printed_once_at_the_end() -> None:
-    todos = [{"description": "Read", "status": "in_progress"}]
+    todos: list[JsonValue] = [{"description": "Read", "status": "in_progress"}]
     start = Init(session_id="r", model="m", workflow="main")
     screen = made(
         start,
@@ -199,3 +202,22 @@ def test_a_paste_of_many_lines_is_folded() -> None:
     shown = plain(screen.finished())
     assert shown[0] == "❯ line 0"
     assert shown[-2:] == ["  … 4,980 more lines", ""]
+
+
+def test_a_plan_is_read_as_what_it_says_and_asked_about_below() -> None:
+    request = {
+        "id": "r-1",
+        "kind": "approval",
+        "tool_name": "exit_plan_mode",
+        "args": {"plan_filename": "fix.md", "plan": "# Fix\n\n1. Change **add**"},
+        "preview": "# Fix\n\n1. Change **add**",
+        "reason": "The plan is ready.",
+    }
+    screen = made()
+    screen.markdown(plan_of(request))
+    assert plain(screen.finished()) == ["Fix", "", "1. Change add", ""]
+    assert plain(approval("r", request, "", color=False)) == [
+        "exit_plan_mode fix.md   [r-1]",
+        "  Why: The plan is ready.",
+    ]
+    assert plan_of({**request, "tool_name": "replace"}) == ""
