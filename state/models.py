@@ -4,7 +4,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from interlock.state.events import Emit
 from interlock.state.messages import Message
@@ -63,6 +63,8 @@ class TextDelta(BaseModel):
 
 class Usage(BaseModel):
     """Tokens of one request, as the provider counted them."""
+
+    model_config = ConfigDict(extra="forbid")
 
     input: int = 0
     output: int = 0

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, cast
 
+from interlock.cli.commands.fork import tell_unkept
 from interlock.cli.parsing import Parser, flag, number
 from interlock.cli.render.output import Paint, one_line, show_json, visible
 from interlock.cli.render.pending import marked
@@ -76,6 +77,7 @@ def _files(run: RunRow, args: argparse.Namespace) -> int:
     """Of all its calls as one, without what others did in between to other files."""
     from interlock.engine.travel.files import chosen_of, diff_of
 
+    tell_unkept(run)
     paint = Paint(sys.stdout)
     text = diff_of(state_home(), run, chosen_of(state_home(), run, args.call))
     if args.json:

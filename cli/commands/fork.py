@@ -1,9 +1,11 @@
 """fork: a new run that shares a run's past up to a step, with the files as they were then."""
 
+import sys
 from pathlib import Path
 
 from interlock.cli.parsing import Parser, flag, number
 from interlock.cli.render.output import place, show_json
+from interlock.engine.read.runs import RunRow, find_run
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
@@ -38,10 +40,18 @@ def execute(arguments: list[str]) -> int:
     return forked(args.run, args.at, args.workspace, args.in_place, args.json)
 
 
+def tell_unkept(run: RunRow) -> None:
+    from interlock.engine.travel.files import unkept
+
+    if line := unkept(state_home(), run):
+        print(line, file=sys.stderr)
+
+
 def forked(name: str, step: int, workspace: Path | None, in_place: bool, as_json: bool) -> int:
     """Fork and tell; the exit code."""
     from interlock.engine.travel.fork import fork_run
 
+    tell_unkept(find_run(state_home(), name))
     fork = fork_run(state_home(), name, step, workspace=workspace, in_place=in_place)
     if as_json:
         show_json(vars(fork))

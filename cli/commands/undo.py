@@ -2,6 +2,7 @@
 
 import sys
 
+from interlock.cli.commands.fork import tell_unkept
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import Paint, show_json
 from interlock.engine.read.runs import find_run
@@ -27,12 +28,15 @@ def parser() -> Parser:
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
-    from interlock.engine.travel.files import RunFiles, chosen_of, marks
+    from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
 
     run = find_run(state_home(), args.run)
     files = RunFiles(state_home(), run)
     files.refuse_driven()
-    work = files.undo(chosen_of(state_home(), run, args.call))
+    chosen = chosen_of(state_home(), run, args.call)
+    refuse_unkept(state_home(), run, chosen)
+    tell_unkept(run)
+    work = files.undo(chosen)
     changed = list(marks(work, files.contents(files.now())))
     files.put(work)
     if args.json:

@@ -1,5 +1,6 @@
 """files: what a run's calls did to the workspace's files: shown, and taken back."""
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -233,6 +234,34 @@ def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
     files = RunFiles(home, run)
     paths = sorted(files.touched(chosen).first)
     return files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths)
+
+
+def unkept(home: Path, run: RunRow) -> str:
+    """A line about the directories of a run of whose files nothing is kept; empty where there are none."""
+    (text,) = select(home, "select options from runs where run = ?", run.run)[0]
+    given: list[str] = json.loads(text).get("include_directories") or []
+    root = Path(run.workspace)
+    known = settings_of(root).context.include_directories if root.is_dir() else []
+    if not (found := sorted({str((root / Path(name).expanduser()).resolve()) for name in (*given, *known)})):
+        return ""
+    return f"Of the files in included directories nothing is kept, so they are left as they are: {_named(found)}."
+
+
+def refuse_unkept(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
+    """Raises `UserError` where one of these calls wrote a file outside the workspace."""
+    rows = select(
+        home,
+        "select message, idx, attempt, json_extract(planned, '$.path') from journal "
+        "where run = ? and planned is not null",
+        run.run,
+    )
+    keys, root = {s.key for s in chosen}, Path(run.workspace)
+    paths = [str(root / path) for *key, path in rows if ".".join(map(str, key)) in keys]
+    if outside := [path for path in paths if not Path(path).is_relative_to(root)]:
+        raise UserError(
+            f"{_named(outside)} lies in an included directory, of whose files nothing is kept, so nothing was taken "
+            f"back. Take back single calls: interlock undo {run.run} --call N"
+        )
 
 
 def _named(paths: list[str]) -> str:

@@ -96,7 +96,7 @@ def read_script(path: Path) -> list[Scripted]:
         where = ".".join(str(part) for part in first["loc"])
         raise UserError(
             f"Script {str(path)!r}, at {where or 'the top'!r}: {first['msg']}. Expected a list of replies "
-            "{role, expect, text, thought, tool_calls, error, usage, delay_s}."
+            "{role, expect, text, thought, tool_calls, error, usage: {input, output, cached, thoughts}, delay_s}."
         ) from error
 
 

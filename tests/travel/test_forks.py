@@ -216,3 +216,23 @@ def test_the_last_run_of_a_folder_takes_its_snapshots_along(desk: Desk) -> None:
     for name, left in ((run, 1), (other, 1), (fork, 0)):
         assert desk("runs", "rm", name).code == 0
         assert len(list((desk.home / "snapshots").iterdir())) == left
+
+
+def test_files_of_included_directories_are_named_as_not_kept(desk: Desk) -> None:
+    other = desk.folder / "other"
+    other.mkdir()
+    calls = [
+        {"name": "write_file", "args": {"file_path": str(f), "content": "x"}} for f in ("a", other / "b")
+    ]
+    replies = [{"tool_calls": calls}, {"text": "done"}]
+    run = desk.run(replies, include_directories=(other,)).run
+    assert (other / "b").exists()
+    refused = desk("undo", run)
+    assert refused.code == 2 and f"'{other}/b' lies in an included directory" in refused.err
+    assert (desk.work / "a").exists(), "all of it or nothing"
+    done = desk("undo", run, "--call", "1")
+    assert (done.code, (desk.work / "a").exists()) == (0, False), done.err
+    assert f"they are left as they are: '{other}'" in done.err
+    assert "left as they are" in desk("diff", run, "--files").err
+    assert "left as they are" in desk("fork", run, "--at", "2").err
+    assert (other / "b").read_text() == "x"

@@ -74,6 +74,8 @@ async def test_a_reply_recorded_twice_around_a_kill_counts_once(
         ("- error: {status: 200}", "0.error.status"),
         ("- tool_calls: [{args: {}}]", "0.tool_calls.0.name"),
         ("- delay_s: -1", "0.delay_s"),
+        ("- usage: {input_tokens: 3}", "0.usage.input_tokens"),
+        ("- usage: {input: 3, cache: 1}", "usage: {input, output, cached, thoughts}"),
     ],
 )
 def test_a_script_that_cannot_be_used_is_told_by_entry_and_field(
