@@ -4,6 +4,7 @@ A file has one body, or the two parts `# System` and `# User`. Slots hold no log
 to include, a section a file.
 """
 
+import hashlib
 import re
 import tomllib
 from collections.abc import Mapping
@@ -84,6 +85,13 @@ def load(name: str) -> Prompt:
 def render(name: str, **values: str) -> str:
     """The shipped one-body prompt `name` with its slots filled."""
     return load(name).text(**values)
+
+
+def digest(folder: str) -> str:
+    """Of the texts of a folder's prompts: another one where a word of them is."""
+    found = (load(name) for name in names() if name.startswith(f"{folder}/"))
+    texts = ((prompt.name, prompt.system, prompt.user) for prompt in found)
+    return hashlib.sha256(repr([*texts]).encode()).hexdigest()[:16]
 
 
 def names() -> list[str]:

@@ -36,7 +36,7 @@ from interlock.engine.store.runs import NewRun, insert_run, keep_rights, new_run
 from interlock.engine.workflows import begun_with, find_workflow
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
-from interlock.prompts import load
+from interlock.prompts import digest, load
 from interlock.services.context.references import attachments
 from interlock.services.secrets.redaction import marks_in
 from interlock.state.deps import Stopped
@@ -94,7 +94,7 @@ async def begin(
     store.open()
     prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
     title = _without_secrets(prompt, prepared)[:200]
-    kept = prepared.redact.json(kept_options(prepared.options))
+    kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
     name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:

@@ -14,6 +14,8 @@ from pydantic import JsonValue
 from interlock.engine.driver.agents import RunAgents
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.store.journal import SqlJournal
+from interlock.engine.store.runs import read_options
+from interlock.prompts import digest
 from interlock.services.hooks.reply import Reply, Said, merged
 from interlock.services.models.answer import OWN_ID
 from interlock.services.models.script import Scripted, ScriptedCall, write_entry
@@ -67,7 +69,8 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     told = journal.conn.execute("select asked, reply from recorded_servers").fetchall()
     services.mcp.replay(dict(told))
     transcript = services.transcript
-    transcript.recorded = partial(_as_recorded, transcript, journal.conn)
+    told_alike = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
+    transcript.recorded = partial(_as_recorded, transcript, journal.conn, told_alike)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL})
     toolset = RecordedToolset(services.deps.toolset, _results(kept))
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
@@ -88,9 +91,12 @@ _JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
 
 
 def _as_recorded(
-    transcript: ChainTranscript, conn: sqlite3.Connection, parent: str, message: Message
+    transcript: ChainTranscript, conn: sqlite3.Connection, alike: bool, parent: str, message: Message
 ) -> Message:
-    """What the workspace, its repository and the day were like is as it was told then."""
+    """What the workspace, its repository and the day were like is as it was told then. Not `alike`: the prompts that
+    tell it have changed."""
+    if not alike and not isinstance(message.content, str):
+        return message
     if message.origin != "context" or not parent:
         return message
     for (name,) in conn.execute("select id from chain where parent = ?", (parent,)).fetchall():

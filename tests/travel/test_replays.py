@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from travel.conftest import REPLIES, Desk
 from travel.trees import tree_of
 
+from interlock import prompts
 from interlock.engine import Decision, resume_sync, run_sync
 from interlock.graphs._pipeline import Graph, _rooted
 
@@ -109,6 +111,24 @@ def test_a_changed_prompt_is_named_with_its_step(desk: Desk, monkeypatch: pytest
     assert found["requests"] == ["request 0 of the run, role main"]
     assert "Step 1 is another" in desk("replay", run).out
     assert desk("replay", run, "--until", "0").code == 0
+
+
+def test_a_changed_context_template_is_named_with_its_step(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = desk.run().run
+    (desk.work / "another").write_text("the directory that is told is another one, too")
+    assert desk("replay", run).code == 0, "what is told of the folder is what was told then"
+    load = prompts.load
+
+    def changed(name: str) -> prompts.Prompt:
+        prompt = load(name)
+        other = prompt.user.replace("Date: ", "Today: ") if name == "context/environment" else prompt.user
+        return replace(prompt, user=other)
+
+    monkeypatch.setattr(prompts, "load", changed)
+    found = desk("replay", run, "--json").json["divergence"]
+    assert (found["step"], found["recorded"], found["keys"]) == (1, ["open_prompt", "context"], ["head"])
 
 
 def test_a_changed_edge_is_named_with_its_step(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
