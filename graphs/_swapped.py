@@ -9,7 +9,7 @@ from interlock.graphs._pipeline import Graph, Node, Pipeline
 from interlock.graphs._processors import built
 from interlock.graphs._wrap import called
 from interlock.state.errors import UserError
-from interlock.state.node import node, spec_of
+from interlock.state.node import NodeSpec, node, spec_of
 
 
 def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
@@ -21,6 +21,12 @@ def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]
     made = replace(chosen, build=built(chosen.build, lambda graph: _swapped(graph, place, other, due)))
     made.declared()
     return made
+
+
+def outside(chosen: Pipeline) -> dict[str, NodeSpec]:
+    """The nodes of its own that read what may be another later."""
+    named = [arguments for declare, arguments in chosen.declared().declared if declare is Graph.node]
+    return {name: spec for name, function in named if (spec := spec_of(function)) and spec.outside}
 
 
 def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:

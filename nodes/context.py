@@ -57,7 +57,7 @@ def _is_opening(message: Message) -> bool:
     )
 
 
-@node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), pure=True)
+@node(reads=("off", "begun", "tokens"), writes=("environment", "tokens"), pure=True, outside=True)
 async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """Only the day of the date: what begins with it can be cached by a provider for so long."""
     if _is_left_out("environment", state):
@@ -74,7 +74,7 @@ async def environment(state: ContextState, runtime: Runtime[Deps]) -> ContextSta
     return _part("environment", "\n\n".join(texts), state, deps)
 
 
-@node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), pure=True)
+@node(reads=("off", "begun", "tokens"), writes=("directory", "tokens"), pure=True, outside=True)
 async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     if _is_left_out("directory", state):
         return {}
@@ -88,6 +88,7 @@ async def directory(state: ContextState, runtime: Runtime[Deps]) -> ContextState
     writes=("ide", "ide_told", "tokens"),
     labels=("on", "prompt off"),
     pure=True,
+    outside=True,
 )
 async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """All that the user's editor shows; of what changes later each turn tells (`ide_context`)."""
@@ -107,7 +108,12 @@ async def ide(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     return {"label": on, **part, "ide_told": ide_record(now, deps.transcript)}
 
 
-@node(reads=("off", "begun", "flavour", "tokens", "files"), writes=("memory", "tokens", "files"), pure=True)
+@node(
+    reads=("off", "begun", "flavour", "tokens", "files"),
+    writes=("memory", "tokens", "files"),
+    pure=True,
+    outside=True,
+)
 async def memory(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The task loop's system prompt has the workspace's AGENTS.md."""
     if _is_left_out("memory", state):
@@ -140,6 +146,7 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
     reads=("head", "prompt", "begun", "previous", "system", "changed", "tokens", "files", "off", *_OPENING),
     writes=("head", "prompt", "tokens", "files"),
     pure=True,
+    outside=True,
 )
 async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The parts in their places, then what was said before, then the prompt, then the files that it names."""

@@ -55,6 +55,7 @@ _CHOICES: tuple[Choice, ...] = ("proceed_once", "reject", "cancel")
     reads=EDIT,
     writes=("seen", "modified_at", "error", "helper", "helper_role"),
     labels=("create", "match", "refused"),
+    outside=True,
 )
 async def read(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A missing file and an empty old string create it; whatever can't be edited is refused."""
@@ -83,7 +84,7 @@ def _refusal(edit: Edit) -> Problem | None:
     return None
 
 
-@node(reads=EDIT, writes=("error",), labels=("right count", "wrong count", "none"))
+@node(reads=EDIT, writes=("error",), labels=("right count", "wrong count", "none"), outside=True)
 async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The first strategy that finds anything decides; too many or too few are an error, never a choice."""
     edit = await edit_at(runtime.context, state)
@@ -95,7 +96,7 @@ async def match(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "none" if at.code == "no_occurrence" else "wrong count", "error": problem(*at)}
 
 
-@node(reads=EDIT, writes=(), labels=("found", "not found", "not for a model"))
+@node(reads=EDIT, writes=(), labels=("found", "not found", "not for a model"), outside=True)
 async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Over-escaped strings and blanks around them; then it is the models' turn, but for structured files."""
     edit = await edit_at(runtime.context, state)
@@ -137,6 +138,7 @@ async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     reads=(*EDIT, "known_hash", "last_edit_at", "seen", "error"),
     writes=("error",),
     labels=("changed", "same"),
+    outside=True,
 )
 async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """By the hash that the model's text had; without one, by a file time more than 2 s after the last edit."""
@@ -179,7 +181,7 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {**said, "label": "changed strings", "helper": asked.record, "helper_role": "edit_fixer"}
 
 
-@node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"))
+@node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), outside=True)
 async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The new string must stand in the file; a deletion can't be seen there, so it is never confirmed."""
     edit = await edit_at(runtime.context, state)
@@ -188,7 +190,7 @@ async def confirm_present(state: EditState, runtime: Runtime[Deps]) -> EditState
     return {"label": "present", "edit_status": "already_applied", "error": {}}
 
 
-@node(reads=EDIT, writes=(), labels=("found", "not found"))
+@node(reads=EDIT, writes=(), labels=("found", "not found"), outside=True)
 async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """All strategies once more; when they fail, the first error is what is told."""
     edit = await edit_at(runtime.context, state)
@@ -201,6 +203,7 @@ async def match_again(state: EditState, runtime: Runtime[Deps]) -> EditState:
     reads=(*EDIT, "error"),
     writes=("strategy", "occurrences", "result", "error", "edit_status"),
     labels=("write", "keep", "refused"),
+    outside=True,
 )
 async def apply(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Nothing is written here: a file's text goes on to `write`, content and proposals are kept as they are."""
@@ -297,7 +300,9 @@ async def _asked(
     return {"label": "asked", "approval": request.key, "asks": asks}
 
 
-@node(reads=(*EDIT, "approval"), writes=("error",), labels=("proceed", "changed since", "refused"))
+@node(
+    reads=(*EDIT, "approval"), writes=("error",), labels=("proceed", "changed since", "refused"), outside=True
+)
 async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """A decision binds what was shown: when the file changed since, the edit is found anew."""
     deps = runtime.context
@@ -310,7 +315,7 @@ async def take_approval(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "refused", "error": problem("rejected", rejected(answer).content)}
 
 
-@node(reads=(*EDIT, "seen"), writes=("edit_status", "error"))
+@node(reads=(*EDIT, "seen"), writes=("edit_status", "error"), outside=True)
 async def write(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """The intent with its hashes first (`engine.md` 13); a file that isn't as `read` saw it is left alone."""
     deps = runtime.context

@@ -32,6 +32,7 @@ _EMPTY = "(empty)"
         *("head", "mode", "prompt", "file", "stood", "reminders", "stop", "refused"),
     ),
     labels=("look", "nothing here"),
+    outside=True,
 )
 async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """The file that stands already is the one that is written, whichever of its names it has."""
@@ -78,6 +79,7 @@ def _hash(text: str) -> str:
     reads=("head", "file", "stood", "reminders", "refused", "error"),
     writes=("head", "reminders", "status", "error"),
     labels=("over", "once more"),
+    outside=True,
 )
 async def check_file(state: InitState, runtime: Runtime[Deps]) -> InitState:
     """A refusal stands; who stopped without a word of it is reminded, a few times."""

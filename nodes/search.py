@@ -17,6 +17,7 @@ from interlock.state.search import Asked, Candidates, SearchInput, SearchState
     reads=("request",),
     writes=("added", "removed", "found", "index_error", "search_status", "error"),
     labels=("update", "as it is", "only", "refused"),
+    outside=True,
 )
 async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Nothing is looked at where the index shall stay as it is, or another process is at it already."""
@@ -33,7 +34,7 @@ async def scan(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {**fresh, "error": {}, "label": "update"}
 
 
-@node(reads=("request",), writes=("removed",), labels=("changed", "unchanged", "only"))
+@node(reads=("request",), writes=("removed",), labels=("changed", "unchanged", "only"), outside=True)
 async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """By time stamps and size, then by the hash of the bytes."""
     deps = runtime.context
@@ -45,14 +46,14 @@ async def compare(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"removed": removed, "label": "only" if only else "unchanged"}
 
 
-@node(reads=("added",), writes=("added",), labels=("embed", "store"))
+@node(reads=("added",), writes=("added",), labels=("embed", "store"), outside=True)
 async def chunk(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     files = await deps.index().chunk()
     return {"added": state["added"] + files, "label": "embed" if deps.index().embeds else "store"}
 
 
-@node(reads=("request",), writes=("index_error",), labels=("embedded", "failed", "only"))
+@node(reads=("request",), writes=("index_error",), labels=("embedded", "failed", "only"), outside=True)
 async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """Where that fails, what was indexed before is searched."""
     deps = runtime.context
@@ -65,7 +66,7 @@ async def embed(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"label": "embedded"}
 
 
-@node(reads=("request",), labels=("more", "done", "only"))
+@node(reads=("request",), labels=("more", "done", "only"), outside=True)
 async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     left, total = await deps.index().store()
@@ -76,14 +77,14 @@ async def store(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     return {"label": "only" if request_of(state, deps).index == "only" else "done"}
 
 
-@node(reads=("request",), writes=("found",))
+@node(reads=("request",), writes=("found",), outside=True)
 async def query(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = await deps.index().query(_asked(state, deps))
     return {"found": _kept(deps, found.model_dump(mode="json"))}
 
 
-@node(reads=("request", "found"), writes=("found", "index_error"))
+@node(reads=("request", "found"), writes=("found", "index_error"), outside=True)
 async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     deps = runtime.context
     found = Candidates.model_validate_json(deps.transcript.message(state["found"]).text)
@@ -94,6 +95,7 @@ async def rank(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
 @node(
     reads=("found", "added", "removed", "index_error", "search_status", "error"),
     writes=("found", "search_status", "error"),
+    outside=True,
 )
 async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchState:
     """The chunks themselves, and what the index holds now."""

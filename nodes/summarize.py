@@ -71,7 +71,12 @@ _STATUS = re.compile(r"(?:Exit Code|Signal): \S+")
 """How the shell tool says that a command failed."""
 
 
-@node(reads=_OUTPUT, writes=("saved_to", "shortened", "summarize_status"), labels=("long", "short"))
+@node(
+    reads=_OUTPUT,
+    writes=("saved_to", "shortened", "summarize_status"),
+    labels=("long", "short"),
+    outside=True,
+)
 async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     source = source_of(state, runtime.context)
     long = is_long(runtime.context.settings, source.rule, source.text)
@@ -83,7 +88,7 @@ async def measure(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSta
     }
 
 
-@node(reads=_OUTPUT, writes=("saved_to",), labels=("summarize", "truncate"))
+@node(reads=_OUTPUT, writes=("saved_to",), labels=("summarize", "truncate"), outside=True)
 async def save(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """A tool that was cut short by its own limit kept all of it already."""
     source = source_of(state, runtime.context)
@@ -151,7 +156,7 @@ async def check_summary(state: SummarizeState, runtime: Runtime[Deps]) -> Summar
     return {"label": "good", "shortened": record, "summarize_status": "summarized"}
 
 
-@node(reads=(*_OUTPUT, "saved_to"), writes=("shortened", "summarize_status"))
+@node(reads=(*_OUTPUT, "saved_to"), writes=("shortened", "summarize_status"), outside=True)
 async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeState:
     """40,000 characters at most; in place of a summary no more than that might have had."""
     deps = runtime.context

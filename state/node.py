@@ -24,6 +24,9 @@ class NodeSpec:
     recorded: bool = False
     """What it does outside its update is recorded, and found again when it runs again: it may share a superstep with
     pure nodes around it."""
+    outside: bool = False
+    """It reads files, an index or a clock, which may be others later: a replay has what it wrote then, where it stands
+    in the graph that a user started. What parts read is in records, or in the journal."""
     timeout_s: float | None = None
     """Seconds for one try; then its label is `timeout` where it has that, else the run fails and can be resumed."""
     retries: int = 0
@@ -39,6 +42,7 @@ def node(
     labels: tuple[str, ...] = (),
     pure: bool = False,
     recorded: bool = False,
+    outside: bool = False,
     timeout_s: float | None = None,
     retries: int = 0,
     retry_wait_s: float = 1.0,
@@ -54,7 +58,7 @@ def node(
     written = (*writes, "label") if labels and "label" not in writes else writes
 
     def mark(function: _F) -> _F:
-        spec = NodeSpec(reads, written, labels, pure, recorded, timeout_s, retries, retry_wait_s)
+        spec = NodeSpec(reads, written, labels, pure, recorded, outside, timeout_s, retries, retry_wait_s)
         setattr(function, _ATTRIBUTE, spec)
         return function
 

@@ -115,11 +115,11 @@ def deepest(home: Path, run: str) -> str:
     return run
 
 
-def with_subtasks(conn: sqlite3.Connection, run: str) -> list[str]:
+def with_subtasks(conn: sqlite3.Connection, run: str, table: str = "runs") -> list[str]:
     """The run, its subtasks, theirs, and so on."""
     found = [run]
     for one in found:
-        rows = conn.execute(f"select c.run from runs c where c.parent = ? and {IS_SUBTASK}", (one,))
+        rows = conn.execute(f"select c.run from {table} c where c.parent = ? and {IS_SUBTASK}", (one,))
         found += [row[0] for row in rows]
     return found
 

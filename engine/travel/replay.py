@@ -9,7 +9,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,18 +19,23 @@ from typing import Any, NamedTuple
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.options import Decision, Options, Outcome
-from interlock.engine.read.runs import RunRow, find_run, path, steps
+from interlock.engine.read.runs import RunRow, find_run, path, steps, with_subtasks
 from interlock.engine.store.database import Store, select
 from interlock.engine.store.packed import checkpoint_of
+from interlock.engine.store.runs import read_options
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import recorded_services, write_script
 from interlock.engine.travel.swap import Swap
+from interlock.graphs._pipeline import Node, Pipeline
+from interlock.graphs._swapped import outside, with_node
+from interlock.prompts import digest
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import UserError
+from interlock.state.node import NodeSpec, node
 
-_UNLIKE = ("noted_epoch",)
-"""Counts the processes that drove a run."""
+_UNLIKE = ("noted_epoch", "route_ms", "time_left_s")
+"""The processes that drove a run, and what a clock said."""
 
 
 class Point(NamedTuple):
@@ -108,6 +113,39 @@ def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]
     return path([step for step in taken if not step.node.startswith("__")])
 
 
+class Seen:
+    """What the nodes that read files, an index or a clock wrote in a run."""
+
+    def __init__(self, home: Path, row: RunRow) -> None:
+        self._row = row
+        with closing(Store(home).connect()) as conn:
+            options = read_options(conn, row.run)
+        self._alike = options.get("context_prompts") in (None, digest("context"))
+        states = {point.step: point.values for point in points(home, row.run)}
+        self._told: dict[str, list[dict[str, Any]]] = {}
+        for step in steps(home, row.run):
+            if step.depth == 0 and (values := states.get(step.step)) is not None:
+                written = {key: values[key] for key in step.keys if key in values and key != "label"}
+                label = {"label": step.route} if step.route else {}
+                self._told.setdefault(step.node, []).append({**written, **label})
+
+    def workflow(self, own: Pipeline) -> Pipeline:
+        """With that in place of these nodes, as often as each of them ran."""
+        if own.name != self._row.workflow or (own.name == "context" and not self._alike):
+            return own
+        for name, spec in outside(own).items():
+            own = with_node(own, name, *self._again(spec, self._told.get(name, [])))
+        return own
+
+    @staticmethod
+    def _again(spec: NodeSpec, told: list[dict[str, Any]]) -> tuple[Node, Callable[[], bool]]:
+        @node(writes=spec.writes, labels=spec.labels)
+        async def again(state: Any) -> Any:  # noqa: ARG001 - as a node
+            return told.pop(0)
+
+        return again, lambda: bool(told)
+
+
 def points(home: Path, run: str) -> list[Point]:
     """The root steps; of one that was done again after a kill the newer counts."""
     rows = select(
@@ -178,7 +216,9 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
             )
             (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
             options = {**json.loads(text), "record_to": None, "fake": str(script)}
-            conn.execute("update runs set options = ?, status = 'open', step = 0", (json.dumps(options),))
+            begun = "update runs set options = ?, status = 'open', step = 0 where run = ?"
+            conn.execute(begun, (json.dumps(options), run))
+            _seed_subtasks(conn, run)
         files = conn.execute(
             "select file from chain where file is not null union select result_file from journal "
             "where result_file is not null union select reply_file from recorded_hooks "
@@ -192,6 +232,15 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
         conn.execute("delete from model_calls")
 
 
+def _seed_subtasks(conn: sqlite3.Connection, run: str) -> None:
+    """As they ended: each is replayed by itself."""
+    for subtask in with_subtasks(conn, run, "old.runs")[1:]:
+        over = "run = ? and status in ('done', 'cancelled')"
+        conn.execute(f"insert into main.runs select * from old.runs where {over}", (subtask,))
+        ended = "thread_id = ? and checkpoint_ns = ''"
+        conn.execute(f"insert into checkpoints select * from old.checkpoints where {ended}", (subtask,))
+
+
 async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None) -> Outcome:
     """To its end, or to where nobody answered."""
 
@@ -201,7 +250,12 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
     (first,) = select(store.home, "select input from runs where run = ?", row.run)
     hooked = json.loads(first[0]).get("hooked", "")
     options = Options(home=store.home, workspace=Path(row.workspace), fake=script, env=dict(os.environ))
-    rewire = runner.Rewire(services, *([swap.workflow] if swap else []))
+    seen = Seen(home, row)
+
+    def workflow(own: Pipeline) -> Pipeline:
+        return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)
+
+    rewire = runner.Rewire(services, workflow)
     decisions: list[Decision] = []
     prompts = list(prompts_after(home, row.run))
     prompt: str | None = None

@@ -1,0 +1,227 @@
+"""Each workflow, run once and replayed: the same states, whatever has become of the folder meanwhile."""
+
+import json
+import shlex
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from travel.conftest import Desk
+
+from interlock.engine import Decision, Outcome, resume_sync, run_sync
+from interlock.graphs import PIPELINES
+from interlock.services.trust import remember
+
+Replies = list[dict[str, Any]]
+HISTORY = [
+    {"role": "user", "content": "Do one."},
+    {"role": "assistant", "content": "One is done."},
+    {"role": "user", "content": "Do two."},
+    {"role": "assistant", "content": "Two is done, too."},
+]
+DONE: Replies = [{"text": "done"}]
+REPORT = {
+    "SummaryOfFindings": "f does nothing",
+    "ExplorationTrace": ["read a.py"],
+    "RelevantLocations": [{"FilePath": "a.py", "Reasoning": "it is there", "KeySymbols": ["f"]}],
+}
+
+
+def calls(*named: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {"tool_calls": [{"name": name, "args": args} for name, args in named], **more}
+
+
+READ = ("read_file", {"file_path": "a.py"})
+WRITE = ("write_file", {"file_path": "new.py", "content": "x = 1\n"})
+SHELL = ("run_shell_command", {"command": "date +%N; echo $RANDOM >> log"})
+AGENT = "codebase_investigator"
+PLAN = [
+    calls(("write_file", {"file_path": "plan.md", "content": "# Plan\n1. test f\n"})),
+    calls(("exit_plan_mode", {"plan_filename": "plan.md"})),
+]
+FOUND = {"agent": f"{AGENT}:0.0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}
+
+RUNS: list[tuple[str, dict[str, Any], Replies]] = [
+    ("main", {"prompt": "Look at @a.py"}, [calls(READ, WRITE, SHELL), *DONE]),
+    (
+        "main",
+        {"prompt": "go", "protocol": "xml"},
+        [{"text": "<read_file><path>a.py</path></read_file>"}, *DONE],
+    ),
+    ("main", {"prompt": "go", "mode": "ask"}, [calls(WRITE), *DONE]),
+    ("main", {"prompt": "go", "limits": {"max_turns": 1}}, [calls(READ), calls(READ), *DONE]),
+    ("main", {"prompt": "look", "history": HISTORY}, [calls(("codebase_search", {"query": "f"})), *DONE]),
+    ("main", {"prompt": "look"}, [calls((AGENT, {"objective": "f"})), FOUND, *DONE]),
+    ("turn", {"request": "Say it."}, [{"thought": "hm", "text": "it"}]),
+    ("tools", {"calls": [{"name": n, "args": a} for n, a in (READ, SHELL, ("nothing", {}))]}, []),
+    ("edit", {"file_path": "a.py", "old_string": "pass", "new_string": "return 1"}, []),
+    ("edit", {"file_path": "a.py", "old_string": "nowhere", "new_string": "x"}, []),
+    (
+        "compress",
+        {"history": HISTORY * 20, "token_limit": 100, "force": True},
+        [{"role": "compressor", "text": "<state_snapshot>all</state_snapshot>"}] * 2,
+    ),
+    (
+        "summarize",
+        {"tool": "run_shell_command", "text": "line\n" * 5000},
+        [{"role": "summarizer", "text": "lines"}],
+    ),
+    (
+        "route",
+        {"request": "Do it."},
+        [{"role": "classifier", "text": '{"reasoning": "easy", "model_choice": "flash"}'}],
+    ),
+    ("loop-check", {"events": [{"type": "tool_call", "name": "a", "args": {}}] * 6}, []),
+    (
+        "next-speaker",
+        {"history": HISTORY},
+        [{"role": "next_speaker", "text": '{"reasoning": "r", "next_speaker": "user"}'}],
+    ),
+    ("context", {"prompt": "Look at @a.py and @gone"}, []),
+    ("system-prompt", {}, []),
+    ("system-prompt", {"flavour": "task", "mode": "code"}, []),
+    ("task", {"prompt": "go"}, [calls(READ), calls(("attempt_completion", {"result": "all done"}))]),
+    (
+        "task",
+        {"prompt": "go", "mode": "architect"},
+        [
+            calls(("switch_mode", {"mode_slug": "code", "reason": "r"})),
+            calls(WRITE),
+            calls(("attempt_completion", {"result": "r"})),
+        ],
+    ),
+    (
+        "task",
+        {"prompt": "go"},
+        [
+            calls(("new_task", {"mode": "code", "message": "part"})),
+            calls(WRITE, agent="task:0.0"),
+            calls(("attempt_completion", {"result": "part done"}), agent="task:0.0"),
+            calls(("attempt_completion", {"result": "all done"})),
+        ],
+    ),
+    ("mode", {"switch_to": "code"}, []),
+    ("mode", {"mode": "architect", "tool": "write_file", "path": "a.py"}, []),
+    ("plan", {"prompt": "go"}, [calls(READ), *PLAN, *DONE]),
+    ("mcp", {"action": "list"}, []),
+    ("search", {"query": "function f"}, []),
+    (
+        "subagent",
+        {"agent": AGENT, "prompt": "f"},
+        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
+    ),
+    (
+        "investigate",
+        {"objective": "f"},
+        [{"agent": f"{AGENT}:0", "tool_calls": [{"name": "complete_task", "args": {"report": REPORT}}]}],
+    ),
+    ("init", {}, [calls(("write_file", {"file_path": "GEMINI.md", "content": "# a\n"})), *DONE]),
+]
+
+
+def ended(desk: Desk, workflow: str, given: dict[str, Any], replies: Replies) -> Outcome:
+    (desk.work / "a.py").write_text("def f():\n    pass\n")
+    outcome = run_sync(workflow, given, options=desk.options(replies))
+    while outcome.status == "waiting":
+        options = desk.options(replies, workspace=None, approval_mode=None)
+        decisions = [Decision(r["id"], "proceed_once", text="this one") for r in outcome.pending]
+        outcome = resume_sync(outcome.run, decisions=decisions, options=options)
+    return outcome
+
+
+def replayed(desk: Desk, run: str) -> Any:
+    for path in desk.work.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return desk("replay", run, "--json").json
+
+
+@pytest.mark.parametrize(("workflow", "given", "replies"), RUNS)
+def test_a_run_of_each_workflow_replays_with_the_same_states(
+    desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
+) -> None:
+    outcome = ended(desk, workflow, given, replies)
+    assert (outcome.error or {}).get("type") != "script", outcome.error
+    told = replayed(desk, outcome.run)
+    assert told["divergence"] is None, told["divergence"]
+    assert told["steps"]
+
+
+HOOK = """cat >> {log}; echo '{{"hookSpecificOutput": {{"additionalContext": "be brief"}}}}'"""
+
+
+def test_a_run_with_hooks_replays_without_them(desk: Desk) -> None:
+    log = desk.folder / "log"
+    events = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
+    hooks = {e: [{"hooks": [{"command": HOOK.format(log=shlex.quote(str(log)))}]}] for e in events}
+    settings = Path.home() / ".interlock" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text(json.dumps({"hooks": hooks}))
+    outcome = ended(desk, "main", {"prompt": "go"}, [calls(READ, WRITE), *DONE])
+    fired = log.read_text()
+    assert all(event in fired for event in events)
+    assert "be brief" in json.dumps(outcome.output["history"])
+    assert replayed(desk, outcome.run)["divergence"] is None
+    assert log.read_text() == fired
+
+
+def test_a_workflow_of_the_users_replays(desk: Desk) -> None:
+    file = desk.work / ".interlock" / "workflows" / "look.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(OWN)
+    remember(desk.work, Path.home(), trusted=True)
+    replies = [{"text": "an answer"}]
+    outcome = ended(desk, "look", {}, replies)
+    assert outcome.output["size"] == 18
+    (desk.work / "a.py").write_text("")
+    told = desk("replay", outcome.run, "--json").json
+    assert told["divergence"] is None, told["divergence"]
+    file.write_text(OWN.replace(", outside=True", ""))
+    assert "size" in desk("replay", outcome.run, "--json").json["divergence"]["keys"], "it looks again"
+
+
+OWN = '''"""look: asks a model, and looks how long a file is."""
+
+from pathlib import Path
+
+from interlock.workflow import END, START, Deps, Graph, Input, Output, Runtime, State, Workflow, ask_model, node
+
+
+class LookInput(Input):
+    pass
+
+
+class LookOutput(Output):
+    size: int
+
+
+class LookState(State, total=False):
+    size: int
+    answer: str
+
+
+@node(writes=("answer",))
+async def ask(state: LookState, runtime: Runtime[Deps]) -> LookState:
+    return {"answer": await ask_model(runtime, "Well?")}
+
+
+@node(writes=("size",), outside=True)
+async def look(state: LookState, runtime: Runtime[Deps]) -> LookState:
+    return {"size": len(Path(runtime.context.info.workspace, "a.py").read_text())}
+
+
+def build() -> Graph:
+    g = Graph("look", LookState)
+    g.nodes(ask, look)
+    g.edge(START, "ask")
+    g.edge("ask", "look")
+    g.edge("look", END)
+    return g
+
+
+WORKFLOW = Workflow("look", build, LookInput, LookOutput)
+'''
+
+
+def test_every_workflow_is_among_them() -> None:
+    assert {workflow for workflow, _, _ in RUNS} == {*PIPELINES}
