@@ -11,7 +11,7 @@ PREVIEW_LINES = 120
 PLAN_REVIEW = "exit_plan_mode"
 _NAME, _HEADLINE = 60, 80
 """Characters; what is cut here stands whole in the preview below."""
-_TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt")
+_TARGETS = ("command", "file_path", "path", "dir_path", "pattern", "url", "prompt", "plan_filename")
 """Arguments that say what a call is about."""
 ALWAYS = {
     "proceed_always": ("--always", "… always here"),

@@ -64,8 +64,8 @@ class Session:
         self.driver = Driver(self._event)
         self.stop: Callable[[], None] | None = None
         """Ends what is under way besides a run."""
-        self._wished = options.approval_mode
-        """The mode of approval that new runs begin with; None: settings decide."""
+        self._mode, self._wished = options.mode, options.approval_mode
+        """The modes of work and of approval that new runs begin with; None: settings decide."""
         self._failed = False
         """The last drive ended with an error."""
         self._later: set[str] = set()
@@ -324,12 +324,12 @@ class Session:
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
         """Of the next drive. What was asked of a run is kept by it: its mode may have moved since."""
         given = self.options
-        self.options = replace(given, approval_mode=None, compress=False)
+        self.options = replace(given, approval_mode=None, mode=None, compress=False)
         if prompted:
             self.options = replace(self.options, attach=(), notes=())
-        self._wished = given.approval_mode or self._wished
+        self._mode, self._wished = given.mode or self._mode, given.approval_mode or self._wished
         if new:
-            return replace(given, workspace=self.workspace, approval_mode=self._wished)
+            return replace(given, workspace=self.workspace, approval_mode=self._wished, mode=self._mode)
         return replace(given, workspace=None)
 
     def _stands(self) -> None:

@@ -16,6 +16,7 @@ def shown(terminal: Terminal) -> str:
     return "\n".join(terminal.scrollback)
 
 
+@pytest.mark.sweep
 def test_killed_while_typing_the_conversation_is_as_it_was(opens: Opens) -> None:
     with opens([{"text": "First answer."}, {"text": "Second answer."}]) as terminal:
         terminal.say("first prompt")
@@ -45,6 +46,7 @@ def test_killed_while_an_answer_streams_it_is_asked_for_again(opens: Opens) -> N
         assert shown(terminal).count("❯ talk") == 1
 
 
+@pytest.mark.sweep
 def test_killed_in_a_tool_its_outcome_is_asked_and_it_is_not_run_twice(folder: Path, opens: Opens) -> None:
     with opens([SLEEP, {"text": "All right."}], "-y") as terminal:
         terminal.say("sleep a bit")

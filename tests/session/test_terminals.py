@@ -4,6 +4,7 @@ import re
 import time
 from pathlib import Path
 
+import pytest
 from session.terminal import ENTRY, Opens, edit
 
 SHELL = 'set -m; "$0" "$@"; echo stopped; fg'
@@ -14,6 +15,7 @@ STREAM = {
 }
 
 
+@pytest.mark.sweep
 def test_resized_while_an_answer_streams_everything_is_there_once(opens: Opens) -> None:
     with opens([STREAM, {"text": "And on."}]) as terminal:
         terminal.say("tell me")
@@ -65,6 +67,7 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(folder: Path, opens: 
     assert (folder / "notes.txt").read_text() == "new\n"
 
 
+@pytest.mark.sweep
 def test_nothing_that_a_model_or_a_file_says_reaches_the_terminal_raw(folder: Path, opens: Opens) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J\x9b31m"
     (folder / "evil.txt").write_text(evil)

@@ -1,0 +1,85 @@
+"""test_kinds_of_work: plans, tasks, runs that somebody else drives, and models that can't be asked."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from session.terminal import ENTRY, Opens, Terminal
+
+
+def test_a_plan_is_reviewed_and_carried_out(opens: Opens) -> None:
+    plan = {"file_path": "plan.md", "content": "# Plan\n\n1. do it\n"}
+    replies = [
+        {"tool_calls": [{"name": "write_file", "args": plan}]},
+        {"tool_calls": [{"name": "exit_plan_mode", "args": {"plan_filename": "plan.md"}}]},
+        {"text": "Carried out."},
+    ]
+    with opens(replies, "--approval-mode", "plan") as terminal:
+        terminal.say("make a plan")
+        terminal.waits_for("1. do it")
+        terminal.waits_for("[y] yes")
+        terminal.press("y")
+        terminal.waits_for("Carried out.")
+        terminal.waits_for("plan mode", gone=True)
+
+
+def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, opens: Opens) -> None:
+    write = {"name": "write_to_file", "args": {"path": "a.txt", "content": "x\n", "line_count": 1}}
+    replies = [
+        {"tool_calls": [write]},
+        {"tool_calls": [{"name": "attempt_completion", "args": {"result": "All done here."}}]},
+    ]
+    with opens(replies, "--mode", "code") as terminal:
+        terminal.say("write a file")
+        terminal.waits_for("[y] yes")
+        terminal.press("y")
+        terminal.waits_for("All done here.")
+        terminal.waits_for("[y] yes")
+        terminal.press("y")
+        terminal.waits_for("[y] yes", gone=True)
+        terminal.waits_for("›")
+    assert (folder / "a.txt").read_text() == "x\n"
+
+
+def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(opens: Opens) -> None:
+    terminal = opens([{"text": "The first answer.", "delay_s": 4}, {"text": "The second."}], "-c")
+    script = ("-m", terminal.arguments[1])
+    other = subprocess.Popen(
+        [ENTRY, "-p", "hi", *script],
+        cwd=terminal.folder,
+        env=terminal.env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _until_driven(terminal)
+        with terminal:
+            terminal.waits_for("goes on with this run")
+            terminal.waits_for("The first answer.")
+            terminal.say("and then?")
+            terminal.waits_for("The second.")
+            assert "\n".join(terminal.scrollback).count("The first answer.") == 1
+    finally:
+        other.communicate()
+
+
+def _until_driven(terminal: Terminal) -> None:
+    from patience import until
+
+    from interlock.engine.read.runs import list_runs
+
+    home = terminal.folder.parent / "state"
+    until(lambda: [run for run in list_runs(home) if run.status == "running"], "the other process's run")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [("gemini-2.5-pro", "GEMINI_API_KEY"), ("nothing:x", "No provider 'nothing'")],
+)
+def test_a_model_that_cannot_be_asked_is_one_line(folder: Path, model: str, said: str) -> None:
+    with Terminal(folder, "-m", model) as terminal:
+        terminal.say("hello")
+        terminal.waits_for(said)
+        terminal.say("hello again")
+        terminal.press("c-d")
+        assert terminal.ends() == 0
