@@ -15,6 +15,8 @@ from interlock.state.errors import BugError, InterlockError, UserError
 from interlock.state.text import visible
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from interlock.state.events import Event
 
 
@@ -133,7 +135,15 @@ def _asked(outcome: Outcome, options: Options, view: View) -> Outcome:
             sys.stderr.write(f"{visible(str(error))}\n")
             waiting = [request.fields for request in waiting_requests(options.home, outcome.run)]
             outcome = replace(outcome, pending=waiting)
-    problems = [line for one in sent if one for line in one.result()]
+    return notified(outcome, sent)
+
+
+def notified(outcome: Outcome, sent: "Sequence[Future[list[str]] | None]") -> Outcome:
+    """Once these notifications are sent, with what went wrong with them. Who presses Ctrl-C waits no longer."""
+    try:
+        problems = [line for one in sent if one for line in one.result()]
+    except KeyboardInterrupt:
+        problems = ["It isn't known whether the notification was sent: stopped by Ctrl-C."]
     return replace(outcome, warnings=[*outcome.warnings, *problems])
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
-from interlock.cli.driving import start, tell_trace, view_for
+from interlock.cli.driving import notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Parser, flag
@@ -132,6 +132,7 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
             if isinstance(line, InputError):
                 raise line
             outcome = run_sync(workflow, {**defaults, **line}, options=options)
+            outcome = notified(outcome, [outcome.notifying])
             write_json(outcome_object(outcome))
             tell_trace(outcome, options)
             code = outcome.exit_code

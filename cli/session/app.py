@@ -291,7 +291,7 @@ class App:
         problem: StyleAndTextTuples = (
             [("fg:ansired", f"{self.panel.problem}\n")] if self.panel.problem else []
         )
-        return [*problem, ("fg:ansiyellow bold", self.panel.hint)]
+        return [*problem, ("fg:ansiyellow bold", self.panel.hint(size().columns))]
 
     def _prefix(self, line: int, wrapped: int) -> StyleAndTextTuples:
         return [("fg:ansicyan bold", "› ")] if not line and not wrapped else [("", "  ")]

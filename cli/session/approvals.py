@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+import textwrap
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from interlock.state.errors import UserError
 Fields = Mapping[str, Any]
 HandedOver = Callable[[Callable[[], Any]], Awaitable[Any]]
 _LATER = "later"
+_HELD = "\N{NO-BREAK SPACE}"
 
 
 def shown(run: str, request: Fields, count: str, color: bool) -> str:
@@ -53,13 +55,13 @@ class Panel:
         if request["kind"] == "question":
             self.asks_for = answers_wanted(request)[0]
 
-    @property
-    def hint(self) -> str:
-        """The keys, or what to type."""
+    def hint(self, columns: int) -> str:
+        """The keys, or what to type; a line ends between two of them."""
         if self.asks_for:
             later = "" if self.asks_for.startswith("why") else ", Esc later"
             return f"{self.asks_for} (Enter{later})"
-        return "  ".join(f"[{key}] {what}" for key, what in self.keys.items())
+        keys = "  ".join(f"[{key}] {what}".replace(" ", _HELD) for key, what in self.keys.items())
+        return textwrap.fill(keys, columns, break_on_hyphens=False).replace(_HELD, " ")
 
     async def press(self, key: str) -> None:
         """One of the keys."""

@@ -5,6 +5,7 @@ Plain lines, so that it works in every terminal. Nothing is written before all o
 
 import getpass
 import signal
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -164,9 +165,8 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     try:
         check_package("openai:any")
     except UserError:
-        raise _RefusedError(
-            "That needs a package that isn't installed. Run: pip install langchain-openai"
-        ) from None
+        install = f"{sys.executable} -m pip install langchain-openai"
+        raise _RefusedError(f"That needs a package that isn't installed. Run: {install}") from None
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
     while True:
         try:

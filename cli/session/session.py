@@ -144,18 +144,19 @@ class Session:
 
     async def go_on(self) -> None:
         """With the run as it stands, without a prompt."""
-        await self._decided(None)
+        await self._pursued(None)
 
     def begin_beside(self, workflow: str, prompt: str) -> None:
         """A run of another workflow; then this conversation goes on as it was."""
 
         async def work() -> None:
-            kept = self.run, self.workflow, self.status
+            kept = self.run, self.workflow, self.status, self.options
             self.run, self.workflow, self.status = None, workflow, ""
+            self.options = replace(self.options, attach=(), notes=())  # they are for this conversation
             try:
-                await self._told(lambda: self._decided(prompt))
+                await self._told(lambda: self._pursued(prompt))
             finally:
-                self.run, self.workflow, self.status = kept
+                self.run, self.workflow, self.status, self.options = kept
 
         self._spawn(work())
 
@@ -196,12 +197,11 @@ class Session:
         """A prompt, or going on: to its end, or to where a person leaves the rest for later."""
         if prompt:
             self.screen.said(prompt)
+        await self._told(lambda: self._pursued(prompt))
 
-        async def work() -> None:
-            await self._advanced(prompt, ())
-            await self._settled()
-
-        await self._told(work)
+    async def _pursued(self, prompt: str | None) -> None:
+        await self._advanced(prompt, ())
+        await self._settled()
 
     async def _told(self, work: Callable[[], Awaitable[None]]) -> None:
         """Whatever goes wrong is one line, and the session can be used."""

@@ -104,6 +104,16 @@ def test_a_command_gets_the_run_once_for_each_time_that_it_parks(work: Path, hom
     assert len(told.read_text().splitlines()) == 1
 
 
+def test_of_a_batch_each_run_that_parks_is_told(work: Path, home: Path) -> None:
+    wants(home, command='echo "$INTERLOCK_TITLE" >> ../told; false')
+    (work / "tasks.jsonl").write_text('{"prompt": "first"}\n{"prompt": "second"}\n')
+    done = execute(work, "run", "main", "--batch", "tasks.jsonl", "-m", "script:../replies.yaml")
+    assert (work.parent / "told").read_text() == "first\nsecond\n"
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line["status"] for line in lines] == ["waiting", "waiting"]
+    assert all("general.notify.command: exit 1." in line["warnings"] for line in lines)
+
+
 def test_a_webhook_gets_it_without_secrets(
     work: Path, home: Path, posted: Posted, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,3 +22,12 @@ def test_a_prompt_is_answered_an_edit_is_asked_and_the_next_prompt_goes_on_in_th
         terminal.press("c-d")
         assert terminal.ends() == 0
         assert "Go on with: interlock -r " in "\n".join(terminal.screen)
+
+
+def test_a_key_stands_beside_what_it_does_however_narrow_the_terminal(opens: Opens) -> None:
+    with opens([edit()], columns=47) as terminal:
+        terminal.waits_for("›")
+        terminal.say("write notes.txt")
+        terminal.waits_for("[y] yes")
+        for key in ("[s] always and save it", "[n] no, and why", "[c] stop the run", "[l] later"):
+            assert key in "\n".join(terminal.screen)
