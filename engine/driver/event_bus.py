@@ -106,7 +106,7 @@ LIMIT = 8_000_000
 _EVENT_COST = 500
 """What an event weighs besides its texts, so that empty ones are bounded too."""
 
-_TOGETHER_S = 0.005
+_TOGETHER_S = 0.016
 """What comes within it is shown in one go: a thread that wakes and writes for each event takes a seventh of a turn."""
 
 
