@@ -1,7 +1,7 @@
 """docs: the blocks of README and other pages that are generated from the code, so that they can't lie.
 
 A block stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
-`tour` (the demo's real output), `chart NAME`, `diagram WORKFLOW` or `api MODULE`.
+`tour` (the demo's real output), `session` (its commands and keys), `chart NAME`, `diagram WORKFLOW` or `api MODULE`.
 """
 
 import os
@@ -87,15 +87,25 @@ def _sentence(text: str) -> str:
 
 def help_text() -> str:
     """What `interlock --help` prints, from the command itself."""
-    code = "import sys; from interlock.cli.main import main; sys.exit(main())"
-    command = [sys.executable, "-c", code, "--help"]
+    shown = _said("import sys; from interlock.cli.main import main; sys.exit(main())", "--help")
+    return f"```text\n{shown.rstrip()}\n```\n"
+
+
+def session() -> str:
+    """A table of the session's commands and keys, from itself."""
+    return _said("from interlock.cli.session.commands import page; print(page(), end='')")
+
+
+def _said(code: str, *arguments: str) -> str:
+    """By rooms that this one may not import."""
+    command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UserError(f"`interlock --help` failed: {done.stderr.strip()}")
-    return f"```text\n{done.stdout.rstrip()}\n```\n"
+        raise UserError(f"{code!r} failed: {done.stderr.strip()}")
+    return done.stdout
 
 
-_BLOCKS = {"pipelines": pipelines, "tools": tools, "help": help_text, "tour": tour}
+_BLOCKS = {"pipelines": pipelines, "tools": tools, "help": help_text, "tour": tour, "session": session}
 
 
 def _text(name: str) -> str:

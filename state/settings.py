@@ -276,6 +276,8 @@ class NotifySettings(_Section):
 
 class GeneralSettings(_Section):
     default_approval_mode: ApprovalMode = Field("default", alias="defaultApprovalMode")
+    vim_mode: bool = Field(False, alias="vimMode")
+    """A session is typed in with vi's keys."""
     notify: NotifySettings = Field(default_factory=lambda: NotifySettings.model_validate({}))
 
     @field_validator("default_approval_mode", mode="before")

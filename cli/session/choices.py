@@ -206,15 +206,22 @@ async def theme(session: "Session", rest: str) -> None:
     if found is None:
         raise UserError(f"No theme {name!r}.{nearest(name, [*THEMES])} There are {', '.join(THEMES)}.")
     session.screen.theme = found
-    session.screen.note(f"Theme {found.name}. To keep it: `ui.theme` in settings.")
+    await _keep(session, "ui", "theme", found.name)
+    session.screen.note(f"Theme {found.name}; kept in your settings.")
 
 
 async def dress(session: "Session") -> None:
-    """As `ui` in settings says. Settings that can't be read are told when a run needs them."""
+    """As settings say. Those that can't be read are told when a run needs them."""
     from interlock.cli.session.theme import THEMES, find_theme
 
     with suppress(InterlockError):
-        ui = (await session.in_thread(lambda: _settings(session))).ui
+        settings = await session.in_thread(lambda: _settings(session))
+        ui = settings.ui
+        session.model = session.model or settings.model.name
+        if session.options.approval_mode is None and session.run is None:
+            session.approval_mode = settings.general.default_approval_mode
+        if settings.general.vim_mode:
+            get_app().editing_mode = EditingMode.VI
         session.screen.thoughts = ui.thinking == "full"
         if found := find_theme(ui.theme):
             session.screen.theme = found
@@ -226,4 +233,17 @@ async def vim(session: "Session", _: str) -> None:
     app = get_app()
     on = app.editing_mode is not EditingMode.VI
     app.editing_mode = EditingMode.VI if on else EditingMode.EMACS
-    session.screen.note(f"vi keys are {'on' if on else 'off'}. To keep it: `general.vimMode` in settings.")
+    await _keep(session, "general", "vimMode", on)
+    session.screen.note(f"vi keys are {'on' if on else 'off'}; kept in your settings.")
+
+
+async def _keep(session: "Session", section: str, key: str, value: object) -> None:
+    """In the user's own settings. Raises `ConfigError`."""
+    from interlock.services.config.changes import changed_settings
+
+    def write() -> None:
+        file = session.options.user_home / ".interlock" / "settings.json"
+        with changed_settings(file, f"{section}.{key}") as settings:
+            settings.setdefault(section, {})[key] = value
+
+    await session.in_thread(write)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Run = Callable[["Session", str], Awaitable[None]]
 Complete = Callable[["Session", str], Iterable[str]]
-_NAME = re.compile(r"/([\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
+_NAME = re.compile(r"/(\?|[\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
 """A path is no command: `/etc/hosts is gone` is a prompt."""
 _MOST_LINES = 400
 """Of a command's output; what is longer is read better in a pager."""
@@ -119,8 +119,8 @@ async def _help(session: "Session", rest: str) -> None:
 
 
 def _told(command: SessionCommand) -> str:
-    also = f" Also: {', '.join(f'/{name}' for name in command.aliases)}." if command.aliases else ""
-    return f"{command.summary}.{also}"
+    also = " or ".join(f"/{name}" for name in command.aliases)
+    return f"{command.summary} (also {also})" if also else command.summary
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> Table:
@@ -150,6 +150,14 @@ async def _init(session: "Session", rest: str) -> None:
     session.begin_beside("init", rest.strip())
 
 
+def page() -> str:
+    """The commands and keys as Markdown, for README."""
+    commands = [(f"`/{command.usage}`", _told(command)) for command in COMMANDS.values()]
+    keys = [(f"`{key}`" if len(key) == 1 else key, what) for key, what in KEYS]
+    rows = [(left.replace("|", "\\|"), right.replace("|", "\\|")) for left, right in (*commands, *keys)]
+    return "\n".join(["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]) + "\n"
+
+
 async def _quit(session: "Session", _: str) -> None:
     session.leave()
 
@@ -174,7 +182,6 @@ _LISTED = (
         choices.approval_mode,
         choices.approval_modes,
         True,
-        ("permissions-mode",),
     ),
     SessionCommand(
         "plan", "plan [PROMPT]", "plan first: nothing is changed until you approve the plan", choices.plan
@@ -209,7 +216,6 @@ _LISTED = (
         "rewind [STEP]",
         "back to before one of your prompts, with the files",
         travel.rewind,
-        aliases=("checkpoint",),
     ),
     SessionCommand(
         "undo",

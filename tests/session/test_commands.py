@@ -1,5 +1,6 @@
 """Each command of the session, in a terminal."""
 
+import json
 from pathlib import Path
 
 from session.terminal import Opens, Terminal, edit
@@ -56,7 +57,7 @@ def test_looking_at_the_folder(opens: Opens) -> None:
         command(terminal, '/policy check read_file \'{"file_path": "x"}\'', "allow")
 
 
-def test_modes_models_and_looks_are_chosen(opens: Opens) -> None:
+def test_modes_models_and_looks_are_chosen(folder: Path, opens: Opens) -> None:
     with opens([{"text": "Hello."}], rows=40) as terminal:
         terminal.waits_for("›")
         terminal.press("s-tab")
@@ -71,13 +72,15 @@ def test_modes_models_and_looks_are_chosen(opens: Opens) -> None:
         terminal.type("debu")
         terminal.press("enter")
         terminal.waits_for("debug mode")
-        command(terminal, "/theme dark", "Theme dark.")
+        command(terminal, "/theme dark", "Theme dark; kept")
         command(terminal, "/theme nosuch", "There are default, dark")
         command(terminal, "/vim", "vi keys are on")
         terminal.press("escape")
         terminal.type("i/vim")
         terminal.press("enter")
         terminal.waits_for("vi keys are off")
+        kept = json.loads((folder.parent / ".interlock/settings.json").read_text())
+        assert kept == {"ui": {"theme": "dark"}, "general": {"vimMode": False}}
         command(terminal, "/model nosuchmodel", "No model 'nosuchmodel'")
 
 
