@@ -12,6 +12,7 @@ from rich.text import Text
 
 from interlock.cli.catalog import nearest
 from interlock.cli.session.picker import Row
+from interlock.cli.session.printed import show_printed, words
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -159,9 +160,18 @@ async def stats(session: "Session", _: str) -> None:
     session.screen.show(Text("\n".join(lines)))
 
 
+def _last_answer(session: "Session") -> str:
+    from interlock.cli.session.travel import this_run
+    from interlock.engine.read.snapshot import messages_at, state_at
+
+    run = this_run(session)
+    messages = messages_at(session.home, run, str(state_at(session.home, run).get("head") or ""))
+    return next((m.text for m in reversed(messages) if m.role == "assistant" and m.text.strip()), "")
+
+
 async def copy(session: "Session", _: str) -> None:
     """By the terminal itself (OSC 52), which works through ssh, too."""
-    text = session.screen.answer()
+    text = await session.in_thread(lambda: _last_answer(session))
     if not text:
         raise UserError("There is no answer to copy yet.")
     output = get_app().output
@@ -178,7 +188,6 @@ def mcp_words(session: "Session", typed: str) -> Iterable[str]:
 async def mcp(session: "Session", rest: str) -> None:
     """Signing in needs the whole terminal."""
     from interlock.cli.commands import mcp as command
-    from interlock.cli.session.commands import show_printed, words
 
     given = words(rest)
     if given[:1] == ["serve"]:

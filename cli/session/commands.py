@@ -1,18 +1,15 @@
 """commands: everything that begins with a slash: the table, and how a typed line finds its command."""
 
 import re
-import shlex
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from rich.table import Table
-from rich.text import Text
-
 from interlock.cli.catalog import nearest
 from interlock.cli.session import choices, shell_line, travel
-from interlock.cli.session.printed import printed
+from interlock.cli.session.help import show_help
+from interlock.cli.session.printed import show_printed, words
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -22,8 +19,6 @@ Run = Callable[["Session", str], Awaitable[None]]
 Complete = Callable[["Session", str], Iterable[str]]
 _NAME = re.compile(r"/(\?|[\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
 """A path is no command: `/etc/hosts is gone` is a prompt."""
-_MOST_LINES = 400
-"""Of a command's output; what is longer is read better in a pager."""
 
 
 @dataclass(frozen=True)
@@ -38,19 +33,6 @@ class SessionCommand:
     while_busy: bool = False
     """Doesn't disturb the agent that works."""
     aliases: tuple[str, ...] = ()
-
-
-async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> str:
-    """What `interlock NAME ARGUMENTS` prints, which is shown; nothing where it failed."""
-    code, text = await session.in_thread(lambda: printed(name, [*arguments]))
-    lines = text.split("\n") if text else []
-    shown = "\n".join(lines[:_MOST_LINES])
-    if shown:
-        session.screen.show(Text.from_ansi(shown))
-    if len(lines) > _MOST_LINES:
-        command = shlex.join(["interlock", name, *arguments])
-        session.screen.note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
-    return "" if code else text
 
 
 def _of_here(name: str, *given: str) -> Run:
@@ -91,14 +73,6 @@ def _among(*offered: str) -> Complete:
     return complete
 
 
-def words(rest: str) -> list[str]:
-    """As a shell splits them. Raises `UserError`."""
-    try:
-        return shlex.split(rest)
-    except ValueError as error:
-        raise UserError(f"{rest!r} can't be read: {error}. Close the quotes.") from None
-
-
 async def _export(session: "Session", rest: str) -> None:
     run = travel.this_run(session)
     given = words(rest) or [str(session.workspace / f"run-{run}.html")]
@@ -106,56 +80,8 @@ async def _export(session: "Session", rest: str) -> None:
     await show_printed(session, "export", [run, *output, *given])
 
 
-async def _help(session: "Session", rest: str) -> None:
-    if name := rest.strip().lstrip("/"):
-        command = find(session, name)
-        session.screen.show(_table([(f"/{command.usage}", _told(command))]))
-        return
-    session.screen.show(_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()]))
-    own = session.available.own()
-    if added := [*own.commands.items(), *own.skills.items()]:
-        session.screen.show(_table([(f"/{name}", summary) for name, summary in added]))
-    session.screen.show(_table(KEYS))
-
-
-def _told(command: SessionCommand) -> str:
-    also = " or ".join(f"/{name}" for name in command.aliases)
-    return f"{command.summary} (also {also})" if also else command.summary
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(style="accent", no_wrap=False)
-    table.add_column(overflow="fold")
-    for left, right in rows:
-        table.add_row(left, right)
-    return table
-
-
-KEYS = (
-    ("Enter", "send; while the agent works: wait in line"),
-    ("Alt-Enter, Ctrl-J, \\ Enter", "a new line"),
-    ("@", "a file or folder of this workspace"),
-    ("!", "a shell line of your own; the model sees it with your next prompt"),
-    ("Shift-Tab", "approval mode: default, auto_edit, plan"),
-    ("Esc, Ctrl-C", "stop what is under way; Ctrl-C twice, or Ctrl-D: leave"),
-    ("Esc Esc", "clear the line"),
-    ("↑ ↓, Ctrl-R", "what was typed here before, and a search in it"),
-    ("Ctrl-G, Ctrl-X Ctrl-E", "write in $EDITOR"),
-)
-"""Of the input line."""
-
-
 async def _init(session: "Session", rest: str) -> None:
     session.begin_beside("init", rest.strip())
-
-
-def page() -> str:
-    """The commands and keys as Markdown, for README."""
-    commands = [(f"`/{command.usage}`", _told(command)) for command in COMMANDS.values()]
-    keys = [(f"`{key}`" if len(key) == 1 else key, what) for key, what in KEYS]
-    rows = [(left.replace("|", "\\|"), right.replace("|", "\\|")) for left, right in (*commands, *keys)]
-    return "\n".join(["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]) + "\n"
 
 
 async def _quit(session: "Session", _: str) -> None:
@@ -163,7 +89,7 @@ async def _quit(session: "Session", _: str) -> None:
 
 
 _LISTED = (
-    SessionCommand("help", "help [COMMAND]", "the commands and keys", _help, None, True, ("?",)),
+    SessionCommand("help", "help [COMMAND]", "the commands and keys", show_help, None, True, ("?",)),
     SessionCommand(
         "model",
         "model [NAME]",

@@ -1,15 +1,24 @@
 """printed: what a command of the command line prints, shown in the session."""
 
 import io
+import shlex
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from importlib import import_module
 from threading import Lock
+from typing import TYPE_CHECKING
+
+from rich.text import Text
 
 from interlock.cli.render.output import redacted
-from interlock.state.errors import InterlockError
+from interlock.state.errors import InterlockError, UserError
 
+if TYPE_CHECKING:
+    from interlock.cli.session.session import Session
+
+_MOST_LINES = 400
+"""Of a command's output; what is longer is read better in a pager."""
 _alone = Lock()
 """Output of the process has one place at a time."""
 
@@ -42,3 +51,24 @@ def _nobody_there() -> Generator[None]:
         yield
     finally:
         sys.stdin = keyboard
+
+
+async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> str:
+    """What `interlock NAME ARGUMENTS` prints, which is shown; nothing where it failed."""
+    code, text = await session.in_thread(lambda: printed(name, [*arguments]))
+    lines = text.split("\n") if text else []
+    shown = "\n".join(lines[:_MOST_LINES])
+    if shown:
+        session.screen.show(Text.from_ansi(shown))
+    if len(lines) > _MOST_LINES:
+        command = shlex.join(["interlock", name, *arguments])
+        session.screen.note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
+    return "" if code else text
+
+
+def words(rest: str) -> list[str]:
+    """As a shell splits them. Raises `UserError`."""
+    try:
+        return shlex.split(rest)
+    except ValueError as error:
+        raise UserError(f"{rest!r} can't be read: {error}. Close the quotes.") from None

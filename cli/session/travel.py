@@ -8,6 +8,7 @@ from rich.text import Text
 
 from interlock.cli.render.output import ago, one_line
 from interlock.cli.session.picker import Row
+from interlock.cli.session.printed import show_printed
 from interlock.engine.read.runs import RunRow, checkpoints, find_run, list_runs
 from interlock.state.errors import UserError
 
@@ -72,7 +73,6 @@ def _row(row: RunRow) -> Row:
 
 async def fork(session: "Session", rest: str) -> None:
     """Here the files are as they are, so that the fork can go on in their midst; of an earlier step they are not."""
-    from interlock.cli.session.commands import show_printed
     from interlock.engine import fork_sync
 
     run = this_run(session)
@@ -162,7 +162,6 @@ def _show_changes(session: "Session", changes: Sequence[tuple[str, str]]) -> Non
 
 
 async def undo(session: "Session", rest: str) -> None:
-    from interlock.cli.session.commands import show_printed
 
     run, which = this_run(session), rest.strip()
     if which == "all":
