@@ -11,7 +11,7 @@ from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.layout.controls import BufferControl, SearchBufferControl
-from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor
+from prompt_toolkit.layout.processors import HighlightIncrementalSearchProcessor, Processor
 from prompt_toolkit.styles import Style
 
 from interlock.cli.session.input_history import InputHistory, Pastes
@@ -63,7 +63,7 @@ def input_buffer(
 
 def input_control(buffer: Buffer, search: SearchBufferControl) -> BufferControl:
     """What a search finds is seen while it is typed."""
-    marked = [HighlightIncrementalSearchProcessor()]
+    marked: list[Processor] = [HighlightIncrementalSearchProcessor()]
     return BufferControl(buffer, marked, search_buffer_control=search, preview_search=True)
 
 
