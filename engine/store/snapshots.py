@@ -66,8 +66,12 @@ class SqlSnapshots:
         return {(self.run, *row[:3]): row[3] is not None for row in rows}
 
     def close(self) -> None:
-        if self._made is not None:
+        if self._made is None:
+            return
+        try:
             self._made.close()
+        except (RunError, OSError) as error:  # what was kept stays
+            self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
 
     async def _taken(self, changed: str = "") -> str:
         """Empty: there is none."""

@@ -1,7 +1,7 @@
 """repository: the shadow repository of a workspace: a bare git repository of ours, never the user's.
 
 Written by `git fast-import`, which converts nothing and runs nothing: no hook, filter, attribute or configuration of
-the workspace has a say in it. Nothing is ever collected: a commit stays as long as the repository.
+the workspace has a say in it. Nothing is ever collected: a commit stays as long as the repository; it is packed.
 """
 
 import hashlib
@@ -38,6 +38,9 @@ _ALONE = {
 }
 _AT_ONCE = 500
 """Paths on a command line."""
+_MOST_LOOSE, _MOST_PACKS = 3_000, 50
+"""Objects in files of their own, and packs, until they are packed. 620 edits in a workspace of 10,000 files made 3,700
+objects of 16 MB, which in 1.5 s became a pack of 0.4 MB."""
 
 
 class SnapshotError(RunError):
@@ -139,6 +142,16 @@ class Repository:
         below = [f"{_FILES}/{path}" for path in paths]
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
         return b"".join(self._said(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
+
+    def pack(self) -> None:
+        """Put objects into one file where there are many. Killed, or beside another process, nothing is lost."""
+        one = self._folder / "objects" / "17"  # a 256th of them
+        if not (self._folder / "HEAD").exists():
+            return
+        if len([*one.glob("*")]) > _MOST_LOOSE // 256:
+            self._said("repack", "-d", "-q")
+        if len([*(self._folder / "objects" / "pack").glob("*.pack")]) > _MOST_PACKS:
+            self._said("repack", "-a", "-d", "-k", "-q")
 
     def _make(self) -> None:
         if (self._folder / "HEAD").exists():

@@ -52,6 +52,7 @@ class WorkspaceSnapshots:
         with self._lock:
             if self._tree is not None and self._saved != self._commit:
                 self._save(self._tree)
+                self.repository.pack()
 
     @property
     def _index(self) -> Path:

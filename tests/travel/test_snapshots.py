@@ -7,9 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from travel.conftest import REPLIES, Desk
 from travel.trees import change, changes, tree_of
 
+from interlock.engine import run_sync
 from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.snapshots import repository
 from interlock.services.snapshots.repository import SnapshotError
 from interlock.services.snapshots.restore import apply, between, carry_out
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
@@ -82,6 +85,44 @@ def test_a_change_of_permissions_alone_is_kept(tmp_path: Path, name: str) -> Non
     for commit, tree in trees:
         back_to(shots, tmp_path, commit)
         assert tree_of(work) == tree
+
+
+@pytest.mark.parametrize("packs", [0, 50])
+def test_many_objects_are_packed_at_the_end_and_no_snapshot_is_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packs: int
+) -> None:
+    shots, work, kept = made(tmp_path), tmp_path / "work", []
+    folder = tmp_path / "home" / "snapshots" / shots.name
+    for number, ref in enumerate((REF, REF, REF, "refs/runs/removed")):
+        (work / f"{number}").write_bytes(os.urandom(9))
+        kept.append((shots.take(ref), tree_of(work)))
+    git = ["git", "--git-dir", str(folder)]
+    subprocess.run([*git, "update-ref", "-d", "refs/runs/removed"], check=True)
+    loose = [p for p in folder.glob("objects/??/*") if len(p.name) > 2]
+    assert len(loose) > 10
+    monkeypatch.setattr(repository, "_MOST_LOOSE", -256)
+    monkeypatch.setattr(repository, "_MOST_PACKS", packs)
+    shots.close()
+    assert len([p for p in folder.glob("objects/??/*") if len(p.name) > 2]) < len(loose)
+    assert len(list(folder.glob("objects/pack/*.pack"))) == 1
+    shots = made(tmp_path)
+    for commit, tree in kept:
+        back_to(shots, tmp_path, commit)
+        assert tree_of(work) == tree
+
+
+def test_what_cant_be_packed_is_told_and_stays(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_: object) -> None:
+        raise SnapshotError("no space left")
+
+    monkeypatch.setattr(repository.Repository, "pack", full)
+    told: list[str] = []
+    options = desk.options(REPLIES)
+    note = lambda event: told.append(getattr(event, "message", ""))  # noqa: E731
+    outcome = run_sync("main", {"prompt": "Do it."}, options=options, renderers=[note])
+    assert outcome.status == "done"
+    assert "Snapshots couldn't be tidied up: no space left" in told
+    monkeypatch.undo()
 
 
 def test_what_is_ignored_private_or_too_large_is_left_out_and_stays(tmp_path: Path) -> None:
