@@ -52,8 +52,6 @@ def headline(request: Request) -> str:
     name = one_line(request["tool_name"], _NAME)
     if request["kind"] == "question":
         return f"question: {one_line(_asked(request))}"
-    if request["tool_name"] == PLAN_REVIEW:
-        return f"{name} {one_line(str(request['args'].get('plan_filename', '')))}".rstrip()
     stat = diff_stat(request["preview"])
     return f"{name} {brief(request['args'])}" + (f" ({stat})" if stat else "")
 

@@ -235,6 +235,7 @@ class App:
         self._due, self._painted_at = False, time.monotonic()
         if not self.app.is_running or self.app._running_in_terminal:  # pyright: ignore[reportPrivateUsage]
             return
+        self.screen.resize(size().columns)
         self._above += self.screen.finished()
         self._live = ANSI(self.screen.live(max(size().rows // 2, 3)))
         now, self._above = cut_lines(self._above)

@@ -90,6 +90,8 @@ class Screen:
 
     def resize(self, width: int) -> None:
         """What is finished stays as it is."""
+        if width == self.width:
+            return
         with self._lock:
             self.width = max(width, 1)
             self._laid_out()

@@ -29,6 +29,16 @@ def test_resized_while_an_answer_streams_everything_is_there_once(opens: Opens) 
     assert [text.count(f"paragraph {n} of") for n in range(60)] == [1] * 60
 
 
+def test_what_comes_after_a_resize_is_wrapped_at_the_new_width(opens: Opens) -> None:
+    with opens([{"text": f"1. {' '.join(f'word{n:02}' for n in range(20))}."}]) as terminal:
+        terminal.waits_for("›")
+        terminal.resize(40, 24)
+        terminal.say("tell me")
+        terminal.waits_for("word19.")
+        lines = [line.rstrip() for line in terminal.scrollback]
+    assert "   word05 word06 word07 word08 word09" in lines
+
+
 def test_forty_columns_are_enough(folder: Path, opens: Opens) -> None:
     with opens(
         [edit("漢字 and a long line that doesn't fit\n"), {"text": "Written."}], columns=40
