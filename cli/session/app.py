@@ -29,7 +29,7 @@ from rich.text import Text
 
 from interlock.cli.render.notification import ring
 from interlock.cli.render.output import redacted
-from interlock.cli.session.approvals import Panel, plan_of, shown
+from interlock.cli.session.approvals import Panel, plan_of, shown, spoken
 from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
@@ -163,6 +163,7 @@ class App:
                 self.panel = None
                 if decision is not None:
                     made.append(decision)
+                    self.screen.note(spoken(request, decision))
                 elif not asked.elsewhere:
                     break
         finally:

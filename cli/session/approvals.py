@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from interlock.cli.decisions import KEYS, OUTCOMES, answer, answered, answers_wanted, new_arguments, offered
-from interlock.cli.render.output import Paint
+from interlock.cli.render.output import Paint, one_line
 from interlock.cli.render.pending import PLAN_REVIEW, PREVIEW_LINES, question
 from interlock.engine.options import Decision
 from interlock.state.errors import UserError
@@ -128,3 +128,15 @@ def _keys(request: Fields) -> dict[str, str]:
     else:
         found = {key: KEYS[key] for key in offered(request)}
     return {**found, "l": _LATER}
+
+
+def spoken(request: Fields, decision: Decision) -> str:
+    """What the person said, on one line."""
+    if decision.text is not None:
+        said = decision.text
+    elif decision.choice == "reject":
+        said = f"no: {decision.feedback}" if decision.feedback else "no"
+    else:
+        key = next((key for key, choice in offered(request).items() if choice == decision.choice), "")
+        said = KEYS.get(key, decision.choice)
+    return f"▸ {one_line(said, 200)}"

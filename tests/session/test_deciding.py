@@ -31,6 +31,7 @@ def test_no_takes_a_reason_which_the_model_is_told(folder: Path, opens: Opens) -
         terminal.type("wrong file")
         terminal.press("enter")
         terminal.waits_for("Then not.")
+        assert "▸ no: wrong file" in "\n".join(terminal.screen)
     assert not (folder / "notes.txt").exists()
 
 
