@@ -15,6 +15,10 @@ from patience import HANG_S
 from travel.conftest import Desk
 from travel.trees import Tree, tree_of
 
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+from interlock.state.settings import SnapshotSettings
+
 ENTRY = Path(sys.executable).with_name("interlock")
 FILES = 20
 MAKE = f"for i in $(seq {FILES}); do echo $i > file$i; ln -s file$i link$i; done; chmod 600 file1; rm old"
@@ -131,3 +135,73 @@ def test_what_a_power_cut_broke_off_is_finished_by_the_next_command(
     monkeypatch.setenv("INTERLOCK_HOME", str(desk.home))
     assert desk("undo", run).code == 0
     assert tree_of(desk.work) == before
+
+
+TAKING = """
+import sys
+from pathlib import Path
+from interlock.services.files.workspace import FolderWorkspace
+from interlock.services.snapshots import repository
+from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+from interlock.state.settings import SnapshotSettings
+
+folder = Path(sys.argv[1])
+repository._MOST_LOOSE = -256  # it packs each time
+print("ready", flush=True)
+for number in range(10_000):
+    shots = WorkspaceSnapshots(
+        folder / "home", FolderWorkspace(folder / "work"), SnapshotSettings.model_validate({})
+    )
+    for file in range(3):
+        (folder / "work" / f"{file}").write_text(f"{number} {file}")
+        print(shots.take("refs/runs/killed"), number, file, flush=True)
+    shots.close()
+"""
+
+
+def check_killed_snapshots(folder: Path, kills: int) -> None:
+    """Killed while snapshots are taken and packed: each that was told is whole, and the next ones are taken."""
+    work, rng = folder / "work", random.Random(seed(17))
+    work.mkdir()
+    told: list[list[str]] = []
+    for _ in range(kills):
+        command = [sys.executable, "-c", TAKING, str(folder)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            time.sleep(rng.uniform(0.01, 0.4))
+            process.kill()
+            told += [line.split() for line in process.stdout.read().splitlines() if line.count(" ") == 2]
+    shots = WorkspaceSnapshots(folder / "home", FolderWorkspace(work), SnapshotSettings.model_validate({}))
+    last = shots.repository.contents(shots.take("refs/runs/killed"))
+    texts = shots.repository.blobs([kept.blob for kept in last.files.values()])
+    assert dict(zip(last.files, texts, strict=True)) == {p.name: p.read_bytes() for p in work.iterdir()}
+    assert len(told) >= kills
+    for commit, number, file in told:
+        (text,) = shots.repository.blobs([shots.repository.contents(commit).files[file].blob])
+        assert text.decode() == f"{number} {file}"
+
+
+def test_a_kill_while_snapshots_are_taken_and_packed_loses_none(tmp_path: Path) -> None:
+    check_killed_snapshots(tmp_path, 2)
+
+
+@pytest.mark.sweep
+def test_kills_while_snapshots_are_taken_and_packed_lose_none(tmp_path: Path) -> None:
+    check_killed_snapshots(tmp_path, 40 if "KILL_EVERY" in os.environ else 10)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("place", [["--workspace", "../new"], []])
+def test_kills_at_any_moment_of_a_fork_leave_a_whole_folder_or_none(desk: Desk, place: list[str]) -> None:
+    run = desk.run(REPLIES).run
+    tree, rng = tree_of(desk.work), random.Random(seed(18))
+    command = ("fork", run, "--at", last_step(desk, run), *place)
+    kept = {path.name for path in desk.folder.iterdir()}
+    for _ in range(25 if "KILL_EVERY" in os.environ else 5):
+        killed(*command, after_s=rng.uniform(0.2, 0.8), work=desk.work)
+        for folder in (p for p in desk.folder.iterdir() if p.name not in kept and p.name[0] != "."):
+            assert not folder.is_dir() or tree_of(folder) == tree
+    again = desk(*command)
+    assert again.code == 0 or "isn't empty" in again.err
+    assert not list(desk.folder.glob(".interlock-fork-*"))
