@@ -319,7 +319,7 @@ class App:
         queued = Condition(lambda: bool(self.session.queue) and not self.buffer.text)
 
         keys.add("enter", filter=asking & ~deciding)(self._say)
-        keys.add("enter", filter=~asking & unsaid)(_key(lambda: self.session.submit("")))
+        keys.add("enter", filter=~asking & unsaid & ~is_searching)(_key(lambda: self.session.submit("")))
         keys.add("c-c", filter=~is_searching)(self._interrupt)
         keys.add("c-d", filter=Condition(lambda: not self.buffer.text))(_key(self.session.leave))
         keys.add("c-z")(_key(lambda: self.app.suspend_to_background()))

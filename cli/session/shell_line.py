@@ -20,6 +20,8 @@ _HEAD, _TAIL = 60, 40
 _KEPT = 200_000
 """Characters of its beginning, and as many of its end, that are kept for the model."""
 _CHUNK = 65_536
+_LOOK_S = 0.1
+"""Seconds of silence after which is looked whether the line is over."""
 _GRACE_S = 2.0
 """Seconds from Ctrl-C until it is killed."""
 
@@ -75,11 +77,11 @@ async def run(session: "Session", line: str) -> None:
     session.stop = lambda: _stop(process, loop)
     session.screen(ToolStart(tool_name="run_shell_command", tool_id="!", summary=f"! {one_line(line)}"))
     assert process.stdout is not None
-    ended = asyncio.ensure_future(process.wait())
-    while data := await _next(process.stdout, ended):
+    while data := await _next(process.stdout, process):
         session.screen(ToolOutput(tool_id="!", text=output.feed(data)))
     output.feed(b"")
-    code = await ended
+    code = await process.wait() if process.returncode is None else process.returncode
+    session.aside(_drained(process.stdout))
     session.screen.end()
     facts = [_told(code), elapsed(loop.time() - began)]
     _show(session, line, output.text, " · ".join(filter(None, facts)))
@@ -87,16 +89,20 @@ async def run(session: "Session", line: str) -> None:
     session.note_for_model("a shell line that the user ran, and its output", told)
 
 
-async def _next(stream: asyncio.StreamReader, ended: "asyncio.Future[int]") -> bytes:
-    """The next output; nothing once the line is over, though a process in the background may still hold the pipe."""
+async def _next(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
+    """The next output; nothing once the line is over, though what it left in the background may hold the pipe."""
     reading = asyncio.ensure_future(stream.read(_CHUNK))
-    await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
-    if not reading.done():
-        await asyncio.wait({reading}, timeout=0.1)
-    if reading.done():
-        return reading.result()
-    reading.cancel()
-    return b""
+    while not (await asyncio.wait({reading}, timeout=_LOOK_S))[0]:
+        if process.returncode is not None:
+            reading.cancel()
+            return b""
+    return reading.result()
+
+
+async def _drained(stream: asyncio.StreamReader) -> None:
+    """What goes on in the background can write on."""
+    while await stream.read(_CHUNK):
+        pass
 
 
 def _stop(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) -> None:

@@ -141,12 +141,14 @@ def test_a_shell_line_is_shown_folded_and_goes_to_the_model_with_the_next_prompt
         command(terminal, "!echo is-it-$MINE; pwd; exit 3", "is-it-mine", "/work", "exit 3")
         terminal.say("what was that?")
         terminal.waits_for("I see it.")
-        command(terminal, "!sleep 100 & echo started", "started")
+        command(terminal, "!sleep 100 & echo started", "  started")
         command(terminal, "!echo begun; sleep 100", "│ begun")
         terminal.type("what next?\r")
         terminal.waits_for("queued: what next?")
         terminal.press("c-c")
         terminal.waits_for("SIGINT")
+        terminal.waits_for("› what next?")
+        terminal.press("enter")
         terminal.waits_for("Not again.")
 
 
