@@ -46,7 +46,8 @@ class Session:
     """One conversation at a time; each is a durable run. Used from the painting thread only."""
 
     def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: Terminal) -> None:
-        self.options, self.workflow, self.screen, self.terminal = options, workflow, screen, terminal
+        self.options: Options = options
+        self.workflow, self.screen, self.terminal = workflow, screen, terminal
         self.home = options.home
         self.workspace = (options.workspace or Path.cwd()).resolve()
         self.run: str | None = None
