@@ -65,6 +65,7 @@ class App:
         self.color = not os.environ.get("NO_COLOR")
         self.screen = Screen(size().columns, THEMES[DEFAULT], self.color)
         self.session = Session(options, workflow, self.screen, self)
+        self.session.take = lambda text: typed(self.session, text)
         self.screen.changed = self.paint
         self.panel: Panel | None = None
         self._waiting: Collection[str] = ()

@@ -57,6 +57,8 @@ class Session:
         self.used = Used()
         self.queue: deque[str] = deque()
         """Prompts that were typed while the agent works."""
+        self.take: Callable[[str], None] = self.submit
+        """What is done with a line from the queue."""
         self.busy = False
         self.status = ""
         """Of the run, as it stands: `waiting`, `cancelled`, …; empty: it has ended, or there is none."""
@@ -65,7 +67,8 @@ class Session:
         self.driver = Driver(self._event)
         self.stop: Callable[[], None] | None = None
         """Ends what is under way besides a run."""
-        self._mode, self._wished = options.mode, options.approval_mode
+        self._mode: str | None = options.mode
+        self._wished: str | None = options.approval_mode
         """The modes of work and of approval that new runs begin with; None: settings decide."""
         self._failed = False
         """The last drive ended with an error."""
@@ -225,10 +228,8 @@ class Session:
             self._take_back()
 
     def _next_in_line(self) -> None:
-        from interlock.cli.session.commands import typed
-
         if self.queue and not self.busy:
-            typed(self, self.queue.popleft())
+            self.take(self.queue.popleft())
 
     async def _settled(self) -> None:
         """Ask what waits and go on with what is said, until nothing waits or the rest is left for later."""
