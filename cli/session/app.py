@@ -28,7 +28,7 @@ from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
 from interlock.cli.render.notification import ring
-from interlock.cli.render.output import redacted
+from interlock.cli.render.output import close_stdout, redacted
 from interlock.cli.session.approvals import Panel, plan_of, shown, spoken
 from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
@@ -385,6 +385,9 @@ def execute(options: Options, workflow: str, prompt: str = "", run: str | None =
     terminal = App(options, workflow)
     asyncio.run(terminal.run(prompt, run))
     left = terminal.session.run
-    if left:
-        print(f"Go on with: interlock -r {left}")
+    try:
+        sys.stdout.write(f"Go on with: interlock -r {left}\n" if left else "")
+        sys.stdout.flush()
+    except OSError:  # the terminal is gone
+        close_stdout()
     return 0

@@ -162,6 +162,11 @@ class Terminal:
         self._set_size(self._own)
         self.process.send_signal(signal.SIGWINCH)
 
+    def hang_up(self) -> None:
+        """Its window is closed."""
+        os.close(self._own)
+        self._own = os.open(os.devnull, os.O_RDONLY)
+
     def kill(self, number: int = signal.SIGKILL) -> None:
         self.process.send_signal(number)
         self.process.wait(WAIT_S)

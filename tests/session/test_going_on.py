@@ -134,3 +134,15 @@ def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
         terminal.waits_for("› ")
         terminal.press("c-d")
         assert terminal.ends() == 0
+
+
+def test_a_terminal_that_is_gone_ends_the_session_and_loses_nothing(opens: Opens) -> None:
+    with opens([{"text": "The answer.", "delay_s": 2}]) as terminal:
+        terminal.say("talk")
+        terminal.waits_for("thinking")
+        terminal.hang_up()
+        assert terminal.ends() == 0
+    with opens(None, "-c") as terminal:
+        terminal.waits_for("press Enter to go on")
+        terminal.press("enter")
+        terminal.waits_for("The answer.")
