@@ -47,7 +47,7 @@ def test_blocks_are_filled_and_the_rest_stays(tmp_path: Path) -> None:
     [
         (
             page("pipeline"),
-            r"No generated block 'pipeline'; expected one of \['pipelines', 'tools', 'help', 'tour'\]",
+            r"No generated block 'pipeline'; expected one of \['pipelines', 'tools', 'help', 'tour', 'session'\]",
         ),
         (page("diagram trun"), "No workflow 'trun'"),
         ("<!-- generated: tools -->\n", "has no end. Close it with: <!-- end -->"),
