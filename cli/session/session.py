@@ -245,7 +245,8 @@ class Session:
                 if self.status == "waiting":
                     self.screen.note(f"Left for later: /resume {self.run}, or interlock resume {self.run}")
                     return
-                if self.status != "interrupted":
+                if self.status != "interrupted":  # it goes on elsewhere, or is over already
+                    await self._followed(self.run)
                     continue
             try:
                 await self._advanced(None, decisions)
