@@ -35,7 +35,7 @@ from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
 from interlock.cli.session.editing import STYLE, input_buffer, input_control, input_keys
 from interlock.cli.session.input_history import InputHistory, Pastes
-from interlock.cli.session.output import HeldOutput, cut_lines, size
+from interlock.cli.session.output import HeldOutput, cut_lines, once, size
 from interlock.cli.session.picker import Picker, Row
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
@@ -54,6 +54,8 @@ FRAME_S = 1 / 30
 """Seconds between two paintings at least."""
 _QUIET_S = 0.4
 """Seconds without a key until a question takes keys: what was being typed is no answer to it."""
+_ALONE_S = 0.15
+"""Seconds without another key before and after one that decides: a word that is typed holds a `y`, too."""
 _AGAIN_S = 2.0
 """Seconds in which a second Ctrl-C leaves."""
 
@@ -75,7 +77,8 @@ class App:
         self.buffer = self._input_buffer()
         self._search = SearchToolbar()
         self._figures = Readings()
-        self._hint, self._interrupted_at, self._key_at = "", -_AGAIN_S, 0.0
+        self._hint, self._interrupted_at = "", -_AGAIN_S
+        self._key_before, self._key_at = 0.0, 0.0
         self._above = ""
         """What is still to be printed."""
         self._live = ANSI("")
@@ -108,7 +111,7 @@ class App:
             if prompt:
                 self.session.submit(prompt)
 
-        self.app.after_render += _once(self.app, begin)
+        self.app.after_render += once(self.app, begin)
         self._loop.set_exception_handler(self._bug)
         watches = [asyncio.ensure_future(work) for work in (self._watch(), self.session.watch())]
         try:
@@ -308,7 +311,7 @@ class App:
     # Keys
 
     def _pressed(self, _: object) -> None:
-        self._key_at = time.monotonic()
+        self._key_before, self._key_at = self._key_at, time.monotonic()
         if self._hint and self._key_at - self._interrupted_at > _AGAIN_S:
             self._hint = ""
 
@@ -339,9 +342,16 @@ class App:
         self._panel().say(text)
 
     def _decide(self, event: KeyPressEvent) -> None:
-        panel, key = self._panel(), event.data.lower()
-        if key in panel.keys:
-            event.app.create_background_task(panel.press(key))
+        panel, key, pressed_at = self._panel(), event.data.lower(), self._key_at
+        alone = pressed_at - self._key_before > _ALONE_S
+
+        async def unless_typing() -> None:
+            await asyncio.sleep(_ALONE_S)
+            if alone and self._key_at == pressed_at and panel is self.panel and key in panel.keys:
+                await panel.press(key)
+                self.paint()
+
+        event.app.create_background_task(unless_typing())
 
     def _take_back(self, _: KeyPressEvent) -> None:
         """The newest queued prompt, to be changed or dropped."""
@@ -365,14 +375,6 @@ class App:
 
 def _key(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
     return lambda _: work()
-
-
-def _once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
-    def called(_: object) -> None:
-        app.after_render -= called
-        work()
-
-    return called
 
 
 def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:

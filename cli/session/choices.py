@@ -11,6 +11,7 @@ from prompt_toolkit.enums import EditingMode
 from rich.text import Text
 
 from interlock.cli.catalog import nearest
+from interlock.cli.render.output import place
 from interlock.cli.session.picker import Row
 from interlock.cli.session.printed import show_printed, words
 from interlock.state.errors import InterlockError, UserError
@@ -223,6 +224,9 @@ async def dress(session: "Session") -> None:
     """As settings say. Those that can't be read are told when a run needs them."""
     from interlock.cli.session.theme import THEMES, find_theme
 
+    if session.run is None and not session.busy:
+        folder = place(str(session.workspace))
+        session.screen.note(f"Interlock in {folder}. Commands and keys: /help")
     with suppress(InterlockError):
         settings = await session.in_thread(lambda: _settings(session))
         ui = settings.ui

@@ -2,10 +2,11 @@
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+from prompt_toolkit.application import Application
 from prompt_toolkit.data_structures import Size
 from prompt_toolkit.output.vt100 import Vt100_Output
 
@@ -52,3 +53,13 @@ def cut_lines(text: str) -> tuple[str, str]:
         return text, ""
     end = text.rfind("\n", 0, PRINTED) + 1 or text.find("\n") + 1 or len(text)
     return text[:end], text[end:]
+
+
+def once(app: Application[None], work: Callable[[], None]) -> Callable[[object], None]:
+    """For an event of `app.after_render`: the work, after the first painting alone."""
+
+    def called(_: object) -> None:
+        app.after_render -= called
+        work()
+
+    return called

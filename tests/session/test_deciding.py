@@ -22,6 +22,20 @@ def elsewhere(terminal: Terminal, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, opens: Opens) -> None:
+    with opens([edit(), {"text": "Written."}]) as terminal:
+        terminal.say("write it")
+        terminal.waits_for("[n] no")
+        for letter in "yes, always every yacht":
+            terminal.type(letter)
+            time.sleep(0.02)
+        time.sleep(1)
+        assert "[n] no" in "\n".join(terminal.screen)
+        assert not (folder / "notes.txt").exists()
+        terminal.press("y")
+        terminal.waits_for("Written.")
+
+
 def test_no_takes_a_reason_which_the_model_is_told(folder: Path, opens: Opens) -> None:
     with opens([edit(), {"text": "Then not.", "expect": "wrong file"}]) as terminal:
         terminal.say("write it")
