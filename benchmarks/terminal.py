@@ -1,6 +1,6 @@
-"""session: what a person waits for in a terminal: the prompt, the first word of an answer, a key while much streams.
+"""terminal: what a person waits for in a terminal: the prompt, the first word of an answer, a key while much streams.
 
-`python benchmarks/session.py [start first keys idle turns]`: a real process on a real pseudo-terminal, with a scripted
+`python benchmarks/terminal.py [start first keys idle turns]`: a real process on a real pseudo-terminal, with a scripted
 model. The figures to hold (issue 16): the first word at most 30 ms later than without a session, in the same run; idle
 at most 1 % of a core; 300 turns in at most 150 MB.
 """
