@@ -50,7 +50,7 @@ _WATCH_S = 2.0
 """Seconds between two looks at the branch, the cost, and what waits elsewhere."""
 _SPIN_S = 1 / 8
 """Seconds between two paintings while the agent works and has nothing to say."""
-FRAME_S = 1 / 30
+FRAME_S = 1 / 60
 """Seconds between two paintings at least."""
 _QUIET_S = 0.4
 """Seconds without a key until a question takes keys: what was being typed is no answer to it."""

@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from rich.console import RenderableType
 from rich.text import Text
@@ -39,6 +39,8 @@ from interlock.state.events import (
 from interlock.state.text import harmless
 
 _COLOURS = re.compile(r"(\x1b\[[\d;]*m)")
+_PORTION = 4096
+"""Characters of an answer that are taken in at once: some 20 ms in which nothing can be painted."""
 
 
 class Screen:
@@ -98,9 +100,37 @@ class Screen:
         self.changed()
 
     def __call__(self, event: Event, /) -> None:
-        with self._lock.last():
-            self._take(event)
-        self.changed()
+        for part in self._portions(event):
+            with self._lock.last():
+                self._take(part)
+            self.changed()
+
+    def _portions(self, event: Event) -> Iterator[Event]:
+        """A long text in pieces: between two of them somebody paints, and keys are answered."""
+        whole = isinstance(event, Result) or (isinstance(event, MessageEvent) and not event.delta)
+        text = self._unsaid(event)
+        if len(text) <= _PORTION:
+            yield event
+            return
+        if whole:
+            with self._lock.last():
+                self._finish_answer()
+        for at in range(0, len(text), _PORTION):
+            yield MessageEvent(role="assistant", content=text[at : at + _PORTION], delta=True)
+        if isinstance(event, Result):
+            yield event.model_copy(update={"response": ""})
+
+    def _unsaid(self, event: Event) -> str:
+        """What an event adds to the run's own answer."""
+        match event:
+            case MessageEvent(role="assistant") if not event.agent and (event.delta or not self._answer):
+                return event.content
+            case Result() if (
+                event.status != "waiting" and event.response.strip() != "".join(self._text).strip()
+            ):
+                return event.response.strip()
+            case _:
+                return ""
 
     def said(self, prompt: str) -> None:
         """The user's prompt, as a block."""
@@ -301,11 +331,11 @@ class Screen:
             self._finish_todos()
 
     def _result(self, event: Result) -> None:
+        unsaid = self._unsaid(event)
         self._finish_answer()
         self._waits = event.status == "waiting"
-        said = "".join(self._text).strip()
-        if event.response.strip() and event.status != "waiting" and event.response.strip() != said:
-            self.markdown(event.response)
+        if unsaid:
+            self.markdown(unsaid)
         ending = blocks.ending(event, self._work.tokens if self._work else 0)
         self._put((part for line in ending for part in hanging(line, self.width)), "line")
         for warning in event.warnings:

@@ -160,6 +160,18 @@ def test_the_answer_that_came_otherwise_is_shown_once() -> None:
     assert plain(changed.finished()) == ["Nearly done.", "", "A hook said this.", ""]
 
 
+def test_a_long_answer_that_comes_whole_is_taken_in_pieces_between_which_others_paint() -> None:
+    """Of a stream that was too quick for it the session has a part; the end brings all of it."""
+    screen = made(*answer("paragraph 0 of"))
+    painted: list[str] = []
+    screen.changed = lambda: painted.append(screen.finished())
+    whole = "\n\n".join(f"paragraph {n} of many" for n in range(1000))
+    screen(Result(status="done", response=whole))
+    assert sum("paragraph" in text for text in painted) >= 5
+    lines = plain("".join(painted))
+    assert [line for line in lines if line.endswith("of many")] == whole.split("\n\n")
+
+
 def test_a_diff_that_was_asked_about_stands_once() -> None:
     diff = "--- a/f\n+++ b/f\n@@ -1 +1 @@\n-a\n+b\n"
     asked = ApprovalRequired(
