@@ -82,6 +82,17 @@ def test_modes_models_and_looks_are_chosen(folder: Path, opens: Opens) -> None:
         kept = json.loads((folder.parent / ".interlock/settings.json").read_text())
         assert kept == {"ui": {"theme": "dark"}, "general": {"vimMode": False}}
         command(terminal, "/model nosuchmodel", "No model 'nosuchmodel'")
+        command(terminal, "/model", "Which model?", "flash-lite")
+        terminal.type("flash-l")
+        terminal.press("enter")
+        terminal.waits_for("Which model?", gone=True)
+        terminal.waits_for("No API key for model 'gemini-3.5-flash-lite'")
+        (folder / "other.json").write_text('[{"text": "Another one answers."}]')
+        command(terminal, "/model script:other.json", "other.json ·")
+        terminal.press("s-tab")  # out of plan mode
+        terminal.waits_for("plan mode", gone=True)
+        command(terminal, "/mode code", "mode code")
+        command(terminal, "/doctor", "python")
 
 
 def test_a_conversation_is_left_forked_and_taken_up_again(opens: Opens) -> None:

@@ -121,6 +121,39 @@ def test_a_question_is_answered_by_a_number_or_in_words(opens: Opens) -> None:
         terminal.waits_for("Blue it is.")
 
 
+def test_of_several_questions_each_is_answered_below_it(opens: Opens) -> None:
+    asked = [{"question": f"Which {what}?", "header": what, "type": "text"} for what in ("size", "name")]
+    ask = {"tool_calls": [{"name": "ask_user", "args": {"questions": asked}}]}
+    with opens([ask, {"text": "So be it.", "expect": "large(.|\n)*Otto"}]) as terminal:
+        terminal.say("make it")
+        for answer in ("large", "Otto"):
+            terminal.waits_for(f"answer {1 if answer == 'large' else 2} of 2")
+            terminal.type(answer)
+            terminal.waits_for(f"› {answer}")
+            terminal.press("enter")
+        terminal.waits_for("So be it.")
+
+
+def test_what_a_sub_agent_wants_is_asked_in_its_name(folder: Path, opens: Opens) -> None:
+    call = {"name": "invoke_agent", "args": {"agent_name": "generalist", "prompt": "Write notes.txt"}}
+    done = {"name": "complete_task", "args": {"result": "written"}}
+    agent = {"agent": "generalist:0.0"}
+    replies = [
+        {"tool_calls": [call]},
+        {**agent, **edit()},
+        {**agent, "tool_calls": [done]},
+        {"text": "Well done."},
+    ]
+    with opens(replies, rows=40) as terminal:
+        terminal.say("have it written")
+        terminal.waits_for("(sub-agent generalist:0.0)")
+        terminal.waits_for("[l] later")
+        terminal.press("y")
+        terminal.waits_for("Well done.")
+        assert any(line.startswith("▪ generalist") for line in terminal.screen), terminal.screen
+    assert (folder / "notes.txt").exists()
+
+
 def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Path, opens: Opens) -> None:
     with opens([{**edit(), "delay_s": 1}, {"text": "Written."}, {"text": "Next."}]) as terminal:
         terminal.say("write it")

@@ -1,0 +1,119 @@
+"""The same journeys in a terminal that people use: tmux, with its own reflow, scrollback and window sizes."""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from session.terminal import ENTRY, WAIT_S, edit
+
+pytestmark = pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux isn't installed")
+WIDE = "漢字の文章 و نص عربي 👩‍👩‍👧 e\u0301"
+
+
+class Tmux:
+    """One window on a server of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.socket = folder, folder.parent / "tmux"
+        self.home = folder.parent / "home"
+        self.home.mkdir(exist_ok=True)
+
+    def do(self, *arguments: str) -> str:
+        command = ["tmux", "-S", str(self.socket), "-f", os.devnull, *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def opens(self, *arguments: str, columns: int = 80, rows: int = 24) -> None:
+        env = [f"HOME={self.home}", f"PATH={os.environ['PATH']}", "LANG=C.UTF-8"]
+        command = ["env", "-i", *env, "TERM=tmux-256color", str(ENTRY), *arguments]
+        size = ("-x", str(columns), "-y", str(rows))
+        self.do("new-session", "-d", "-c", str(self.folder), *size, *command)
+        self.waits_for("›")
+
+    @property
+    def text(self) -> str:
+        """The scrollback, and what is seen."""
+        return self.do("capture-pane", "-p", "-J", "-S", "-20000")
+
+    def waits_for(self, text: str) -> None:
+        end = time.monotonic() + WAIT_S
+        while text not in self.text:
+            assert time.monotonic() < end, f"{text!r} never came:\n{self.text[-3000:]}"
+            time.sleep(0.05)
+
+    def says(self, prompt: str) -> None:
+        self.do("send-keys", "-l", prompt)
+        self.waits_for(prompt)
+        self.do("send-keys", "Enter")
+
+    def left(self) -> bool:
+        end = time.monotonic() + WAIT_S
+        while time.monotonic() < end:
+            if subprocess.run(
+                ["tmux", "-S", str(self.socket), "has-session"], capture_output=True, check=False
+            ).returncode:
+                return True
+            time.sleep(0.05)
+        return False
+
+
+@pytest.fixture
+def tmux(folder: Path) -> Iterator[Tmux]:
+    made = Tmux(folder)
+    yield made
+    subprocess.run(["tmux", "-S", str(made.socket), "kill-server"], capture_output=True, check=False)
+
+
+def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: Tmux) -> None:
+    lines = {"name": "run_shell_command", "args": {"command": "seq 1 10000"}}
+    replies = [edit(), {"text": f"Written. {WIDE}"}, {"tool_calls": [lines]}, {"text": "All 10,000."}]
+    script = tmux.folder.parent / "replies.json"
+    script.write_text(json.dumps([*replies, {"text": "late", "delay_s": 60}, {"text": "never"}]))
+    tmux.opens("-m", f"script:{script}", "--allowed-tools", "run_shell_command(seq)")
+    tmux.says("write notes.txt")
+    tmux.waits_for("[y] yes")
+    assert not (tmux.folder / "notes.txt").exists()
+    tmux.do("send-keys", "y")
+    tmux.waits_for(WIDE.partition(" ")[0])
+    assert (tmux.folder / "notes.txt").read_text() == "new\n"
+    tmux.says("count")
+    tmux.waits_for("All 10,000.")
+    assert tmux.text.count("│ 10000") == 1
+    assert len(tmux.text.splitlines()) < 100
+    tmux.says("think")
+    tmux.do("send-keys", "C-c")
+    tmux.waits_for("Cancelled")
+    time.sleep(2.1)  # a second one within two seconds would leave
+    tmux.do("send-keys", "C-c")
+    tmux.do("send-keys", "C-c")
+    assert tmux.left()
+
+
+@pytest.mark.sweep
+def test_a_window_that_is_closed_while_an_answer_streams_and_is_resized_loses_nothing(tmux: Tmux) -> None:
+    stream = {
+        "text": "\n\n".join(f"paragraph {n} of it" for n in range(40)),
+        "chunks": 200,
+        "delay_s": 6,
+    }
+    script = tmux.folder.parent / "replies.json"
+    script.write_text(json.dumps([{"text": "First answer."}, stream]))
+    tmux.opens("-m", f"script:{script}")
+    tmux.says("one")
+    tmux.waits_for("First answer.")
+    tmux.says("two")
+    tmux.waits_for("paragraph 3 of")
+    for columns in ("50", "100", "40"):
+        tmux.do("resize-window", "-x", columns, "-y", "20")
+        time.sleep(0.2)
+    tmux.do("kill-session")
+    tmux.opens("-c", "-m", f"script:{script}")
+    tmux.waits_for("First answer.")
+    tmux.do("send-keys", "Enter")
+    tmux.waits_for("paragraph 39 of")
+    assert tmux.text.count("First answer.") == 1
+    assert tmux.text.count("paragraph 39 of") == 1
