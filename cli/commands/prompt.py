@@ -42,6 +42,11 @@ def execute(arguments: list[str]) -> int:
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
     name = "latest" if args.latest else args.resume
     options = options_from(args, resuming=bool(name))
+    found = None
+    if name:
+        from interlock.engine.read.runs import find_run
+
+        found = find_run(options.home, name, options.workspace)
     if _opens_session(args):
         quick_start.import_lightly()
         from interlock.cli.session import first_start
@@ -50,13 +55,12 @@ def execute(arguments: list[str]) -> int:
             first_start.ask(options)
         from interlock.cli.session.app import execute as session
 
-        return session(replace(options, interactive=True), "task" if args.mode else "main", words, name)
+        return session(
+            replace(options, interactive=True), "task" if args.mode else "main", words, found and found.run
+        )
     quick_start.begin()
-    if name:
-        from interlock.engine.read.runs import find_run
-
-        run = find_run(options.home, name, options.workspace)
-        return go_on(run.run, (), words or None, options, view_for(args, run.title))
+    if found:
+        return go_on(found.run, (), words or None, options, view_for(args, found.title))
     prompt = prompt_from(words)
     return start("main", {"prompt": prompt}, options, view_for(args, prompt))
 

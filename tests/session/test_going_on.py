@@ -125,6 +125,14 @@ def test_ctrl_c_twice_leaves_and_says_how_to_come_back(opens: Opens) -> None:
         assert terminal.restored
 
 
+def test_a_run_that_there_is_none_of_is_said_before_a_session_opens(opens: Opens) -> None:
+    with opens([{"text": "x"}], "-r", "nosuch") as terminal:
+        assert terminal.ends() == 2
+        shown = "\n".join(terminal.screen)
+    assert "No run 'nosuch'" in shown
+    assert "›" not in shown
+
+
 def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
     bad: list[dict[str, Any]] = [{"error": {"status": 400, "message": "no such thing"}}] * 3
     with opens([*bad, {"text": "Fine."}]) as terminal:
