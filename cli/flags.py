@@ -114,6 +114,21 @@ def options_here(args: argparse.Namespace, env: Mapping[str, str] = os.environ, 
     )
 
 
+def add_folder_flags(made: Parser) -> None:
+    """Of commands that list what there is in a folder."""
+    flag(made, "-C --workspace DIR", "of the folder DIR", type=Path)
+    flag(made, "--skip-trust", "with this folder's own, trusted or not")
+    made.json_flag()
+
+
+def folder_of(args: argparse.Namespace) -> tuple[Path, Path, bool]:
+    """The folder that flags name, the user's home, and whether the folder's own counts."""
+    from interlock.services.trust import is_trusted
+
+    root, home = Path(os.path.realpath(args.workspace or Path.cwd())), Path.home()
+    return root, home, args.skip_trust or is_trusted(root, home)
+
+
 def permissions(args: argparse.Namespace) -> dict[str, Any]:
     """Options that say which calls are allowed, besides the mode."""
     denied = tool_rules(args.disallowed_tools)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from io import StringIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from rich.text import Text
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 from fake_gemini.fake import FakeGemini  # noqa: E402 - beside the tests
-from session.terminal import Terminal  # noqa: E402
+from session.terminal import Terminal  # noqa: E402 - beside the tests
 
 COLUMNS, ROWS = 100, 32
 KEY = "AIzaSy-not-a-real-key-0123456789"
@@ -147,7 +148,7 @@ def rests(terminal: Terminal) -> None:
 
 def draw(terminal: Terminal, file: Path, title: str) -> None:
     """The screen as it is, as an SVG."""
-    console = Console(record=True, width=COLUMNS, file=open("/dev/null", "w"), force_terminal=True)  # noqa: SIM115,PTH123
+    console = Console(record=True, width=COLUMNS, file=StringIO(), force_terminal=True)
     console.print(shown(terminal), end="")
     file.parent.mkdir(parents=True, exist_ok=True)
     svg = console.export_svg(title=f"interlock: {title}", theme=DIMMED_MONOKAI, unique_id=file.stem)

@@ -1,11 +1,8 @@
 """modes: the modes of work that there are here."""
 
-import os
-import sys
-from pathlib import Path
-
-from interlock.cli.parsing import Parser, flag
-from interlock.cli.render.output import show_json, show_table
+from interlock.cli.flags import add_folder_flags, folder_of
+from interlock.cli.parsing import Parser
+from interlock.cli.render.output import show_json, show_table, warn
 
 
 def parser() -> Parser:
@@ -15,22 +12,17 @@ def parser() -> Parser:
         "The modes of work: built in, your own (~/.interlock/custom_modes.yaml) and a trusted folder's (.roomodes).",
         [("interlock run task 'plan the release' --mode architect", "a task in a mode")],
     )
-    flag(made, "-C --workspace DIR", "of the folder DIR", type=Path)
-    flag(made, "--skip-trust", "with this folder's own, trusted or not")
-    made.json_flag()
+    add_folder_flags(made)
     return made
 
 
 def execute(arguments: list[str]) -> int:
     args = parser().parse(arguments)
     from interlock.services.policy.modes import load_modes
-    from interlock.services.trust import is_trusted
     from interlock.state.text import visible
 
-    root, home = Path(os.path.realpath(args.workspace or Path.cwd())), Path.home()
-    modes, problems = load_modes(root, home, args.skip_trust or is_trusted(root, home))
-    for problem in problems:
-        print(visible(f"warning: {problem}"), file=sys.stderr)
+    modes, problems = load_modes(*folder_of(args))
+    warn(problems)
     if args.json:
         show_json([mode.model_dump() for mode in modes.all()])
         return 0

@@ -109,7 +109,7 @@ class SessionCompleter(Completer):
         """`commands`: those that there are for a name that is being typed."""
         self._commands, self._files = commands, files
 
-    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterator[Completion]:  # noqa: ARG002 - as Completer
         with suppress(InterlockError, OSError):
             yield from self._offered(document.text_before_cursor)
 
