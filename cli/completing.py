@@ -175,7 +175,7 @@ def _tools(_: Sequence[str]) -> list[Word]:
 
 
 def _models(_: Sequence[str]) -> list[Word]:
-    from interlock.state.model_names import ALIASES
+    from interlock.state.names import ALIASES
 
     routed = Word("auto", "routed, per prompt")
     return [routed, *(Word(*one) for one in ALIASES.items()), Word("script:", "a file of replies")]

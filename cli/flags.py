@@ -12,7 +12,7 @@ from interlock.cli.parsing import Later, Parser, duration, flag, number, one_of
 from interlock.engine.options import Options
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
-from interlock.state.tool_names import OTHER_NAMES
+from interlock.state.names import OTHER_NAMES
 
 FORMATS = ("text", "json", "stream-json")
 MODE = one_of(

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from interlock.engine.workflows import executed, line_of
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._processors import COMPRESS, PLACES, Processor, with_processors
+from interlock.graphs._rewired import COMPRESS, PLACES, Processor, with_processors
 from interlock.state.errors import ConfigError, SetupError
 from interlock.state.node import spec_of
 from interlock.state.settings import Settings

@@ -389,7 +389,7 @@ class Pipeline:
 
 @cache
 def _rooted(build: Callable[..., Graph], depth: int | None) -> Graph:
-    from interlock.graphs._session import rooted
+    from interlock.graphs._hooks import rooted
 
     graph: Any = (
         build() if depth is None else build(depth)

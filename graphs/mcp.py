@@ -15,9 +15,9 @@ from interlock.nodes.mcp import connect, format_answer, load, prompt, read
 from interlock.state.errors import InputError
 from interlock.state.mcp import McpInput, McpOutput, McpState
 from interlock.state.messages import Message, ToolCall
+from interlock.state.names import mcp_name
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.text import clean, clean_json
-from interlock.state.tool_names import mcp_name
 from interlock.state.workflow import WorkflowContext, error_of
 
 _NEEDED = {"list": (), "call": ("server", "name"), "read": ("server", "uri"), "prompt": ("server", "name")}

@@ -12,8 +12,7 @@ from interlock.graphs import tools
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.mode import check_tool, load_modes
 from interlock.state.messages import Message, ToolCall
-from interlock.state.mode import ModeInput, ModeOutput, ModeState
-from interlock.state.modes import DEFAULT
+from interlock.state.mode import DEFAULT, ModeInput, ModeOutput, ModeState
 from interlock.state.run import ErrorInfo
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.workflow import WorkflowContext, error_of

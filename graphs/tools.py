@@ -1,20 +1,58 @@
 """tools: one batch of calls. Every call is decided first, all side by side; then they are executed, group by group.
 
 `next_group` and `collect` loop until no group is left; the last `collect` answers every call and ends the batch.
+`decide` takes one call from its name to `ready`, or to an answer without execution, `execute` one that may run to its
+result in the journal.
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, cast
 
 from langgraph.graph import END, START
 from pydantic import JsonValue
 
-from interlock.graphs import _decide, _execute
+from interlock.graphs import edit, subagent, summarize
+from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
+from interlock.nodes.hooks import await_person, notify
+from interlock.nodes.tools_approval import apply_decision, request_approval
 from interlock.nodes.tools_batch import collect, each_call, each_of_group, next_group, parse
+from interlock.nodes.tools_decide import (
+    before_tool,
+    check_mode,
+    check_policy,
+    ready,
+    resolve,
+    respond_undone,
+    take_edit,
+    validate,
+)
+from interlock.nodes.tools_execute import after_tool, by_kind, respond, run_tool
+from interlock.nodes.tools_input import ask_input, by_asker, take_input
+from interlock.nodes.tools_questions import (
+    after_subagent,
+    apply_outcome,
+    ask_outcome,
+    ask_question,
+    ask_review,
+    take_answer,
+    take_review,
+)
 from interlock.nodes.tools_results import as_sent, recorded_of
 from interlock.state.subagent import MAX_DEPTH
-from interlock.state.tools import ToolsInput, ToolsOutput, ToolsState, outcomes_of
+from interlock.state.tools import (
+    DecideOut,
+    DecideSend,
+    DecideState,
+    ExecuteOut,
+    ExecuteSend,
+    ExecuteState,
+    ToolsInput,
+    ToolsOutput,
+    ToolsState,
+    outcomes_of,
+)
 from interlock.state.workflow import WorkflowContext, append_history, to_message
 
 
@@ -22,9 +60,9 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents that its calls may start."""
     g = Graph("tools", ToolsState)
     g.node("parse", parse)
-    g.part("decide", _decide.build)
+    g.part("decide", _decide)
     g.node("next_group", next_group)
-    g.part("execute", lambda: _execute.build(depth))
+    g.part("execute", lambda: _execute(depth))
     g.node("collect", collect)
 
     g.edge(START, "parse")
@@ -59,3 +97,87 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
 
 
 PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput, enter=enter, leave=leave, outcome="ended")
+
+
+def _execute(depth: int = 0) -> Graph:
+    """`depth`: levels of sub-agents below this call; with none, a call that asks for one is answered with an error."""
+    g = Graph("execute", ExecuteState, input=ExecuteSend, output=ExecuteOut)
+    _execution_nodes(g, depth)
+    hooks(g, {"AfterTool": (after_tool, {"done": "respond", "long output": "summarize"})})
+
+    agent = "subagent" if depth > 0 else "run_tool"
+    kinds = {"tool": "run_tool", "question": "ask_question", "agent": agent, "review": "ask_review"}
+    g.route(START, by_kind, kinds)
+    result = {"done": "respond", "hooks": "after_tool"}
+    asks = {"unknown outcome": "ask_outcome", "input wanted": "ask_input"}
+    g.by_label("run_tool", {**result, "long output": "summarize", **asks})
+    if depth > 0:
+        g.route("subagent", after_subagent, result)
+    g.by_label("ask_outcome", {"asked": "await_outcome", "notify": "notify"})
+    g.edge("await_outcome", "apply_outcome")
+    g.by_label("apply_outcome", {"redo": "run_tool", "skip": "respond"})
+    g.by_label("ask_question", {"asked": "await_answer", "notify": "notify"})
+    g.by_label("ask_input", {"asked": "await_answer", "notify": "notify"})
+    g.route("await_answer", by_asker, {"model": "take_answer", "server": "take_input"})
+    g.by_label("take_input", {"given": "run_tool", "unfit": "ask_input", "rejected": "respond"})
+    g.by_label("take_answer", result)
+    g.by_label("ask_review", {"asked": "await_review", "notify": "notify", "no plan": "respond"})
+    g.edge("await_review", "take_review")
+    g.by_label("take_review", {"decided": "respond", "hooks": "after_tool", "changed since": "ask_review"})
+    waits = {"outcome": "await_outcome", "question": "await_answer", "approval": "await_review"}
+    g.by_label("notify", waits)
+    g.edge("summarize", "respond")
+    g.edge("respond", END)
+    return g
+
+
+def _execution_nodes(g: Graph, depth: int) -> None:
+    g.nodes(run_tool, ask_outcome, apply_outcome, ask_question, take_answer, ask_review, take_review)
+    g.nodes(ask_input, take_input)
+    for name in ("await_outcome", "await_answer", "await_review"):
+        g.node(name, await_person)
+    g.node("notify", notify)
+    if depth > 0:
+        g.part("subagent", lambda: subagent.build(depth - 1))
+    g.part("summarize", summarize.build)
+    g.node("respond", respond)
+
+
+@cache
+def _decide() -> Graph:
+    g = Graph("decide", DecideState, input=DecideSend, output=DecideOut)
+    g.nodes(
+        resolve,
+        validate,
+        check_mode,
+        check_policy,
+        take_edit,
+        request_approval,
+        notify,
+        apply_decision,
+        ready,
+    )
+    g.part("edit", edit.build)
+    g.node("await_approval", await_person)
+    g.node("respond", respond_undone)
+    permitted = {"allow": "ready", "ask": "request_approval"}
+    changed = {"changed": "validate", "blocked or stopped": "respond"}
+    hooks(g, {"BeforeTool": (before_tool, {**permitted, **changed})})
+
+    g.edge(START, "resolve")
+    g.by_label("resolve", {"known": "validate", "unknown": "respond"})
+    g.by_label("validate", {"valid": "check_policy", "in a mode": "check_mode", "invalid": "respond"})
+    g.by_label("check_mode", {"allowed": "check_policy", "restricted": "respond"})
+    g.by_label("check_policy", {**permitted, "hooks": "before_tool", "deny": "respond", "no match": "edit"})
+    g.edge("edit", "take_edit")
+    g.by_label("take_edit", {"corrected": "validate", "answered": "respond"})
+    asking = {"asked": "await_approval", "notify": "notify", "impossible": "respond"}
+    g.by_label("request_approval", asking)
+    g.edge("notify", "await_approval")
+    g.edge("await_approval", "apply_decision")
+    refused = {"reject": "respond", "cancel": "respond"}
+    again = {"modify": "validate", "changed since": "check_policy"}
+    g.by_label("apply_decision", {"proceed": "ready", **again, **refused})
+    g.edge("ready", END)
+    g.edge("respond", END)
+    return g

@@ -13,7 +13,7 @@ from langgraph.graph import END, START
 from interlock.graphs import compress, loop_check, route
 from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.ide_context import ide_context
+from interlock.nodes.context import ide_context
 from interlock.nodes.turn_messages import mask_tool_outputs
 from interlock.nodes.turn_reply import after_model, call_model, check_stream, note_loop
 from interlock.nodes.turn_request import (

@@ -23,7 +23,7 @@ from interlock.state.edit import GRACE_S, EditState, FixAnswer, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import node
-from interlock.state.toolset import ToolRun
+from interlock.state.tooling import ToolRun
 from interlock.tools._diff import unified_diff
 from interlock.tools._text import TextFile, line_at
 from interlock.tools.matcher.edit import (

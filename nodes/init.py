@@ -7,13 +7,12 @@ from langgraph.runtime import Runtime
 
 from interlock.nodes.main import append_text, refusal, turn_end
 from interlock.prompts import render
-from interlock.state.conversation import fresh_conversation
+from interlock.state.conversation import fresh_conversation, open_refusal, refusals_in
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError
 from interlock.state.init import MODE, REMINDERS, InitState
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.refused import open_refusal, refusals_in
 
 _NEW = "There is none yet."
 _STANDS = (

@@ -10,7 +10,7 @@ from interlock.nodes.hooks import context_message, ending, fired, fires
 from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
 from interlock.state.command import split_prompt
-from interlock.state.conversation import fresh_prompt
+from interlock.state.conversation import Refused, fresh_prompt, open_refusal, refusals_in, said
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentBlocked, ErrorEvent
@@ -19,7 +19,6 @@ from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin
 from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME
-from interlock.state.refused import Refused, open_refusal, refusals_in, said
 from interlock.state.text import is_visible
 
 _SILENT = "[no response text]"

@@ -15,9 +15,9 @@ from interlock.state.deps import Deps
 from interlock.state.errors import UserError
 from interlock.state.mcp import McpInput, McpState, ServerView
 from interlock.state.messages import Message, TextPart
+from interlock.state.names import mcp_name
 from interlock.state.node import node
 from interlock.state.text import harmless
-from interlock.state.tool_names import mcp_name
 
 _COMMAND = re.compile(r"/(?P<server>[\w-]+):(?P<name>\S+)(?:\s+(?P<rest>.*))?", re.DOTALL)
 """A prompt of a server, as a person calls it."""

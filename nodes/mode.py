@@ -4,8 +4,7 @@ from langgraph.runtime import Runtime
 
 from interlock.state.calls import CallView
 from interlock.state.deps import Deps
-from interlock.state.mode import ModeState
-from interlock.state.modes import DEFAULT
+from interlock.state.mode import DEFAULT, ModeState
 from interlock.state.node import node
 
 

@@ -11,13 +11,12 @@ from pydantic import JsonValue
 from interlock.nodes.main import append_text, turn_end
 from interlock.prompts import render
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
-from interlock.state.conversation import fresh_conversation
+from interlock.state.conversation import fresh_conversation, refusals_in
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentEnd, AgentStart
 from interlock.state.messages import Message, ToolCall
 from interlock.state.node import node
-from interlock.state.refused import refusals_in
 from interlock.state.subagent import (
     GRACE_S,
     INVESTIGATOR,

@@ -13,15 +13,14 @@ from interlock.nodes.main import finish as ended_by
 from interlock.nodes.tools_results import answered, put_request
 from interlock.prompts import render
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
-from interlock.state.conversation import fresh_prompt
+from interlock.state.conversation import fresh_prompt, refusals_in
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent, HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message, ToolCall, open_calls
-from interlock.state.modes import DEFAULT
+from interlock.state.mode import DEFAULT
 from interlock.state.node import node
-from interlock.state.refused import refusals_in
 from interlock.state.task import DEEPEST, REPEATS, Subtask, TaskState
 from interlock.tools.update_todo_list import steps_of
 

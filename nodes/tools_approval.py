@@ -32,8 +32,8 @@ from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent
 from interlock.state.node import node
+from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideState
-from interlock.state.toolset import ToolInfo
 
 _STALE = "It was asked before; the files have changed since, so the preview is new."
 _CORRECTED = "What the edit looked for isn't in the file; a helper model corrected it, as the preview shows."

@@ -11,19 +11,18 @@ from interlock.nodes.plan import reviewing, track
 from interlock.nodes.tools_results import as_sent, recorded_of, result_event
 from interlock.prompts import load, render
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, failure
-from interlock.state.conversation import LOOP_END, MISTAKES
+from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
 from interlock.state.messages import Message, TextPart, ToolCall
+from interlock.state.names import WAIT
 from interlock.state.node import node
 from interlock.state.plan import PlanMode
-from interlock.state.refused import EFFECTS, Refusals, Refused, refusals_in
 from interlock.state.task import DEEPEST
-from interlock.state.tool_names import WAIT
+from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideSend, ExecuteSend, ToolsState, outcomes_of
-from interlock.state.toolset import ToolInfo
-from interlock.tools.tags.calls import parser_of, typed
+from interlock.tools._tags import parser_of, typed
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
 """Type of a result's error → who refused."""

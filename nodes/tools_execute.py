@@ -33,8 +33,8 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
 from interlock.state.node import node
+from interlock.state.tooling import ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState
-from interlock.state.toolset import ToolInfo, ToolRun
 
 _LEAST_S = 0.1
 """Seconds that a call of a sub-agent gets whose time is up: enough to read a file."""

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from langgraph.runtime import Runtime
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from interlock.nodes.context import has_ide
 from interlock.nodes.hooks import warn
-from interlock.nodes.ide_context import has_ide
 from interlock.prompts import load
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from interlock.services.mcp.declared import reduced
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
+from interlock.state.names import OTHER_NAMES
 from interlock.state.settings import Settings
 from interlock.state.text import clean, visible, visible_json
-from interlock.state.tool_names import OTHER_NAMES
 from interlock.state.tooling import Ended, Processes, Tool, ToolContext
 from interlock.tools.table import TOOLS
 

@@ -17,12 +17,21 @@ from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
 from interlock.state.messages import Message
 from interlock.state.models import Feature, ModelCall, Models, Reply, ToolDeclaration
+from interlock.state.names import WAIT
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.text import clean
-from interlock.state.tool_names import WAIT
-from interlock.state.tooling import Outputs, PathRefused, Processes, Tool, ToolContext, Workspace
-from interlock.state.toolset import FileNow, ToolInfo, ToolRun
+from interlock.state.tooling import (
+    FileNow,
+    Outputs,
+    PathRefused,
+    Processes,
+    Tool,
+    ToolContext,
+    ToolInfo,
+    ToolRun,
+    Workspace,
+)
 from interlock.tools.table import TOOLS
 
 _WAIT_SCHEMA = {

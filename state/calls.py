@@ -1,4 +1,4 @@
-"""calls: a tool call's key, verdict, approval request, answer and result."""
+"""calls: a tool call's key, verdict, approval request, answer, what its server asks for, and its result."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
@@ -255,3 +255,22 @@ T = TypeVar("T")
 def merge_by_key(old: Mapping[str, T] | None, new: Mapping[str, T] | None) -> dict[str, T]:
     """Reducer: call index → what is known of it; `None` empties it (the join's reset)."""
     return {} if new is None else {**(old or {}), **new}
+
+
+class Form(Frozen):
+    """One request for input."""
+
+    message: str
+    """The server's own words; what is shown of them is made visible."""
+    fields: dict[str, dict[str, JsonValue]] = Field(default_factory=dict[str, dict[str, JsonValue]])
+    """Name → JSON schema of a single value, as the server gave it; none: only a yes is asked for."""
+    needed: tuple[str, ...] = ()
+    url: str = ""
+    """A page that the person is to visit."""
+
+
+class FilledForm(Frozen):
+    """A form, with what a person gave for each field."""
+
+    form: Form
+    values: dict[str, JsonValue]

@@ -22,15 +22,14 @@ from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, DecisionRecord, Journal
 from interlock.state.mcp import McpServers
 from interlock.state.messages import Message
+from interlock.state.mode import Modes
 from interlock.state.models import Models
-from interlock.state.modes import Modes
 from interlock.state.plan import ApprovedPlan
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.task import Tasks
-from interlock.state.tooling import Outputs
-from interlock.state.toolset import Policy, Toolset
+from interlock.state.tooling import Outputs, Policy, Toolset
 
 T = TypeVar("T")
 

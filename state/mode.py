@@ -1,11 +1,139 @@
-"""mode: input, output and state of mode selection and switching."""
+"""mode: the modes of work, which tools each may use on which files; input, output and state of switching."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 from pydantic import Field
 
+from interlock.state.calls import CallView
+from interlock.state.messages import Frozen
 from interlock.state.run import ErrorInfo, WorkflowInput, WorkflowOutput
 from interlock.state.tools import ToolsState
+
+Group = Literal["read", "edit", "browser", "command", "mcp", "modes"]
+
+GROUPS: Mapping[str, frozenset[str]] = {
+    "read": frozenset(
+        {
+            *("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_files"),
+            *("list_files", "list_code_definition_names", "codebase_search", "codebase_investigator"),
+            "fetch_instructions",
+        }
+    ),
+    "edit": frozenset(
+        {
+            *("write_file", "write_to_file", "replace", "apply_diff", "insert_content", "generate_image"),
+            "save_memory",
+        }
+    ),
+    "browser": frozenset({"browser_action", "web_fetch", "web_search"}),
+    "command": frozenset({"run_shell_command", "execute_command"}),
+    "mcp": frozenset({"use_mcp_tool", "access_mcp_resource"}),
+    "modes": frozenset({"switch_mode", "new_task"}),
+}
+"""Group → its tools, by their own names; what an MCP server offers is in `mcp`."""
+ALWAYS = frozenset(
+    {
+        *("ask_followup_question", "ask_user", "attempt_completion", "switch_mode", "new_task"),
+        *("update_todo_list", "write_todos", "update_scratchpad", "complete_task", "invoke_agent"),
+        "activate_skill",
+        *("enter_plan_mode", "exit_plan_mode"),
+    }
+)
+"""Every mode has these: they ask, hand on and take notes. A sub-agent works under the mode of who started it."""
+
+
+class GroupRule(Frozen):
+    """A group that a mode has."""
+
+    name: Group
+    file_regex: str = ""
+    """Of `edit`: searched in a file's path, relative to the workspace; empty: every file."""
+    description: str = ""
+    """What the pattern means, for people and models."""
+
+
+class Mode(Frozen):
+    """One mode of work."""
+
+    slug: str
+    name: str
+    role: str = ""
+    """What the model is told of it; of a built-in one it stands in `prompts/modes/`."""
+    when_to_use: str = ""
+    description: str = ""
+    instructions: str = ""
+    """Custom instructions, after everything else of the prompt."""
+    groups: tuple[GroupRule, ...] = ()
+    source: Literal["built-in", "project", "global"] = "built-in"
+
+    def rule(self, tool: str) -> GroupRule | None:
+        """The group by which the mode has this tool, by its own name; None: by none."""
+        return next((g for g in self.groups if tool in GROUPS[g.name] or _is_of(g.name, tool)), None)
+
+    def allows(self, tool: str) -> bool:
+        """Files aside."""
+        return tool in ALWAYS or self.rule(tool) is not None
+
+
+def _is_of(group: Group, tool: str) -> bool:
+    return group == "mcp" and tool.startswith("mcp_")
+
+
+class Modes(Protocol):
+    """The modes that there are in a run, by slug."""
+
+    def get(self, slug: str) -> Mode | None: ...
+
+    def all(self) -> Sequence[Mode]:
+        """The built-in ones, or what replaces them, then the others."""
+        ...
+
+    def refusal(self, slug: str, call: CallView, tool: str, files: Iterable[str] | None) -> str | None:
+        """Why the mode has no such call; None: it has. `tool`: its own name; `files`: what it would write, relative to
+        the workspace; None where that can't be known."""
+        ...
+
+
+def _groups(*names: Group, edit: GroupRule | None = None) -> tuple[GroupRule, ...]:
+    return tuple(edit if name == "edit" and edit else GroupRule(name=name) for name in names)
+
+
+_MARKDOWN = GroupRule(name="edit", file_regex=r"\.md$", description="Markdown files only")
+_ALL = _groups("read", "edit", "browser", "command", "mcp")
+BUILT_IN = (
+    Mode(
+        slug="architect",
+        name="Architect",
+        when_to_use="Plan and design before anything is built: break a problem down, weigh ways, specify.",
+        groups=_groups("read", "edit", "browser", "mcp", edit=_MARKDOWN),
+    ),
+    Mode(
+        slug="code",
+        name="Code",
+        when_to_use="Write, change and refactor code: features, fixes, tests.",
+        groups=_ALL,
+    ),
+    Mode(
+        slug="ask",
+        name="Ask",
+        when_to_use="Explain and answer: understand code, concepts and documents without changing anything.",
+        groups=_groups("read", "browser", "mcp"),
+    ),
+    Mode(
+        slug="debug",
+        name="Debug",
+        when_to_use="Find out why something fails: errors, unexpected behaviour, failing tests.",
+        groups=_ALL,
+    ),
+    Mode(
+        slug="orchestrator",
+        name="Orchestrator",
+        when_to_use="Cut a large task into subtasks, have each done in the mode that fits, join the results.",
+    ),
+)
+DEFAULT = BUILT_IN[0].slug
+"""Roo Code's: the first."""
 
 
 class ModeInput(WorkflowInput):

@@ -60,7 +60,7 @@ class RunChannels(TypedDict, total=False):
     hooked: Annotated[str, newest]
     """The events that have hooks (`Hooks.configured`)."""
     mode: Annotated[str, newest]
-    """Slug of the mode of work (`state/modes.py`); empty: there is none, nothing is held back for it."""
+    """Slug of the mode of work (`state/mode.py`); empty: there is none, nothing is held back for it."""
     protocol: Annotated[str, newest]
     """`Protocol`; empty: native."""
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from interlock.state.calls import ApprovalMode
-from interlock.state.model_names import ALIASES
+from interlock.state.names import ALIASES
 
 
 class _Section(BaseModel):

@@ -4,11 +4,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from pydantic import Field
 
-from interlock.state.conversation import BatchEnd, Conversation, LoopEnd
+from interlock.state.conversation import BatchEnd, Conversation, LoopEnd, Refusals
 from interlock.state.hooks import HookedPrompt
 from interlock.state.main import MainStatus
 from interlock.state.plan import PlanMode
-from interlock.state.refused import Refusals
 from interlock.state.run import ErrorInfo, HistoryMessage, WorkflowInput, WorkflowOutput
 from interlock.state.system_prompt import PromptKind
 

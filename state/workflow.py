@@ -1,4 +1,4 @@
-"""workflow: what a pipeline's `enter` and `leave` work with, and histories where they come in and go out.
+"""workflow: what a pipeline's `enter` and `leave` work with, and what the state of a user's workflow is composed of.
 
 Outside a run a history is a list; inside it is the head of a chain.
 """
@@ -6,16 +6,18 @@ Outside a run a history is a list; inside it is the head of a chain.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import JsonValue, ValidationError
 
+from interlock.state.calls import merge_by_key
+from interlock.state.conversation import BatchEnd
 from interlock.state.deps import Transcript
 from interlock.state.errors import InputError
 from interlock.state.journal import Journal
 from interlock.state.messages import Message
 from interlock.state.models import Usage
-from interlock.state.run import ErrorInfo, HistoryMessage, Limits
+from interlock.state.run import ErrorInfo, HistoryMessage, Labelled, Limits
 from interlock.state.text import clean_json
 
 
@@ -83,3 +85,35 @@ def error_of(values: Mapping[str, Any]) -> ErrorInfo | None:
     """The error in a final state."""
     error = values.get("error")
     return ErrorInfo(**error) if error else None
+
+
+class State(Labelled, total=False):
+    """Base of a workflow's state: `class MyState(State, total=False)`, with keys of JSON-like values."""
+
+    passes: Annotated[dict[str, int], merge_by_key]
+    """How often each `loop` was passed."""
+
+
+class ToolState(BatchEnd, Labelled, total=False):
+    """What a workflow's state has besides where it places `tools`. A run begins with `approval_mode`."""
+
+    head: str
+    """The conversation so far, at its end the calls that are to run, then their answers; absent or empty: none."""
+    approval_mode: str
+    message: str
+    """Record of the last calls."""
+    count: int
+    """How many they are."""
+
+
+class AgentState(Labelled, total=False):
+    """What a workflow's state has besides where it places an `agent`. A run begins with all of it but `head`."""
+
+    head: str
+    """The conversation so far, as a record of the chain; absent or empty: none. The next agent goes on with it."""
+    model: str
+    approval_mode: str
+    max_turns: int
+    """Model turns of one task."""
+    max_session_turns: int
+    """-1: no limit."""

@@ -8,7 +8,7 @@ from agent_runs.stage import Stage, approve, call
 
 from interlock.engine.diagrams import declared_edges
 from interlock.state.errors import InputError
-from interlock.state.tool_names import mcp_name
+from interlock.state.names import mcp_name
 
 DONE = {"tool_calls": [call("attempt_completion", result="ok")]}
 

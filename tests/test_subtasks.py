@@ -198,7 +198,7 @@ def test_a_task_on_the_command_line(
     protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from interlock.state.messages import ToolCall
-    from interlock.tools.tags.calls import as_tags
+    from interlock.tools._tags import as_tags
 
     job = [
         call("write_to_file", path="n.txt", content="n\n"),

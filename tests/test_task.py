@@ -14,8 +14,8 @@ from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.state.events import ErrorEvent, InvalidStream
 from interlock.state.messages import ToolCall
+from interlock.tools._tags import as_tags
 from interlock.tools.table import TASK_LOOP
-from interlock.tools.tags.calls import as_tags
 
 Move = Callable[[Outcome], list[Decision]]
 

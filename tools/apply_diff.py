@@ -10,9 +10,8 @@ from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._opening import open_target, trouble
 from interlock.tools._text import TextFile, line_at
-from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
+from interlock.tools.matcher.blocks import Block, DiffError, blocks_of, placed_lines
 from interlock.tools.matcher.edit import Placed, Problem, raw_after, unusable, with_final_newline
-from interlock.tools.matcher.hinted import placed_lines
 
 
 class ApplyDiffArgs(Args):

@@ -12,8 +12,7 @@ from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import NotAFileError, kind_of, trouble
-from interlock.tools.search.ripgrep import LINE_CHARS, Line, Search
-from interlock.tools.search.run import Grep
+from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
 
 _ONE_MATCH_CONTEXT = 50
 _FEW_MATCHES_CONTEXT = 15

@@ -9,8 +9,7 @@ from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
 from interlock.tools._opening import Target, open_target
 from interlock.tools._text import TextFile, lines_of
-from interlock.tools.matcher.edit import with_final_newline
-from interlock.tools.matcher.omissions import omission, omission_message
+from interlock.tools.matcher.edit import omission, omission_message, with_final_newline
 
 
 class InsertContentArgs(Args):

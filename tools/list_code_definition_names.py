@@ -34,7 +34,7 @@ async def run(args: ListCodeDefinitionNamesArgs, context: ToolContext) -> ToolRe
 
 
 def _list(stop: Stop, path: str, workspace: Workspace) -> ToolResult:
-    from interlock.tools.syntax.languages import GRAMMARS, language_of
+    from interlock.tools._syntax import GRAMMARS, language_of
 
     start = workspace.readable(path)
     kind = kind_of(workspace, start)
@@ -66,7 +66,7 @@ def _bytes(workspace: Workspace, path: Path) -> bytes:
 
 
 def _section(workspace: Workspace, path: Path, language: str, data: bytes) -> Iterator[str]:
-    from interlock.tools.syntax.definitions import definitions
+    from interlock.tools._syntax import definitions
 
     file = decode(data)
     if file is None:

@@ -10,20 +10,18 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from interlock.graphs import main, pipeline, tools
-from interlock.graphs._agent import agent
-from interlock.graphs._loop import loop
-from interlock.graphs._people import approve, ask_person
 from interlock.graphs._pipeline import Graph
 from interlock.graphs._pipeline import Pipeline as Workflow
+from interlock.graphs._placed import agent, approve, ask_person, loop
 from interlock.nodes.workflow import CALLS, ask_model, call, place_calls, results
 from interlock.state.calls import ToolResult, merge_by_key
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.messages import Message
 from interlock.state.node import node
-from interlock.state.placed import AgentState, State, ToolState
 from interlock.state.run import WorkflowInput as Input
 from interlock.state.run import WorkflowOutput as Output
+from interlock.state.workflow import AgentState, State, ToolState
 
 __all__ = [
     "CALLS",

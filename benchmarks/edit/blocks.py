@@ -14,8 +14,7 @@ from slips import by_line
 
 from interlock.tools._text import decode
 from interlock.tools.apply_diff import applied
-from interlock.tools.matcher.blocks import blocks_of
-from interlock.tools.matcher.hinted import OFF
+from interlock.tools.matcher.blocks import OFF, blocks_of
 
 _MARKERS = re.compile(r"(?m)^(?=\\?(?:<{7}|={7}|>{7}|-{7}|:start_line:|:end_line:))")
 HINTS = ("none", "right", "a few lines off", "of another state")

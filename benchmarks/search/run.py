@@ -22,7 +22,7 @@ from interlock.services.index.index import WorkspaceIndex, open_index
 from interlock.services.index.words import asked as words_of
 from interlock.services.secrets.redaction import SHAPES
 from interlock.state.search import Asked
-from interlock.tools.syntax.languages import language_of
+from interlock.tools._syntax import language_of
 
 sys.path.insert(0, str(Path(__file__).parent))
 from search_corpus import PACKAGES, Question, installed, questions, static_model

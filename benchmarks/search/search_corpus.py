@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.tools.syntax.definitions import Definition, definitions
+from interlock.tools._syntax import Definition, definitions
 
 PACKAGES = (
     "boltons==25.0.0",

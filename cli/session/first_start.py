@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from interlock.cli.render.output import one_line
 from interlock.engine.options import Options
 from interlock.state.errors import CredentialsError, UserError
-from interlock.state.model_names import GEMINI_KEYS, GEMINI_URL
+from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 from interlock.state.text import visible
 
 if TYPE_CHECKING:

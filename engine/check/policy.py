@@ -19,7 +19,7 @@ from interlock.services.toolset import describe, nearest_names
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
 from interlock.state.errors import InputError
 from interlock.state.messages import Frozen
-from interlock.state.tool_names import WAIT
+from interlock.state.names import WAIT
 from interlock.state.tooling import PathRefused, Tool
 from interlock.tools.table import TOOLS
 

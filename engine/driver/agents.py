@@ -12,8 +12,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.subagent import AgentDefinition, AgentInstance
-from interlock.state.tooling import Tool
-from interlock.state.toolset import Toolset
+from interlock.state.tooling import Tool, Toolset
 
 MakeToolset = Callable[[Mapping[str, Tool], Callable[[str], bool]], Toolset]
 """From tools of ours, and whether an MCP server's tool counts."""

@@ -43,8 +43,7 @@ from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
 from interlock.state.search import CodeIndex
-from interlock.state.tooling import Tool
-from interlock.state.toolset import Toolset
+from interlock.state.tooling import Tool, Toolset
 from interlock.tools import activate_skill, browser_action
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS
 

@@ -13,9 +13,9 @@ from interlock.engine.store.database import Store, select
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
+from interlock.state.conversation import refusals_in
 from interlock.state.deps import RunInfo
 from interlock.state.messages import Message
-from interlock.state.refused import refusals_in
 from interlock.state.task import Subtask, TaskEnd, TaskState
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"

@@ -12,9 +12,9 @@ from interlock.engine.options import Outcome, Pending
 from interlock.engine.read.runs import waiting_requests
 from interlock.engine.store.runs import note_error
 from interlock.graphs._pipeline import Pipeline
+from interlock.state.conversation import refusals_in, warnings_of
 from interlock.state.errors import ENDED_WELL, EXIT_CODES, InterlockError, StoreError
 from interlock.state.events import Result
-from interlock.state.refused import refusals_in, warnings_of
 from interlock.state.run import WorkflowOutput
 from interlock.state.workflow import WorkflowContext
 

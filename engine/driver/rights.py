@@ -17,7 +17,7 @@ from interlock.services.policy.rule import Rule
 from interlock.services.secrets.environment import is_secret
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import scripts_of
-from interlock.state.modes import Mode
+from interlock.state.mode import Mode
 from interlock.state.settings import McpServer, Settings
 
 _SETTINGS = (

@@ -26,8 +26,7 @@ from interlock.state.hooks import HookEvent, HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
 from interlock.state.models import ToolDeclaration, Usage
-from interlock.state.tooling import Tool
-from interlock.state.toolset import FileNow, ToolInfo, ToolRun, Toolset
+from interlock.state.tooling import FileNow, Tool, ToolInfo, ToolRun, Toolset
 
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 

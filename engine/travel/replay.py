@@ -27,7 +27,7 @@ from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import recorded_services, write_script
 from interlock.engine.travel.swap import Swap
 from interlock.graphs._pipeline import Node, Pipeline
-from interlock.graphs._swapped import outside, with_node
+from interlock.graphs._rewired import outside, with_node
 from interlock.prompts import digest
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript

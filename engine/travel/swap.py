@@ -9,7 +9,7 @@ from interlock.engine.driver.compose import DriveServices
 from interlock.engine.store.steps import StepLog
 from interlock.engine.workflows import executed, line_of
 from interlock.graphs._pipeline import Node, Pipeline
-from interlock.graphs._swapped import with_node
+from interlock.graphs._rewired import with_node
 from interlock.state.errors import ConfigError, SetupError, UserError
 from interlock.state.node import spec_of
 

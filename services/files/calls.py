@@ -22,8 +22,7 @@ from interlock.state.calls import (
     ToolResult,
     failure,
 )
-from interlock.state.tooling import FileChange, PathRefused, Tool, ToolContext, Workspace
-from interlock.state.toolset import FileNow, ToolRun
+from interlock.state.tooling import FileChange, FileNow, PathRefused, Tool, ToolContext, ToolRun, Workspace
 from interlock.tools._opening import open_target, status_at
 
 

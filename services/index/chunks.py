@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
-from interlock.tools.syntax.definitions import Definition, definitions
+from interlock.tools._syntax import Definition, definitions
 
 LEAST, MOST = 50, 1000
 """Characters of a chunk: what is shorter joins its neighbour, or is left out."""

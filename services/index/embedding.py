@@ -9,7 +9,7 @@ from typing import Any
 from interlock.services.models.names import gemini_key
 from interlock.services.secrets.redaction import Redactor
 from interlock.state.calls import ToolError
-from interlock.state.model_names import GEMINI_KEYS, GEMINI_URL
+from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _BATCH, _AT_ONCE = 60, 8

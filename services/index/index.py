@@ -22,7 +22,7 @@ from interlock.state.calls import ToolError
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Told
 from interlock.state.tooling import Workspace
 from interlock.tools._in_thread import Stop, in_thread
-from interlock.tools.syntax.languages import LANGUAGES
+from interlock.tools._syntax import LANGUAGES
 
 T = TypeVar("T")
 _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20

@@ -11,7 +11,7 @@ from interlock.services.index.chunks import Chunk, chunks
 from interlock.services.index.words import columns
 from interlock.state.tooling import PathRefused, Workspace
 from interlock.tools._opening import open_file
-from interlock.tools.syntax.languages import language_of
+from interlock.tools._syntax import language_of
 
 LARGEST = 1 << 20
 """Bytes of a file (Roo Code: 1 MiB)."""

@@ -7,7 +7,7 @@ that, a person is asked; with the answer the call is made once more, and the sam
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from interlock.state.form import FilledForm, Form
+from interlock.state.calls import FilledForm, Form
 from interlock.state.text import clean, clean_json
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from interlock.services.mcp.asking import CallInput, InputWantedError, answer, p
 from interlock.services.mcp.content import Content, content_of, prompt_of, resource_of
 from interlock.services.mcp.declared import ServerTool, resource_reader, server_tool
 from interlock.services.mcp.spec import ServerSpec
-from interlock.state.form import FilledForm
+from interlock.state.calls import FilledForm
 from interlock.state.mcp import ServerItem
 from interlock.state.text import visible
 

@@ -12,8 +12,8 @@ from pydantic import JsonValue
 
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.mcp import ServerItem
+from interlock.state.names import mcp_name
 from interlock.state.text import visible
-from interlock.state.tool_names import mcp_name
 
 _DEEP = 12
 """Levels of a schema; below them anything goes."""

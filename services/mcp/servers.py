@@ -23,8 +23,7 @@ from interlock.state.events import Emit, ErrorEvent
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart
 from interlock.state.text import visible
-from interlock.state.tooling import Outputs
-from interlock.state.toolset import ToolRun
+from interlock.state.tooling import Outputs, ToolRun
 from interlock.tools._media import LARGEST_MEDIA, media_part
 
 Keep = Callable[[str, JsonValue], None]

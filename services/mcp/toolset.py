@@ -11,7 +11,7 @@ from interlock.state.calls import CallView, Planned, Preview, ToolResult
 from interlock.state.events import ToolOutput
 from interlock.state.models import ToolDeclaration
 from interlock.state.text import clean, visible, visible_json
-from interlock.state.toolset import FileNow, ToolInfo, ToolRun, Toolset
+from interlock.state.tooling import FileNow, ToolInfo, ToolRun, Toolset
 
 _SHOWN = 60
 _SUMMARY = 160

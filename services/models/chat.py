@@ -24,7 +24,7 @@ from interlock.state.messages import estimate_message
 from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta, ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
-from interlock.tools.tags.calls import as_text
+from interlock.tools._tags import as_text
 
 
 async def counted(

@@ -16,7 +16,7 @@ from interlock.services.models.names import check_package, gemini_key, provider_
 from interlock.services.models.request import Provider
 from interlock.services.models.script import ScriptProvider
 from interlock.state.errors import CredentialsError
-from interlock.state.model_names import GEMINI_KEYS, GEMINI_URL
+from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 
 if TYPE_CHECKING:
     from interlock.services.models.gemini import GeminiProvider

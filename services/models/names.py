@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.state.errors import ConfigError, CredentialsError, UserError
-from interlock.state.model_names import GEMINI_KEYS
+from interlock.state.names import GEMINI_KEYS
 from interlock.state.settings import Settings
 
 

@@ -1,4 +1,4 @@
-"""tagged: models that write their calls as tags in the text (`tools/tags/calls.py`), read as if they called."""
+"""tagged: models that write their calls as tags in the text (`tools/_tags.py`), read as if they called."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.models import ToolDeclaration
-from interlock.tools.tags.calls import parser_of, typed
+from interlock.tools._tags import parser_of, typed
 
 _MALFORMED = "malformed_function_call"
 

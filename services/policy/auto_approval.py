@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from interlock.services.policy.rule import USER, Rule
 from interlock.state.calls import ApprovalMode, Decision
+from interlock.state.names import mcp_name
 from interlock.state.settings import Settings
-from interlock.state.tool_names import mcp_name
 
 _PRIORITY = 300
 """As `tools.allowed`."""

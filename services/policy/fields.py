@@ -22,8 +22,8 @@ from interlock.services.policy.auto_approval import auto_approval_rules
 from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
 from interlock.services.policy.rule import SHELL_TOOLS, USER, WORKSPACE, Rule, canonical
 from interlock.state.calls import ApprovalMode, Decision, Risk
+from interlock.state.names import mcp_name
 from interlock.state.settings import Settings
-from interlock.state.tool_names import mcp_name
 
 _CONDITIONS = ("argsPattern", "commandPrefix", "commandRegex", "plainReading", "path", "host")
 MODE_NAMES = {"autoEdit": "auto_edit"}

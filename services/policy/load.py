@@ -26,7 +26,7 @@ from interlock.services.policy.rule import (
 )
 from interlock.state.calls import Risk
 from interlock.state.errors import SetupError
-from interlock.state.tool_names import ELSEWHERE
+from interlock.state.names import ELSEWHERE
 from interlock.tools.table import TOOLS
 
 ADMIN_FOLDERS = (Path("/etc/gemini-cli/policies"), Path("/etc/interlock/policies"))

@@ -22,7 +22,7 @@ from interlock.services.config.settings import shown
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.policy.patterns import PatternError, compile_pattern
 from interlock.state.calls import CallView
-from interlock.state.modes import ALWAYS, BUILT_IN, Group, Mode
+from interlock.state.mode import ALWAYS, BUILT_IN, Group, Mode
 from interlock.state.text import clean_json
 from interlock.state.tooling import Tool, naming
 from interlock.tools import new_task, switch_mode

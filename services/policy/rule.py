@@ -7,8 +7,8 @@ from pydantic import JsonValue
 
 from interlock.services.policy.patterns import Pattern
 from interlock.state.calls import ApprovalMode, CallView, Decision, Risk
+from interlock.state.names import OTHER_NAMES
 from interlock.state.subagent import INVESTIGATOR
-from interlock.state.tool_names import OTHER_NAMES
 from interlock.tools.table import TOOLS
 
 SHIPPED, EXTENSION, WORKSPACE, USER, ADMIN = 1, 2, 3, 4, 5

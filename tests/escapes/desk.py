@@ -15,7 +15,7 @@ from interlock.services.secrets.environment import tool_environment
 from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallKey, CallView, ToolResult, failure
 from interlock.state.settings import Settings
-from interlock.state.toolset import ToolRun
+from interlock.state.tooling import ToolRun
 
 SECRET = "token-of-the-outside"
 """Within which every call must have answered, whatever it was pointed at."""

@@ -18,7 +18,7 @@ from interlock.services.mcp import remote
 from interlock.services.mcp.servers import Servers
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.calls import CallKey, CallView, ToolResult
-from interlock.state.toolset import ToolRun
+from interlock.state.tooling import ToolRun
 
 SDK = Path(__file__).parent.parent / "mcp_servers" / "sdk.py"
 BIN = Path(sys.executable).parent

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from interlock.prompts import Prompt, load, names, parse, render
 from interlock.state.errors import SetupError
-from interlock.state.modes import ALWAYS, GROUPS
+from interlock.state.mode import ALWAYS, GROUPS
 from interlock.tools.table import TOOLS
 
 ROOT = Path(__file__).parents[2]

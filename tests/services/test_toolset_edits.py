@@ -15,8 +15,7 @@ from interlock.services.secrets.redaction import SHAPES
 from interlock.services.toolset import BuiltinToolset
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult
 from interlock.state.settings import Settings
-from interlock.state.tooling import Processes
-from interlock.state.toolset import ToolRun
+from interlock.state.tooling import Processes, ToolRun
 
 KEY = CallKey(message="m", index=0)
 

@@ -230,7 +230,7 @@ def test_included_directories_are_searched(grep: Grep, tmp_path: Path) -> None:
 
 
 def test_a_search_that_takes_too_long_is_ended(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.tools.search.run._TIMEOUT_S", 0)
+    monkeypatch.setattr("interlock.tools.search.ripgrep._TIMEOUT_S", 0)
     result = grep("needle")
     assert result.error is not None and result.error["type"] == "timeout"
 
@@ -282,7 +282,7 @@ def test_a_search_that_nobody_waits_for_any_more_looks_at_no_further_file(
 
 
 def test_without_ripgrep_a_search_is_one_clear_error(grep: Grep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.tools.search.run.find_ripgrep", lambda: None)
+    monkeypatch.setattr("interlock.tools.search.ripgrep.find_ripgrep", lambda: None)
     result = grep("needle")
     assert result.status == "error" and "install ripgrep" in result.content and "\n" not in result.content
 

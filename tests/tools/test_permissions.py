@@ -12,7 +12,7 @@ SCRIPT = """
     from interlock.services.toolset import BuiltinToolset
     from interlock.services.files.workspace import FolderWorkspace
     from interlock.state.calls import CallKey, CallView, ToolResult
-    from interlock.state.toolset import ToolRun
+    from interlock.state.tooling import ToolRun
     from interlock.state.settings import Settings
     import langgraph.errors, difflib
 

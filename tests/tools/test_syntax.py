@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.tools.syntax.definitions import definitions
-from interlock.tools.syntax.languages import GRAMMARS, LANGUAGES, language_of
+from interlock.tools._syntax import GRAMMARS, LANGUAGES, definitions, language_of
 
 EXAMPLES = {
     "bash": ("f() { :; }\nfunction g {\n :\n}\n", "f:1-1 g:2-4"),

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.state.messages import Message, ToolCall
-from interlock.tools.tags.calls import RAW, TaggedCall, TagParser, arguments, as_tags, as_text
+from interlock.tools._tags import RAW, TaggedCall, TagParser, arguments, as_tags, as_text
 
 TOOLS = {
     "read_file": ("path", "start_line"),

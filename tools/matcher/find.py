@@ -9,8 +9,7 @@ from dataclasses import replace
 
 from interlock.tools.matcher.fuzzy import fuzzy_windows
 from interlock.tools.matcher.lines import TOKEN, line_windows, old_lines, token_windows
-from interlock.tools.matcher.merge import merged
-from interlock.tools.matcher.typography import fold, in_form_of
+from interlock.tools.matcher.merge import fold, in_form_of, merged
 from interlock.tools.matcher.windows import (
     MOST_NAMED,
     Match,

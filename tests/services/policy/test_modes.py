@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from interlock.services.policy.modes import GLOBAL_FILE, ModeBook, load_modes
 from interlock.state.calls import CallView
-from interlock.state.modes import ALWAYS, GROUPS
+from interlock.state.mode import ALWAYS, GROUPS
 from interlock.tools.table import TOOLS
 
 DOCS = """\

@@ -1,15 +1,61 @@
-"""_people: parts that stop for a person: `approve` and `ask_person`. The run parks there; an answer leads on."""
+"""_placed: what users' own workflows place: an agent, a loop, and parts that stop for a person."""
 
 from collections.abc import Sequence
 
 from langgraph.graph import END, START
 
+from interlock.graphs import main
 from interlock.graphs._checks import hints_of, state_of
 from interlock.graphs._pipeline import Graph
 from interlock.nodes.hooks import await_person, notify
-from interlock.nodes.people import Node, put_before_person, take_answer, take_approval
+from interlock.nodes.workflow import Node, begin_task, end_task, put_before_person, take_answer, take_approval
 from interlock.state.errors import SetupError
 from interlock.state.hooks import HookWait
+from interlock.state.main import MainState
+from interlock.state.node import node
+from interlock.state.workflow import AgentState, State
+
+
+def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Graph:
+    """A part in which an agent works on the text under `task`; map its labels `done` and `failed`.
+
+    Its answer, or why there is none, stands under `answer`. The state is one of `AgentState`; agents that are placed
+    one after the other share the conversation. `depth`: levels of sub-agents that it may start.
+    """
+    keys = hints_of(AgentState)
+    given = state_of("AgentGiven", {**keys, task: str})
+    left = state_of("AgentLeft", {"head": str, "label": keys["label"], answer: str})
+    state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
+    g = Graph("agent", state, input=given, output=left, labels=("done", "failed"))
+    g.node("begin", begin_task(task))
+    g.part("main", lambda: main.build(depth))
+    g.node("end", end_task(answer))
+    g.edge(START, "begin")
+    g.edge("begin", "main")
+    g.edge("main", "end")
+    g.by_label("end", {"done": END, "failed": END})
+    return g
+
+
+def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
+    """Add node `name`: the first `most` times that a run comes to it, it leads to `again`, then to `enough`.
+
+    The state is one of `State`, whose `passes` counts. A workflow whose nodes could follow each other for ever, without
+    such a node or a person on the way, is refused when it is loaded.
+    """
+    if most < 1:
+        raise SetupError(f"{g.name}.{name}: most={most}, expected 1 or more.")
+
+    @node(reads=("passes",), writes=("passes",), labels=("again", "enough"), pure=True)
+    async def passed(state: State) -> State:
+        times = state.get("passes", {}).get(name, 0)
+        if times >= most:
+            return {"label": "enough"}
+        return {"label": "again", "passes": {name: times + 1}}
+
+    g.node(name, passed)
+    g.by_label(name, {"again": again, "enough": enough})
+    g.bounds.add(name)
 
 
 def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Graph:

@@ -1,7 +1,18 @@
-"""tool_names: what other programs call our tools, and tools that they have and later versions will."""
+"""names: what models are called in short, and tools by other programs. Light, for the fast commands."""
 
 import hashlib
 import re
+
+ALIASES = {
+    "pro": "gemini-2.5-pro",
+    "flash": "gemini-3.8-flash",
+    "flash-lite": "gemini-3.5-flash-lite",
+    "image": "gemini-2.5-flash-image",
+}
+"""Defaults of `model.aliases`. `auto` is not here: it means routed, per prompt."""
+GEMINI_KEYS = ("GEMINI_API_KEY", "GOOGLE_API_KEY")
+GEMINI_URL = "https://generativelanguage.googleapis.com"
+
 
 WAIT = "wait_for_previous"
 """Accepted by every tool that may run beside others: run it after the calls before it (gemini-cli)."""

@@ -1,4 +1,4 @@
-"""calls: calls that a model writes as tags in its text, and how a conversation with calls reads as such text.
+"""_tags: calls that a model writes as tags in its text, and how a conversation with calls reads as such text.
 
 A call is `<tool><param>value</param></tool>`: tags are exact, without attributes. Inside a parameter everything is
 text up to its closing tag. `TagParser` reads a message in whatever pieces it comes; its work grows with the text alone.

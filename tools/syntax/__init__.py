@@ -1,1 +1,0 @@
-"""syntax: what a source file defines, by its grammar."""

@@ -1,1 +1,0 @@
-"""tags: calls that a model writes as tags in its text."""
