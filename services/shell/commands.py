@@ -14,7 +14,7 @@ from interlock.services.shell.model import Found, ShellCommand, TooMuch, Word, n
 from interlock.services.shell.variables import HARMLESS_VARIABLES, assignment_problem, sets_clause
 
 _Words = Sequence[Word]
-_RESERVED = names(
+RESERVED = names(
     "if then else elif fi do done case esac while until for select function { } ! [[ ]] (( coproc"
 )
 """Bash reads these as its own words: where the grammar takes one for a program, it went wrong."""
@@ -79,13 +79,15 @@ def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], 
     opaque: str | None = None
     if not name.literal or name.text == "" or (level > 0 and name.text.startswith("-")):
         opaque = "what it runs is only known when it runs"
-    elif name.text in _RESERVED:
+    elif name.text in RESERVED:
         opaque = f"{name.text!r} where a command should be"
     elif program_of(name.text) in _OPAQUE:
         opaque = f"{program_of(name.text)!r} {_OPAQUE[program_of(name.text)]}"
     if opaque is not None:
         found.add(ShellCommand(text, tuple(words), tuple(assigns), opaque=opaque))
         return
+    if name.text == "export":
+        found.assigns += [w.lead.partition("=")[0] for w in words[1:]]
     inner = _inner(words)
     found.add(_resolved(words, text, assigns, inner))
     if inner.opaque is not None and program_of(name.text) in _GUESSED:
@@ -344,8 +346,7 @@ def _reads(words: _Words) -> bool:
 
 
 def _exports(words: _Words) -> bool:
-    """Names only where the tree shows assignments, whose values were looked at."""
-    return all(w.literal and (w.text.partition("=")[0] in HARMLESS_VARIABLES) for w in words)
+    return all(not w.splits and (w.lead.partition("=")[0] in HARMLESS_VARIABLES) for w in words)
 
 
 _HARMLESS: dict[str, Callable[[_Words], bool]] = {

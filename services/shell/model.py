@@ -6,8 +6,8 @@ from functools import lru_cache
 from typing import Literal
 
 _MOST_COMMANDS = 300
-_MOST_NODES = 8_000
-"""Keep one decision below 100 ms (a node costs about 3 µs)."""
+_MOST_WORDS = 8_000
+"""Keep one decision below 100 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,7 @@ class Found:
     redirects: list[Redirect] = field(default_factory=list[Redirect])
     assigns: list[str] = field(default_factory=list[str])
     opaque: str | None = None
-    nodes: int = 0
+    words: int = 0
 
     def blur(self, why: str) -> None:
         """Not everything that would run is known; the first reason is kept."""
@@ -139,6 +139,6 @@ class Found:
         self.depth -= 1
 
     def count(self) -> None:
-        self.nodes += 1
-        if self.nodes > _MOST_NODES:
-            raise TooMuch(f"it has more than {_MOST_NODES} pieces")
+        self.words += 1
+        if self.words > _MOST_WORDS:
+            raise TooMuch(f"it has more than {_MOST_WORDS} words")

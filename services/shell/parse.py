@@ -1,28 +1,26 @@
-"""parse: a line of bash → the simple commands that it would run, and the limits of looking."""
+"""parse: a line of bash → the simple commands that it would run.
+
+Reads a plain part of bash, and that as bash does; the rest makes the line opaque. Commands are collected from an
+opaque line all the same, so that what is denied is found anywhere.
+"""
 
 import re
-import threading
-import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
-from interlock.services.shell.model import Found, ShellLine, TooMuch
+from interlock.services.shell.commands import add_command
+from interlock.services.shell.model import Found, Redirect, ShellCommand, ShellLine, TooMuch, Word
+from interlock.services.shell.variables import assignment_problem, sets_clause
+from interlock.services.shell.words import Words
 from interlock.state.text import visible
-
-if TYPE_CHECKING:
-    from tree_sitter import Node, Parser
 
 LONGEST = 20_000
 """Characters of a line that is looked into."""
-_MOST_PIPES = 400
-"""The grammar takes time with the square of `|` (measured: 5,000 take 1 s, 400 take 10 ms)."""
 _DEEPEST = 5
 """`bash -c` in `bash -c`."""
-_PARSE_S = 0.03
-"""CPU seconds of the parser, so that a busy machine decides as an idle one."""
-_GLUED_LINES = re.compile(r"(?<![ \t\n])\\\n")
-"""Bash takes the break out and goes on in the same word or operator; the grammar doesn't always."""
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+_GLUED = re.compile(r"(?<![ \t\n])\\\n|\\\n#")
+"""Bash takes the break out and goes on in the same word, operator or comment; people read two."""
 
 
 @lru_cache(maxsize=256)
@@ -36,18 +34,12 @@ def parse(line: str) -> ShellLine:
 
 def _look_into(line: str, found: Found) -> None:
     """Add what `line` would run to `found`."""
-    from interlock.services.shell.walk import Walk
-
     reason = _refused(line, found.depth)
     if reason is not None:
         found.blur(reason)
         return
-    root = _tree(line)
-    if root is None:
-        found.blur("it takes too long to parse")
-        return
     try:
-        Walk(line, found, sound=not root.has_error).program(root)
+        _Reader(line, found).program()
     except TooMuch as much:
         found.blur(str(much))
 
@@ -57,42 +49,288 @@ def _refused(line: str, depth: int) -> str | None:
         return f"it has {len(line)} characters, more than {LONGEST}"
     if depth > _DEEPEST:
         return "shells in shells, too deep"
-    if line.count("|") > _MOST_PIPES:
-        return f"it has more than {_MOST_PIPES} pipes"
     if visible(line) != line:  # bash and people read it differently
         return "it has control or invisible characters, or letters that look like others"
-    return "a line break within a word" if _GLUED_LINES.search(line) else None
+    return "a line break within a word" if _GLUED.search(line) else None
 
 
-def _tree(line: str) -> "Node | None":
-    # One byte a character, so that offsets are the same; `%` is a word character to bash and no part of a name.
-    data = _NOT_ASCII.sub("%", line).encode("ascii")
-    stop = time.thread_time() + _PARSE_S
+_BLANK = re.compile(r"(?:[ \t]|\\\n)*")
+_OPERATOR = re.compile(r"&&|\|\||\|&|;;&|;;|;&|[;|&\n()]")
+_REDIRECTION = re.compile(r"(\d{0,3}|\{\w*\})(<<<|<<-?|<>|<&|<|>&|>>|>\||>)(?!\()|()(&>>?)", re.ASCII)
+_DESCRIPTOR = re.compile(r"\d+-?")
+_CLOSES_DESCRIPTOR = re.compile(r"[ \t]*-(?=[\s;|&()]|$)")
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=", re.ASCII)
+_FOR = re.compile(r"[ \t]+(\w+)(?=[ \t\n;])(?:[ \t\n]+(in)(?=[ \t\n;])|[ \t]*;)?", re.ASCII)
+_FUNCTION = re.compile(r"[ \t]*\([ \t]*\)")
+_OPERAND = r"(?:[\w./:@%+,*?-]*[\w./:@%+,*?]|\"?\$\{?\w+\}?\"?|\"[\w ./:@%+,-]*\"|'[^']*')"
+_CONDITION = re.compile(
+    rf"\[\[ (?:! )?(?:-[defhnrswxzL] {_OPERAND}|{_OPERAND} (?:==?|!=|<|>) {_OPERAND}) \]\](?=[\s;|&)]|$)",
+    re.ASCII,
+)
+_KEYWORDS: dict[str, tuple[Sequence[str], str]] = {
+    **dict.fromkeys(("{", "if"), ((), "itself")),
+    **dict.fromkeys(("while", "until"), ((), "while")),
+    "then": (("if",), "then"),
+    "elif": (("then",), "if"),
+    "else": (("then",), "else"),
+    "do": (("while",), "do"),
+    "fi": (("then", "else"), ""),
+    "done": (("do",), ""),
+    "}": (("{",), ""),
+    "esac": (("case",), ""),
+}
+"""Keyword → what must be open, and what is open after it: nothing for those that end it."""
 
-    def late(offset: int, has_error: bool) -> bool:  # noqa: ARG001 - what the parser calls it with
-        return time.thread_time() > stop
 
-    try:
-        tree = _parser().parse(lambda offset, _: data[offset : offset + 4096], progress_callback=late)
-    except ValueError:
-        _parser().reset()
-        return None
-    return tree.root_node
+@dataclass(slots=True)
+class _Place:
+    """Where the reader is among the commands of a program."""
+
+    open: list[str] = field(default_factory=list[str])
+    """Compound commands that haven't ended."""
+    words: list[Word] = field(default_factory=list[Word])
+    assigns: list[str] = field(default_factory=list[str])
+    start: int = 0
+    end: int = 0
+    """Of the simple command's text."""
+    begun: bool = False
+    """Something of a simple command was read: no keyword any more."""
+    closed: bool = False
+    """A compound command has ended: an operator or a redirection follows."""
+    owed: bool = False
+    """`&&`, `|`, `!` …: a command must follow."""
 
 
-class _Parsers(threading.local):
-    """One parser a thread: two threads in one parser end the process."""
+class _Reader(Words):
+    """One line, read once from left to right."""
 
-    parser: "Parser | None" = None
+    place: _Place
 
+    def program(self, *, nested: bool = False) -> None:
+        outer, self.place = getattr(self, "place", None), _Place()
+        documents, self.documents = self.documents, []
+        while True:
+            self._blank()
+            char = self.text[self.at : self.at + 1]
+            if not char or (char == ")" and nested and not {"(", "case"} & {*self.place.open}):
+                break
+            if char == "#":
+                self._to("\n")
+            elif (redirection := _REDIRECTION.match(self.text, self.at)) is not None:
+                self._redirection(redirection)
+            elif (operator := _OPERATOR.match(self.text, self.at)) is not None:
+                self._operator(operator[0])
+            else:
+                self._word()
+        self._command()
+        if self.place.open or self.place.owed or self.documents:
+            self.doubt("it ends before a command, a compound command or a here-document does")
+        self.documents = documents
+        if outer is not None:
+            self.place = outer
 
-_PARSERS = _Parsers()
+    def _blank(self) -> None:
+        if (blank := _BLANK.match(self.text, self.at)) is not None:
+            self.at = blank.end()
 
+    def _to(self, end: str) -> None:
+        found = self.text.find(end, self.at)
+        self.at = found if found >= 0 else len(self.text)
 
-def _parser() -> "Parser":
-    if _PARSERS.parser is None:
-        import tree_sitter_bash
-        from tree_sitter import Language, Parser
+    def _command(self) -> None:
+        """The simple command that ends here."""
+        place, words = self.place, self.place.words
+        text = self.text[place.start : place.end]
+        if words and words[0].text == "time" and not text.startswith("time"):
+            self.doubt("a program called time")
+        if words:
+            add_command(self.found, words, text, place.assigns)
+        for name in () if words else place.assigns:
+            self.found.assigns.append(name)
+            if clause := sets_clause(name):
+                self.found.add(ShellCommand(text, (), (name,), danger=clause))
+        place.words, place.assigns, place.begun = [], [], False
 
-        _PARSERS.parser = Parser(Language(tree_sitter_bash.language()))
-    return _PARSERS.parser
+    def _begin(self, start: int) -> None:
+        place = self.place
+        if place.closed:
+            self.doubt("words behind a compound command")
+        if not place.begun:
+            place.start = start
+        place.begun, place.closed, place.owed = True, False, False
+
+    def _operator(self, operator: str) -> None:
+        place = self.place
+        if operator == "(":
+            self._open_paren()
+            return
+        self.at += len(operator)
+        if place.owed and operator != "\n":
+            self.doubt(f"{operator!r} where a command should be")
+        if operator == ")" and place.open[-1:] == ["case"]:
+            place.words.clear()  # a pattern
+        if not (place.begun or place.closed) and operator not in "\n)":
+            self.doubt(f"{operator!r} without a command")
+        self._command()
+        place.closed = operator == ")" and place.open[-1:] == ["("]
+        place.owed = operator in ("&&", "||", "|", "|&") or (place.owed and operator == "\n")
+        if place.closed:
+            place.open.pop()
+        elif operator in (")", ";;", ";&", ";;&"):
+            self.doubt(f"{operator!r} isn't understood here")
+        if operator == "\n":
+            self.bodies()
+        elif self.documents:
+            self.doubt("a here-document that isn't alone on its line")
+
+    def _open_paren(self) -> None:
+        place = self.place
+        function = _FUNCTION.match(self.text, self.at)
+        if function or place.begun or place.closed:
+            self.doubt("a function, or a parenthesis behind a word")
+            place.words = [] if function else place.words
+            self._command()
+        elif self.text.startswith("((", self.at):
+            self.doubt("arithmetic isn't understood")
+        self.at = function.end() if function else self.at + 1
+        place.open += [] if function else ["("]
+        place.closed = place.owed = False
+
+    def _word(self) -> None:
+        place, start = self.place, self.at
+        if not place.begun and self.text.startswith("[[", start) and self._condition():
+            return
+        assignment = None if place.words else _ASSIGNMENT.match(self.text, start)
+        word = self.word()
+        bare = word.literal and word.text == self.text[start : self.at]
+        if bare and not place.begun and self._keyword(word.text):
+            return
+        self._begin(start)
+        place.end = self.at
+        if assignment is None:
+            place.words.append(word)
+            return
+        name = assignment[1]
+        place.assigns.append(name)
+        if self.text.startswith("(", self.at):
+            self._skip(")")
+            self.at = min(self.at + 1, len(self.text))
+        if problem := assignment_problem(name, self.text[assignment.end() : self.at]):
+            self.doubt(problem)
+
+    # ---- compound commands
+
+    def _keyword(self, word: str) -> bool:
+        """Whether it is a word that bash reads as its own here."""
+        place = self.place
+        if word == "!":
+            place.owed = True
+        elif word in ("for", "case", "function"):
+            {"for": self._for, "case": self._case, "function": self._function}[word]()
+        elif word in _KEYWORDS:
+            needed, opened = _KEYWORDS[word]
+            if needed and not {*needed} & {*place.open[-1:]}:
+                self.doubt(f"{word!r} where a command should be")
+            elif needed:
+                place.open.pop()
+            if place.closed or (place.owed and needed):
+                self.doubt(f"{word!r} behind a compound command or an operator")
+            place.open += [word if opened == "itself" else opened] if opened else []
+            place.closed, place.owed = not opened, False
+        else:
+            return False
+        return True
+
+    def _for(self) -> None:
+        """`for x in …`, and `for x` without words."""
+        head = _FOR.match(self.text, self.at)
+        name = head[1] if head else ""
+        if head is None or assignment_problem(name, "x") or sets_clause(name):
+            self.doubt("a loop whose variable may change what commands do")
+        self.at = head.end() if head else self.at
+        if head and head[2]:
+            self._skip(";\n")
+        elif self.text.startswith("((", self.at + 1):
+            self._to("))")
+            self._skip("\n;")
+        self.place.open.append("while")
+        self.place.closed, self.place.owed = bool(head and head[2]), False
+
+    def _case(self) -> None:
+        self.doubt("case isn't understood")
+        while self.at < len(self.text) and self.text[self.at] not in ";\n" and self._next_word().text != "in":
+            pass
+        self.place.open.append("case")
+
+    def _function(self) -> None:
+        self.doubt("a function isn't understood")
+        self._next_word()
+
+    def _next_word(self) -> Word:
+        self._blank()
+        return self.word() if self.at < len(self.text) else Word("", True, "")
+
+    def _condition(self) -> bool:
+        """`[[ … ]]`, where it is one that evaluates nothing; else only what it substitutes is looked at."""
+        known = _CONDITION.match(self.text, self.at)
+        if known is None and self.text[self.at + 2 : self.at + 3] not in (" ", "\t", "\n"):
+            return False
+        self._begin(self.at)
+        if known:
+            self.at = known.end()
+        else:
+            self.doubt("a condition that may evaluate a value")
+            self.at += 2
+            self._skip("\n", "]]")
+        self.place.begun, self.place.closed = False, True
+        return True
+
+    def _skip(self, ends: str, last: str = "") -> None:
+        """Read words that are no command's: to one of `ends`, which is left, or past the word `last`."""
+        while True:
+            self._blank()
+            char = self.text[self.at : self.at + 1]
+            if not char or char in ends:
+                return
+            if char in "#;|&<>()\n" and not self.text.startswith(("<(", ">("), self.at):
+                self.doubt(f"{char!r} among words")
+                self.at += 1
+            elif self.word().text == last != "":
+                return
+
+    # ---- redirections
+
+    def _redirection(self, match: re.Match[str]) -> None:
+        descriptor, operator = match[1] or "", match[2] or match[4]
+        before = self.text[self.at - 1 : self.at]
+        if descriptor.startswith("{") or (self.place.begun and (before.isdigit() or before in ("-", "}"))):
+            self.doubt("a descriptor that may be part of a word, or sets a variable")
+        if operator == "<>":
+            self.doubt("'<>' isn't understood")
+        closed = self.place.closed
+        self.place.closed = False
+        self._begin(self.at)
+        self.place.begun, self.place.closed = not closed, closed
+        self.at = match.end()
+        if operator in ("<<", "<<-"):
+            self.document(operator)
+        elif operator in (">&", "<&") and (closes := _CLOSES_DESCRIPTOR.match(self.text, self.at)):
+            self.at = closes.end()
+            self.found.redirects.append(Redirect("duplicate", None))
+        else:
+            self._target(operator)
+
+    def _target(self, operator: str) -> None:
+        self._blank()
+        if self.text[self.at : self.at + 1] in ("", *"\n;|&()#"):
+            self.doubt("a redirection without a target")
+            return
+        target = self.word()
+        if operator == "<<<":
+            self.found.redirects.append(Redirect("text", None))
+        elif operator in (">&", "<&") and target.literal and _DESCRIPTOR.fullmatch(target.text):
+            self.found.redirects.append(Redirect("duplicate", target))
+        else:
+            if operator in (">&", "<&"):  # bash 5.2 expands the name of a file behind `>&` twice
+                self.doubt("a redirection that bash expands twice")
+            self.found.redirects.append(Redirect("read" if operator.startswith("<") else "write", target))

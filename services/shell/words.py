@@ -1,215 +1,279 @@
-"""words: what one word of bash stands for. Reads the source itself, so that a wrong parse tree is noticed."""
+"""words: reads the words of a line as bash does: quoting, expansions, globs. What it can't tell is doubted: opaque."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from interlock.services.shell.model import Word
-
-if TYPE_CHECKING:
-    from tree_sitter import Node
+from interlock.services.shell.model import Found, Redirect, TooMuch, Word
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
-_ENDS_WORD = frozenset(" \t\n;|&<>()`")
+_ENDS_WORD = frozenset(" \t\n;|&<>()")
+_VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\d|[@*#?$!-])", re.ASCII)
+_BRACES = re.compile(r"\$\{(?:#?\w+|\w+(?::?[-+]|%%?|##?)[\w./:@,+*?-]*)\}", re.ASCII)
+"""Forms of `${…}` that neither assign nor evaluate, with a plain word in them."""
+_NUMBERS = re.compile(r"\$\(\((?:[\d\s+\-*/%<>=&|^!~,?:]|\([\d\s+\-*/%<>=&|^!~,?:]*\))*\)\)")
+_SUBSTITUTION = re.compile(r"\$\((?!\()(?!.*<<)[^#\n]*\)", re.DOTALL)
+"""Not with comments, line breaks or here-documents: bash 5.2 writes those anew and may come to other commands."""
 _ESCAPES = dict(zip("ntabeEfrv", "\n\t\a\b\x1b\x1b\f\r\v", strict=True))
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|[uU]([0-9a-fA-F]{1,8})|(c.|x\{)|(.))", re.DOTALL)
+_ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _NOT_KNOWN = "\0"
-_EXPANDS = re.compile(r"[A-Za-z0-9_{(\[@*#?$!\-]")
-_DELIMITER = re.compile(r"(?P<quote>['\"]?)(?P<name>\w+)(?P=quote)|\\(?P<bare>\w+)", re.ASCII)
+_DELIMITER = re.compile(
+    r"[ \t]*(?:(?P<quote>['\"]?)(?P<name>\w+)(?P=quote)|\\(?P<bare>\w+))(?=[\s<>])", re.ASCII
+)
 _EXPANDS_IN_BODY = re.compile(r"[`\\]|\$[^\w\s]", re.ASCII)
-HEREDOC_PARTS = frozenset(("<<", "<<-", "heredoc_start", "heredoc_body", "heredoc_end", "file_redirect"))
+_DEEPEST = 60
+"""Substitutions in substitutions; beyond, Python's own stack is at risk."""
 
 
 @dataclass(slots=True)
 class _Scan:
     """A word in the making."""
 
-    text: str
     start: int
-    end: int
-    spans: Mapping[int, int]
-    """Expansions of the parse tree: start → end."""
-    at: int
-    pieces: list[str] = field(default_factory=list[str])
+    known: list[str] = field(default_factory=list[str])
+    """Its value so far, as pieces."""
     lead: str | None = None
     splits: bool = False
     wild: bool = False
-    met: int = 0
-    """Expansions passed."""
+    opened: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    """Each unquoted `[` and `{`: its place, and how many pieces were known before it."""
 
     def dynamic(self, *, splits: bool = False, wild: bool = False) -> None:
+        """What follows is only known when it runs."""
         if self.lead is None:
-            self.lead = "".join(self.pieces)
-        self.splits = self.splits or splits
-        self.wild = self.wild or wild
+            self.lead = "".join(self.known)
+        self.splits, self.wild = self.splits or splits, self.wild or wild
 
 
-def read_word(text: str, start: int, end: int, spans: Mapping[int, int]) -> Word | None:
-    """The word at `text[start:end]`; None when bash wouldn't read one word there, with just these expansions."""
-    source = text[start:end]
-    if not spans and _PLAIN.fullmatch(source):
-        return Word(source, True, source)
-    scan = _Scan(text, start, end, spans, start)
-    while scan.at < end:
-        if not _step(scan):
-            return None
-    if scan.met != len(spans):
-        return None
-    return _made(scan, source)
+@dataclass(frozen=True, slots=True)
+class _Document:
+    """A here-document whose body is still to come."""
+
+    name: str
+    quoted: bool
+    tabs: bool
+    """`<<-`: tabs before the end are taken off."""
 
 
-def split_words(text: str, start: int, end: int, spans: Mapping[int, int]) -> list[Word] | None:
-    """The words between blanks in `text[start:end]`; None when there is anything else, such as an operator."""
-    words: list[Word] = []
-    at = start
-    while True:
-        while at < end and text[at] in " \t":
-            at += 1
-        if at >= end:
-            return words
-        scan = _Scan(text, at, end, spans, at)
-        while scan.at < end and _step(scan):
+class Words:
+    """Reads `text` from `at` on; what is met goes to `found`."""
+
+    def __init__(self, text: str, found: Found) -> None:
+        self.text, self.found, self.at = text, found, 0
+        self.documents: list[_Document] = []
+        self._level = 0
+
+    def program(self, *, nested: bool = False) -> None:
+        """Read commands to the end; `nested`: to the `)` of a substitution, which is left."""
+        raise NotImplementedError
+
+    def doubt(self, why: str) -> None:
+        """Bash may read this in another way, or run more than can be seen. What can be seen is noted all the same."""
+        self.found.blur(why)
+
+    def word(self) -> Word:
+        """Read one word, and what its substitutions run."""
+        self.found.count()
+        scan = _Scan(self.at)
+        while self.at < len(self.text) and self._step(scan):
             pass
-        if scan.at == at or (scan.at < end and text[scan.at] not in " \t"):
-            return None
-        words.append(_made(scan, text[at : scan.at]))
-        at = scan.at
+        if self.at == scan.start:
+            self.doubt(f"{self.text[self.at]!r} where a word should be")
+            self.at += 1
+        if self.documents and "\n" in self.text[scan.start : self.at]:
+            self.doubt("a line break within a word behind a here-document")
+        return self._made(scan)
 
+    def _made(self, scan: _Scan) -> Word:
+        source, value = self.text[scan.start : self.at], "".join(scan.known)
+        closing, several = source.rfind("]"), max(source.rfind(","), source.rfind(".."))
+        for place, pieces in scan.opened:
+            if place - scan.start < (closing if self.text[place] == "[" else several):
+                before = "".join(scan.known[:pieces])
+                lead = before if scan.lead is None else min(before, scan.lead, key=len)
+                return Word(source, False, lead, True, scan.wild)
+        if scan.lead is None:
+            return Word(value, True, value)
+        return Word(source, False, scan.lead, scan.splits, scan.wild)
 
-def _made(scan: _Scan, source: str) -> Word:
-    value = "".join(scan.pieces)
-    if scan.lead is None:
-        return Word(value, True, value)
-    return Word(source, False, scan.lead, scan.splits, scan.wild)
-
-
-def _step(scan: _Scan) -> bool:
-    """Read one character, quoted piece or expansion; False: it isn't part of a word."""
-    char = scan.text[scan.at]
-    if scan.at in scan.spans:
-        _expansion(scan, quoted=False)
-        return True
-    if char in _ENDS_WORD or (char == "#" and scan.at == scan.start):
-        return False
-    if char == "\\":
-        return _escape(scan)
-    if char == "'":
-        return _single(scan)
-    if char == '"':
-        return _double(scan)
-    if char == "$":
-        return _dollar(scan)
-    if char.isspace() and not char.isascii():
-        return False  # people read a blank, and so may bash elsewhere
-    _globs(scan, char)
-    scan.pieces.append(char)
-    scan.at += 1
-    return True
-
-
-def _expansion(scan: _Scan, *, quoted: bool) -> None:
-    end = scan.spans[scan.at]
-    # Bash expands braces before it looks at quotes within quotes: `"${x:-"{a,b}"}"`.
-    source = scan.text[scan.at : end]
-    several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
-    scan.dynamic(splits=several, wild=several)
-    scan.at = end
-    scan.met += 1
-
-
-def _escape(scan: _Scan) -> bool:
-    if scan.at + 1 >= scan.end:
-        return False
-    after = scan.text[scan.at + 1]
-    if after != "\n":
-        scan.pieces.append(after)
-    scan.at += 2
-    return True
-
-
-def _single(scan: _Scan) -> bool:
-    close = scan.text.find("'", scan.at + 1, scan.end)
-    if close < 0:
-        return False
-    scan.pieces.append(scan.text[scan.at + 1 : close])
-    scan.at = close + 1
-    return True
-
-
-def _double(scan: _Scan) -> bool:
-    scan.at += 1
-    while scan.at < scan.end:
-        char = scan.text[scan.at]
-        if scan.at in scan.spans:
-            _expansion(scan, quoted=True)
-        elif char == '"':
-            scan.at += 1
-            return True
-        elif char == "`" or (char == "$" and _expands(scan)):
+    def _step(self, scan: _Scan) -> bool:
+        """Read a run of plain characters, a quoted piece or an expansion; False: it isn't part of the word."""
+        plain = _PLAIN.match(self.text, self.at)
+        char = self.text[self.at]
+        if plain:
+            scan.known.append(plain[0])
+            self.at = plain.end()
+        elif char in "<>" and self.text.startswith("(", self.at + 1):
+            self.doubt("a process substitution isn't understood")
+            self._substitution(2)
+            scan.dynamic()
+        elif char in _ENDS_WORD:
             return False
-        elif char == "\\" and scan.at + 1 < scan.end:
-            after = scan.text[scan.at + 1]
-            scan.pieces.append("" if after == "\n" else after if after in '$`"\\' else char + after)
-            scan.at += 2
+        elif char == "\\":
+            self._escape(scan)
+        elif char == "'":
+            self._single(scan)
+        elif char == '"':
+            self._double(scan)
+        elif char == "$" or char == "`":
+            self._dollar(scan, quoted=False)
         else:
-            scan.pieces.append(char)
-            scan.at += 1
-    return False
+            self._other(scan, char)
+        return True
 
+    def _other(self, scan: _Scan, char: str) -> None:
+        if char.isspace():
+            self.doubt("a blank that isn't one to bash")
+        if char in "[{":
+            scan.opened.append((self.at, len(scan.known)))
+        elif char in "*?":
+            scan.dynamic(splits=True)
+        elif char == "~" and (self.at == scan.start or self.text[self.at - 1] in ":="):
+            scan.dynamic()
+        scan.known.append(char)
+        self.at += 1
 
-def _expands(scan: _Scan) -> bool:
-    """Whether the `$` here begins an expansion."""
-    return _EXPANDS.match(scan.text, scan.at + 1, scan.end) is not None
+    def _escape(self, scan: _Scan) -> None:
+        after = self.text[self.at + 1 : self.at + 2]
+        if not after:
+            self.doubt("it ends with a backslash")
+        scan.known.append("" if after == "\n" else after)
+        self.at += 2
 
+    def _single(self, scan: _Scan) -> None:
+        close = self.text.find("'", self.at + 1)
+        if close < 0:
+            self.doubt("a quote that isn't closed")
+            close = self.at
+        scan.known.append(self.text[self.at + 1 : close])
+        self.at = close + 1
 
-def _dollar(scan: _Scan) -> bool:
-    after = scan.text[scan.at + 1 : scan.at + 2] if scan.at + 1 < scan.end else ""
-    if after == "'":
-        return _ansi(scan)
-    if after == '"':
-        scan.dynamic()  # translated by the locale
-        scan.at += 1
-        return _double(scan)
-    if _expands(scan):
-        return False
-    scan.pieces.append("$")
-    scan.at += 1
-    return True
+    def _double(self, scan: _Scan) -> None:
+        self.at += 1
+        while self.at < len(self.text):
+            char = self.text[self.at]
+            if char == '"':
+                self.at += 1
+                return
+            if char in "$`":
+                self._dollar(scan, quoted=True)
+            elif char == "\\":
+                after = self.text[self.at + 1 : self.at + 2]
+                scan.known.append(
+                    "" if after == "\n" else after if after and after in '$`"\\' else char + after
+                )
+                self.at += 2
+            else:
+                scan.known.append(char)
+                self.at += 1
+        self.doubt("a quote that isn't closed")
 
+    def _dollar(self, scan: _Scan, *, quoted: bool) -> None:
+        start = self.at
+        if not quoted and self.text.startswith(("$'", '$"'), start):
+            self._ansi(scan)
+        elif self._expansion():
+            # Bash expands braces before it looks at quotes within quotes: `"${x:-"{a,b}"}"`.
+            source = self.text[start : self.at]
+            several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
+            scan.dynamic(splits=several, wild=several)
+        else:
+            scan.known.append("$")
+            self.at += 1
 
-def _ansi(scan: _Scan) -> bool:
-    close = _closing(scan.text, scan.at + 2, scan.end)
-    if close is None:
-        return False
-    value = _ansi_value(scan.text[scan.at + 2 : close])
-    if value is None:
-        scan.dynamic()
-    scan.pieces.append(value or "")
-    scan.at = close + 1
-    return True
+    def _expansion(self) -> bool:
+        """Read what `$` or a backquote begins; False: nothing, it stands for itself."""
+        known = next(
+            (m for form in (_VARIABLE, _BRACES, _NUMBERS) if (m := form.match(self.text, self.at))), None
+        )
+        if known:
+            self.at = known.end()
+        elif self.text[self.at] == "`":
+            self._backquotes()
+        elif self.text.startswith(("$((", "$[", "${"), self.at):
+            self.doubt("an expansion that may evaluate a value which is only known when it runs")
+            self.at += 3 if self.text.startswith("$((", self.at) else 2
+        elif self.text.startswith("$(", self.at):
+            start = self.at
+            self._substitution(2)
+            if not _SUBSTITUTION.fullmatch(self.text, start, self.at):
+                self.doubt("a substitution that isn't a plain $(…)")
+        else:
+            return False
+        return True
 
+    def _substitution(self, opening: int) -> None:
+        self._level += 1
+        if self._level > _DEEPEST:
+            raise TooMuch("it is nested too deeply")
+        self.at += opening
+        self.program(nested=True)
+        if self.at >= len(self.text):
+            self.doubt("a substitution that isn't closed")
+        self.at += 1
+        self._level -= 1
 
-def _globs(scan: _Scan, char: str) -> None:
-    """Mark what an unquoted character makes of the word."""
-    rest = scan.text[scan.at : scan.end]
-    if char in "*?" or (char == "[" and "]" in rest) or (char == "{" and ("," in rest or ".." in rest)):
-        scan.dynamic(splits=True)
-    elif char == "~" and (scan.at == scan.start or scan.text[scan.at - 1] in ":="):
-        scan.dynamic()
+    def _backquotes(self) -> None:
+        self.doubt("backquotes aren't understood")
+        close = self.text.find("`", self.at + 1)
+        inner = self.text[self.at + 1 : close if close >= 0 else len(self.text)]
+        self.at = close + 1 if close >= 0 else self.at + 1
+        self.found.deeper(inner)
 
+    def _ansi(self, scan: _Scan) -> None:
+        if self.text[self.at + 1] == '"':
+            scan.dynamic()  # translated by the locale
+            self.at += 1
+            self._double(scan)
+            return
+        whole = _ANSI.match(self.text, self.at)
+        if whole is None:
+            self.doubt("a quote that isn't closed")
+            self.at += 2
+            return
+        value = _ESCAPE.sub(_unescape, whole[1])
+        if _NOT_KNOWN in value:  # control keys, bytes, NUL, `\x{…}`
+            scan.dynamic()
+        scan.known.append(value)
+        self.at = whole.end()
 
-def _closing(text: str, at: int, end: int) -> int | None:
-    """Offset of the quote that ends it."""
-    while at < end and text[at] != "'":
-        at += 2 if text[at] == "\\" else 1
-    return at if at < end else None
+    # ---- here-documents
 
+    def document(self, operator: str) -> None:
+        """Read the delimiter behind `<<`; the body follows at the end of the line."""
+        self.found.redirects.append(Redirect("text", None))
+        delimiter = _DELIMITER.match(self.text, self.at)
+        if delimiter is None or self.documents:
+            self.doubt("several here-documents" if delimiter else "a here-document whose end can't be read")
+        if delimiter is None:
+            return
+        self.at = delimiter.end()
+        quoted = bool(delimiter["quote"] or delimiter["bare"])
+        self.documents.append(_Document(delimiter["name"] or delimiter["bare"], quoted, operator == "<<-"))
 
-def _ansi_value(body: str) -> str | None:
-    """Escapes resolved; None where bash's result isn't worked out here (control keys, bytes, NUL, `\\x{…}`)."""
-    resolved = _ESCAPE.sub(_unescape, body)
-    return None if _NOT_KNOWN in resolved else resolved
+    def bodies(self) -> None:
+        """Read the here-documents that begin at this line's end."""
+        for document in self.documents:
+            closing = re.compile(rf"^{chr(9) + '*' if document.tabs else ''}{document.name}$", re.MULTILINE)
+            end = closing.search(self.text, self.at)
+            if end is None:
+                self.doubt("a here-document that isn't closed")
+            stop, after = (end.start(), end.end()) if end else (len(self.text), len(self.text))
+            if not document.quoted:
+                if _EXPANDS_IN_BODY.search(self.text, self.at, stop):
+                    self.doubt("a here-document that may run something")
+                self._body(stop)
+            self.at = after
+        self.documents.clear()
+
+    def _body(self, stop: int) -> None:
+        """See what a body that isn't quoted runs."""
+        outside = re.compile(r"[^$`\\]+|\\.?", re.DOTALL)
+        while self.at < stop:
+            if (plain := outside.match(self.text, self.at, stop)) is not None:
+                self.at = plain.end()
+            elif not self._expansion():
+                self.at += 1
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -222,22 +286,3 @@ def _unescape(match: re.Match[str]) -> str:
     # Bytes from 0x80 on make characters together with their neighbours.
     known = 0 < code < 0x80 or (many and code < 0x110000 and not 0xD800 <= code < 0xE000)
     return chr(code) if known else _NOT_KNOWN
-
-
-def document_problem(text: str, node: "Node") -> str | None:
-    """Why bash may read another body than the parser did, or run something in it."""
-    parts = {child.type: child for child in node.children}
-    start, end = parts.get("heredoc_start"), parts.get("heredoc_end")
-    delimiter = _DELIMITER.fullmatch(text[start.start_byte : start.end_byte]) if start is not None else None
-    if not parts.keys() <= HEREDOC_PARTS or start is None or end is None or delimiter is None:
-        return "a here-document that isn't alone on its line, or whose end can't be read"
-    name = delimiter["name"] or delimiter["bare"]
-    after = text.find("\n", start.end_byte) + 1
-    closing = re.compile(rf"^{chr(9) + '*' if '<<-' in parts else ''}{name}$", re.MULTILINE).search(
-        text, after
-    )
-    if after == 0 or closing is None or closing.end() != end.end_byte:
-        return "a here-document that ends elsewhere"
-    if not (delimiter["quote"] or delimiter["bare"]) and _EXPANDS_IN_BODY.search(text, after, end.start_byte):
-        return "a here-document that may run something"
-    return None

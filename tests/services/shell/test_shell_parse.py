@@ -34,6 +34,8 @@ def argvs(line: str) -> list[tuple[str, ...]]:
         ("[ -f x ]", ("[", "-f", "x", "]")),
         ("export CI=1 TZ=x", ("export", "CI=1", "TZ=x")),
         ("!ls", ("!ls",)),
+        ('x="a b"\\; c1', ("c1",)),
+        ("x=\\  c1 a", ("c1", "a")),
     ],
 )
 def test_quoting_is_resolved_where_it_is_literal(line: str, argv: tuple[str, ...] | None) -> None:
@@ -101,15 +103,13 @@ def test_wrappers_are_there_but_need_no_leave_of_their_own() -> None:
     assert [c.argv for c in line.effective] == [("rm", "x")]
 
 
-# Each of these was read by the grammar in another way than by bash 5.2; found by test_bash_oracle.py.
+# Each of these is easily read in another way than by bash 5.2; found by test_bash_oracle.py.
 MISREAD = [
     "c1 $(c3 \n\\\n'#' x)",
     "c1 -2>/dev/null",
     "c1 -<<E\nx\nE",
     "c1 <<'E'é\nx\nE",
-    'x="a b"\\; c1',
     "c1 >&'$(rm s)'",
-    "x=\\  bash -c c1",
     "local %x $\ngit",
     '"a$ $(rm x)"',
     'c1 !$\\\n"\\$(rm x)"',
@@ -147,7 +147,7 @@ MISREAD = [
 
 
 @pytest.mark.parametrize("line", MISREAD)
-def test_what_the_grammar_reads_otherwise_than_bash_is_opaque(line: str) -> None:
+def test_what_is_easily_read_otherwise_than_by_bash_is_opaque(line: str) -> None:
     assert parse(line).opaque, parse(line)
 
 
