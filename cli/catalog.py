@@ -1,50 +1,103 @@
-"""catalog: every command, by the name that is typed: what `--help` shows and what "did you mean" knows."""
+"""catalog: every command, by the name that is typed: where it is, what `--help` shows and "did you mean" knows."""
 
-from typing import NamedTuple
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from interlock.cli.parsing import Parser
 
 
 class Command(NamedTuple):
-    """One command; its module is `cli/commands/<name>.py`."""
+    """One command."""
 
+    module: str
+    """Of `cli/commands/`: there `NAME` executes it, and `NAME_parser` says what it takes."""
     group: str
     usage: str
     summary: str
 
 
 COMMANDS = {
-    "run": Command("Work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"),
-    "resume": Command("Work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
-    "init": Command("Work", "init [HINT]", "write GEMINI.md from a look at this repository; asks first"),
-    "approvals": Command("Decide", "approvals [RUN]", "everything that waits for a person, over all runs"),
-    "trust": Command("Decide", "trust [DIR]", "let a folder's own settings, hooks and policies count"),
-    "fork": Command("Travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"),
-    "rewind": Command("Travel", "rewind RUN --at STEP", "fork in place, after showing what will change"),
-    "undo": Command("Travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"),
+    "run": Command(
+        "work", "Work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"
+    ),
+    "resume": Command(
+        "work", "Work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"
+    ),
+    "init": Command(
+        "work", "Work", "init [HINT]", "write GEMINI.md from a look at this repository; asks first"
+    ),
+    "approvals": Command(
+        "runs", "Decide", "approvals [RUN]", "everything that waits for a person, over all runs"
+    ),
+    "trust": Command(
+        "folder", "Decide", "trust [DIR]", "let a folder's own settings, hooks and policies count"
+    ),
+    "fork": Command(
+        "travel", "Travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"
+    ),
+    "rewind": Command(
+        "travel", "Travel", "rewind RUN --at STEP", "fork in place, after showing what will change"
+    ),
+    "undo": Command(
+        "travel", "Travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"
+    ),
     "replay": Command(
-        "Travel", "replay RUN", "once more, offline, from the record; names the first difference"
+        "travel", "Travel", "replay RUN", "once more, offline, from the record; names the first difference"
     ),
-    "export": Command("Travel", "export RUN", "a run as one HTML page, as Markdown or as JSON"),
-    "runs": Command("Look", "runs", "list runs; `runs rm RUN` deletes one"),
-    "show": Command("Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
-    "history": Command("Look", "history RUN", "every step: node, time, what it changed"),
-    "diff": Command("Look", "diff RUN STEP STEP", "what changed in the state, or with --files in the files"),
+    "export": Command("draw", "Travel", "export RUN", "a run as one HTML page, as Markdown or as JSON"),
+    "runs": Command("runs", "Look", "runs", "list runs; `runs rm RUN` deletes one"),
+    "show": Command("show", "Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
+    "history": Command("runs", "Look", "history RUN", "every step: node, time, what it changed"),
+    "diff": Command(
+        "runs", "Look", "diff RUN STEP STEP", "what changed in the state, or with --files in the files"
+    ),
     "diagram": Command(
-        "Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took in it"
+        "draw", "Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took in it"
     ),
-    "workflows": Command("Learn", "workflows", "what can be run"),
-    "schema": Command("Learn", "schema WORKFLOW", "its input and output as JSON Schema"),
-    "memory": Command("Learn", "memory [show|add|refresh]", "the files that every conversation begins with"),
-    "tools": Command("Learn", "tools", "what the model can call"),
-    "modes": Command("Learn", "modes", "the modes of work: which tools each has, on which files"),
-    "agents": Command("Learn", "agents", "the sub-agents that a model can ask"),
-    "doctor": Command("Learn", "doctor [--store]", "check this machine, the settings and the store"),
-    "policy": Command("Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"),
-    "hooks": Command("Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"),
-    "mcp": Command("Learn", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"),
-    "completion": Command("Learn", "completion bash|zsh|fish", "TAB completion for your shell: a script"),
-    "new": Command("Develop", "new workflow NAME", "begin a workflow of your own, with its test"),
-    "diagrams": Command("Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
+    "workflows": Command("workflows", "Learn", "workflows", "what can be run"),
+    "schema": Command("workflows", "Learn", "schema WORKFLOW", "its input and output as JSON Schema"),
+    "memory": Command(
+        "folder", "Learn", "memory [show|add|refresh]", "the files that every conversation begins with"
+    ),
+    "tools": Command("tools", "Learn", "tools", "what the model can call"),
+    "modes": Command("tools", "Learn", "modes", "the modes of work: which tools each has, on which files"),
+    "agents": Command("tools", "Learn", "agents", "the sub-agents that a model can ask"),
+    "doctor": Command(
+        "doctor", "Learn", "doctor [--store]", "check this machine, the settings and the store"
+    ),
+    "policy": Command(
+        "policy", "Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"
+    ),
+    "hooks": Command(
+        "hooks", "Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"
+    ),
+    "mcp": Command(
+        "mcp", "Learn", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"
+    ),
+    "completion": Command(
+        "completion", "Learn", "completion bash|zsh|fish", "TAB completion for your shell: a script"
+    ),
+    "new": Command(
+        "workflows", "Develop", "new workflow NAME", "begin a workflow of your own, with its test"
+    ),
+    "diagrams": Command("draw", "Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
+
+
+def parser_of(name: str) -> "Parser":
+    """Of a command, or of `prompt`, which nobody types."""
+    return _part(name, f"{name}_parser")()
+
+
+def execute(name: str, arguments: list[str]) -> int:
+    """Run one command; its exit code."""
+    return _part(name, name)(arguments)
+
+
+def _part(name: str, part: str) -> Any:
+    module = COMMANDS[name].module if name in COMMANDS else "work"
+    return getattr(import_module(f"interlock.cli.commands.{module}"), part)
 
 
 def nearest(word: str, known: list[str], cutoff: float = 0.6) -> str:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.state.errors import InputError
+from interlock.state.errors import InputError, UserError
+from interlock.state.text import visible
 
 PIPE_LIMIT = 8_000_000
 """Bytes of piped text that are put before a prompt (gemini-cli: 8 MB)."""
@@ -35,6 +36,15 @@ def prompt_from(words: str | None) -> str:
     if not piped and not given:
         raise InputError("No prompt. Give one: interlock -p 'what to do', or pipe it in.", "prompt")
     return f"{piped}\n\n{given}".strip()
+
+
+def agreed(question: str, nobody: str) -> bool:
+    """Whether the person says yes. Raises `UserError` with `nobody` where there is none to ask."""
+    if not sys.stdin.isatty():
+        raise UserError(nobody)
+    sys.stderr.write(f"{visible(question)} [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:

@@ -5,9 +5,8 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
-from interlock.cli.catalog import COMMANDS, did_you_mean, near, root_help
+from interlock.cli.catalog import COMMANDS, did_you_mean, execute, near, parser_of, root_help
 from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible
 
@@ -87,7 +86,7 @@ def _dispatch(given: list[str], own_process: bool) -> int:
         print(root_help(), end="")
         return 0
     if given[:1] == ["__complete"]:
-        from interlock.cli.completing import answer
+        from interlock.cli.commands.completion import answer
 
         return answer(given[1:])
     if given[:1] in (["-v"], ["--version"]):
@@ -104,7 +103,7 @@ def _dispatch(given: list[str], own_process: bool) -> int:
         quick_start.own_process = True
         if name != "prompt":  # a session shows its prompt first
             quick_start.begin()
-    return import_module(f"interlock.cli.commands.{name}").execute(rest)
+    return execute(name, rest)
 
 
 def command_of(given: list[str]) -> tuple[str, list[str]]:
@@ -129,7 +128,7 @@ def _fits(name: str, arguments: list[str]) -> bool:
     if not words or name == "help":
         return not words
     try:
-        import_module(f"interlock.cli.commands.{name}").parser().parse(words)
+        parser_of(name).parse(words)
     except UserError:
         return False
     return True
@@ -138,9 +137,7 @@ def _fits(name: str, arguments: list[str]) -> bool:
 def _first_word(given: list[str]) -> int | None:
     if given and not given[0].startswith("-"):
         return 0
-    from interlock.cli.commands.prompt import parser
-
-    flags = parser()
+    flags = parser_of("prompt")
     words = enumerate(given)
     for place, word in words:
         if word in ("-p", "--prompt", "--"):

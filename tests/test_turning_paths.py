@@ -301,7 +301,7 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
 
 
 def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from interlock.cli.commands.show import execute
+    from interlock.cli.commands.show import show as execute
 
     played = play(SCENES["an unknown model is replaced once"], tmp_path / "stage")
     first, second = played.told("route")

@@ -1,6 +1,21 @@
-"""completion: prints the script that completes `interlock …` in a shell. What it offers: `cli/completing.py`."""
+"""completion: TAB in bash, zsh and fish: the script that a shell reads, and what it is told at each TAB.
 
-from interlock.cli.parsing import Parser, one_of
+The scripts call `interlock __complete SHELL …`, so nothing heavy is imported here. The answer is a line
+`KIND<tab>PREFIX`, then one `value<tab>description` a line. KIND is `words`, or `files` or `dirs`, which the shell
+lists itself, after the PREFIX of the word that is no part of the path.
+"""
+
+import argparse
+import re
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from interlock.cli.catalog import COMMANDS, parser_of
+from interlock.cli.parsing import OneOf, Parser, one_of
+from interlock.state.errors import InterlockError
+from interlock.state.text import visible
 
 _BASH = r"""# interlock: completion for bash. In ~/.bashrc: eval "$(interlock completion bash)"
 _interlock() {
@@ -64,7 +79,7 @@ complete -c interlock -f -k -a '(__interlock_complete)'
 _SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
 
 
-def parser() -> Parser:
+def completion_parser() -> Parser:
     made = Parser(
         "completion",
         "bash|zsh|fish",
@@ -79,6 +94,203 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
-    print(_SCRIPTS[parser().parse(arguments).shell], end="")
+def completion(arguments: list[str]) -> int:
+    print(_SCRIPTS[completion_parser().parse(arguments).shell], end="")
     return 0
+
+
+_LISTED = frozenset({"63", "33", "64"})
+"""bash's COMP_TYPE where several are only shown, so that a description may stand beside them."""
+_TITLE = 60
+
+
+class Word(NamedTuple):
+    """One thing that may stand there."""
+
+    value: str
+    about: str = ""
+
+
+class Answer(NamedTuple):
+    """What may stand there."""
+
+    words: list[Word]
+    kind: str = "words"
+    """words | files | dirs"""
+    prefix: str = ""
+    """Of the word that is being typed: what isn't part of a file's path."""
+
+
+def answer(arguments: Sequence[str]) -> int:
+    """`bash COMP_TYPE WORD LINE`, or `zsh|fish WORD…`; the last word is the one that is being typed."""
+    if len(arguments) < 2:
+        return 2
+    shell, *words = arguments
+    listed, tail = True, words[-1]
+    if shell == "bash":
+        listed, tail, words = words[0] in _LISTED, words[1], _words_of(words[2])
+    try:
+        found = candidates(words)
+    except InterlockError:
+        return 0
+    # bash completes what follows the last of its COMP_WORDBREAKS, like the file in --policy=FILE.
+    cut = len(words[-1]) - len(tail) if shell == "bash" and words[-1].endswith(tail) else 0
+    print(f"{found.kind}\t{found.prefix[cut:]}")
+    for word in found.words:
+        value = word.value[cut:]
+        if shell == "bash":
+            print(f"{value}  ({word.about})" if listed and word.about and len(found.words) > 1 else value)
+        else:
+            print(f"{value}\t{word.about}")
+    return 0
+
+
+def _words_of(line: str) -> list[str]:
+    """The words after the command's name, up to the cursor; an open quote is closed."""
+    for close in ("", "'", '"'):
+        try:
+            words = shlex.split(line + close)
+        except ValueError:
+            continue
+        return [*words[1:], ""] if not close and line[-1:].isspace() else words[1:] or [""]
+    return [""]
+
+
+def candidates(words: Sequence[str]) -> Answer:
+    """What the last of `words`, those after `interlock`, may become."""
+    from interlock.cli.main import command_of
+
+    *before, current = words
+    if before[:1] == ["help"]:
+        return _fitting([*_commands()], current)
+    name, rest = command_of(before)
+    parser = parser_of(name)
+    at, given = parser.expects(rest)
+    if current.startswith("--") and "=" in current:
+        flag, _, _ = current.partition("=")
+        at = parser.action_of(flag)
+        return _of(at, current, flag + "=", given) if at is not None else Answer([])
+    if current.startswith("-") and (at is None or not at.option_strings):
+        return _fitting([Word(*one) for one in parser.shown_flags()], current)
+    if name == "prompt" and not before:
+        return _fitting([*_commands(), Word("help", "a command's help")], current)
+    return _of(at, current, "", given) if at is not None else Answer([])
+
+
+def _commands() -> Iterator[Word]:
+    return (Word(name, command.summary) for name, command in COMMANDS.items())
+
+
+def _of(action: argparse.Action, current: str, before: str, given: Sequence[str]) -> Answer:
+    """Values of one argument; `given` are the words before that belong to no flag."""
+    if isinstance(action.type, OneOf):
+        return _fitting([Word(before + value) for value in action.type.values], current)
+    places = str(action.metavar or "").split(" ")
+    here = places[min(len(given), len(places) - 1)] if len(places) > 1 else places[0]
+    found: list[Word] = []
+    for name in re.split(r"[|\[]", here):
+        if name.startswith("@") and current.startswith(f"{before}@"):
+            return Answer([], "files", f"{before}@")
+        kind = name.strip("]@…").partition("=")[0]
+        if kind == "DIR":
+            return Answer([], "dirs", before)
+        if kind.startswith("FILE") and not name.startswith("@"):
+            return Answer([], "files", before)
+        source = _KINDS.get(f"--{action.dest}") or _KINDS.get(kind)
+        found += [Word(kind)] if kind.islower() else source(given) if source else []
+    if not here and action.type is Path:
+        return Answer([], "dirs", before)
+    if here == "MODEL" and current.startswith(f"{before}script:"):
+        return Answer([], "files", f"{before}script:")
+    return _fitting([Word(before + word.value, word.about) for word in found], current)
+
+
+def _fitting(words: Sequence[Word], current: str) -> Answer:
+    return Answer([word for word in words if word.value.startswith(current)])
+
+
+def _runs(_: Sequence[str]) -> list[Word]:
+    from interlock.engine.read.runs import list_runs
+    from interlock.engine.store.database import state_home
+
+    runs = [Word(row.run, _about(f"{row.status}: {row.title}")) for row in list_runs(state_home())]
+    return [*runs, Word("latest", "the newest of this folder")] if runs else []
+
+
+def _steps(given: Sequence[str]) -> list[Word]:
+    from interlock.engine.read.runs import checkpoints, find_run, steps
+    from interlock.engine.store.database import state_home
+
+    run = find_run(state_home(), given[0]).run if given else ""
+    nodes = {step.step: step.node for step in steps(state_home(), run) if not step.depth}
+    return [Word(str(one.step), nodes.get(one.step, one.source)) for one in checkpoints(state_home(), run)]
+
+
+def _requests(given: Sequence[str]) -> list[Word]:
+    from interlock.engine.read.runs import find_run, waiting_requests
+    from interlock.engine.store.database import state_home
+
+    waiting = waiting_requests(state_home(), find_run(state_home(), given[0]).run) if given else []
+    told = [(one.fields["number"], one.fields["tool_name"], one.fields["preview"]) for one in waiting]
+    return [Word("all"), *(Word(str(n), _about(f"{tool}: {preview}")) for n, tool, preview in told)]
+
+
+def _workflows(_: Sequence[str]) -> list[Word]:
+    from importlib.metadata import entry_points
+
+    from interlock.engine.workflow_names import FOLDER, GROUP
+    from interlock.graphs import PIPELINES
+
+    files = [file for root in (Path.cwd(), Path.home()) for file in sorted((root / FOLDER).glob("*.py"))]
+    own = {file.stem.replace("_", "-"): str(file) for file in files if not file.name.startswith("_")}
+    installed = {point.name: point.value for point in entry_points(group=GROUP)}
+    return [Word(name, about) for name, about in {**installed, **own, **PIPELINES}.items()]
+
+
+def _tools(_: Sequence[str]) -> list[Word]:
+    """A tool's file has its name; the table of them would import them all."""
+    from interlock import tools
+
+    files = (file for folder in tools.__path__ for file in Path(folder).glob("[a-z]*.py"))
+    return [Word(name) for name in sorted(file.stem for file in files) if name != "table"]
+
+
+def _models(_: Sequence[str]) -> list[Word]:
+    from interlock.state.names import ALIASES
+
+    routed = Word("auto", "routed, per prompt")
+    return [routed, *(Word(*one) for one in ALIASES.items()), Word("script:", "a file of replies")]
+
+
+def _modes(_: Sequence[str]) -> list[Word]:
+    from interlock.prompts import modes
+
+    return [Word(slug) for slug in sorted(f.stem for p in modes.__path__ for f in Path(p).glob("*.md"))]
+
+
+def _calls(given: Sequence[str]) -> list[Word]:
+    from interlock.engine.read.calls import calls
+    from interlock.engine.read.runs import find_run
+    from interlock.engine.store.database import state_home
+
+    made = calls(state_home(), find_run(state_home(), given[0]).run) if given else []
+    return [Word(str(number), call.tool) for number, call in enumerate(made, 1)]
+
+
+def _about(text: str) -> str:
+    line = visible(" ".join(text.split()))
+    return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
+
+
+_KINDS: dict[str, Callable[[Sequence[str]], list[Word]]] = {
+    "RUN": _runs,
+    "STEP": _steps,
+    "ID": _requests,
+    "--call": _calls,
+    "WORKFLOW": _workflows,
+    "TOOL": _tools,
+    "TOOLS": _tools,
+    "MODEL": _models,
+    "MODE": _modes,
+}
+"""What an argument's value is called in the help, or a flag whose values are others → those that there are."""

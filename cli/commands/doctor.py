@@ -30,7 +30,7 @@ class Finding(NamedTuple):
     text: str
 
 
-def parser() -> Parser:
+def doctor_parser() -> Parser:
     made = Parser(
         "doctor",
         "[--store] [--json]",
@@ -41,8 +41,8 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
-    args = parser().parse(arguments)
+def doctor(arguments: list[str]) -> int:
+    args = doctor_parser().parse(arguments)
     home = state_home()
     findings = [*_machine(), *_settings(), *_state(home), *(_records(home) if args.store else ())]
     if args.json:

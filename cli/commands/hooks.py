@@ -27,7 +27,7 @@ _LABEL = 10
 Shown = Mapping[str, Any]
 
 
-def parser() -> Parser:
+def hooks_parser() -> Parser:
     made = Parser(
         "hooks",
         "[--json]   |   interlock hooks test EVENT [--input JSON|@FILE] [--run] [--json]",
@@ -55,8 +55,8 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
-    args = parser().parse(arguments)
+def hooks(arguments: list[str]) -> int:
+    args = hooks_parser().parse(arguments)
     if args.action not in (None, "test"):
         raise UserError(f"No action {args.action!r}, expected test. See: interlock hooks --help")
     if args.action is None and (args.run or args.input is not None):

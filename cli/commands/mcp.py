@@ -38,7 +38,7 @@ _EXAMPLES = [
 Shown = Mapping[str, Any]
 
 
-def parser() -> Parser:
+def mcp_parser() -> Parser:
     made = Parser(
         "mcp",
         "[list] | mcp test SERVER | mcp add [FLAGS] NAME COMMAND|URL [ARGS] | mcp remove NAME | mcp auth SERVER"
@@ -78,9 +78,9 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
+def mcp(arguments: list[str]) -> int:
     own, theirs = _split(arguments)
-    args = parser().parse(own)
+    args = mcp_parser().parse(own)
     args.args = [*args.args, *theirs]
     match args.action:
         case "list":
@@ -102,7 +102,7 @@ def execute(arguments: list[str]) -> int:
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
     """What is ours, and what stands behind the command that is to be added: flags there are the server's."""
-    flags = parser()
+    flags = mcp_parser()
     words, skip = 0, False
     for place_, word in enumerate(arguments):
         if skip:

@@ -38,7 +38,7 @@ Nobody is asked, and nothing is run but safety checkers. Exit code 0 whatever th
 Shown = Mapping[str, Any]
 
 
-def parser() -> Parser:
+def policy_parser() -> Parser:
     made = Parser(
         "policy",
         "check TOOL [JSON] [FLAGS]   |   interlock policy check --batch FILE.jsonl",
@@ -75,8 +75,8 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
-    args = parser().parse(arguments)
+def policy(arguments: list[str]) -> int:
+    args = policy_parser().parse(arguments)
     if args.action != "check":
         raise UserError(f"No action {args.action!r}, expected check. See: interlock policy --help")
     if (args.tool is None) is (args.batch is None):

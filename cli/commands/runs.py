@@ -1,17 +1,48 @@
-"""runs: lists runs, the newest change first; `runs rm RUN` deletes them."""
+"""runs: lists: the runs, what waits in them, the steps of one, and what changed between two."""
 
+import argparse
+import json
+import re
 import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, takewhile
+from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.parsing import Parser, flag, one_of
-from interlock.cli.render.output import ago, amount, one_line, place, show_json, show_table
-from interlock.engine.read.runs import STATUSES, RunRow, find_run, list_runs
+from interlock.cli.parsing import Parser, flag, number, one_of
+from interlock.cli.render.output import (
+    Paint,
+    ago,
+    amount,
+    elapsed,
+    one_line,
+    place,
+    show_json,
+    show_table,
+    visible,
+)
+from interlock.cli.render.pending import headline, marked, screen
+from interlock.engine.read.runs import (
+    STATUSES,
+    Request,
+    RunRow,
+    Step,
+    checkpoints,
+    find_run,
+    list_runs,
+    steps,
+    waiting_requests,
+)
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.state.messages import Message
 
 _SHOWN = 20
 
 
-def parser() -> Parser:
+def runs_parser() -> Parser:
     made = Parser(
         "runs",
         "[rm RUN…] [FLAGS]",
@@ -28,8 +59,8 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
-    args = parser().parse(arguments)
+def runs(arguments: list[str]) -> int:
+    args = runs_parser().parse(arguments)
     home = state_home()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
@@ -44,13 +75,13 @@ def execute(arguments: list[str]) -> int:
         print(f"No run is {args.status}." if args.status else nothing, file=sys.stderr)
         return 0
     shown = rows if args.all or args.status else rows[:_SHOWN]
-    show_table([_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
+    show_table([_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
     if len(shown) < len(rows):
         print(f"… {len(rows) - len(shown)} older: interlock runs --all", file=sys.stderr)
     return 0
 
 
-def _cells(row: RunRow) -> tuple[str, ...]:
+def _run_cells(row: RunRow) -> tuple[str, ...]:
     status = f"waiting ({row.waiting})" if row.status == "waiting" else row.status
     if row.status == "failed" and row.outcome not in ("", "failed"):
         status = f"failed: {row.outcome}"
@@ -67,3 +98,188 @@ def _remove(rows: list[RunRow]) -> int:
         remove_run(state_home(), row.run)
         print(f"Deleted run {row.run}.", file=sys.stderr)
     return 0
+
+
+def approvals_parser() -> Parser:
+    made = Parser(
+        "approvals",
+        "[RUN] [--json]",
+        "What waits for a person. Without RUN: a line each, over all runs. With RUN: everything needed to decide.",
+        [
+            ("interlock approvals", "what waits, anywhere"),
+            ("interlock approvals latest", "with diffs and commands"),
+        ],
+    )
+    made.add_argument("run", nargs="?", metavar="RUN", help="only this run, in full")
+    made.json_flag()
+    return made
+
+
+def approvals(arguments: list[str]) -> int:
+    args = approvals_parser().parse(arguments)
+    home = state_home()
+    row = find_run(home, args.run) if args.run else None
+    requests = waiting_requests(home, row.run if row else None)
+    if args.json:
+        show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
+        return 0
+    if not requests:
+        where = f"run {row.run!r} (it is {row.status})" if row else "any run"
+        print(f"Nothing waits for you in {where}.", file=sys.stderr)
+        return 0
+    paint = Paint(sys.stdout)
+    if row:
+        lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
+    else:
+        lines = _overview({r.run: r for r in list_runs(home)}, requests, paint)
+    paint.print_all(lines)
+    return 0
+
+
+def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) -> Iterator[str]:
+    for run, group in groupby(requests, lambda r: r.run):
+        waiting = list(group)
+        about = f"asked {ago(waiting[0].asked_at)} · {place(runs[run].workspace)}"
+        yield paint(f"{run}  {one_line(runs[run].title, 60)}", "bold") + paint(f"  {about}", "dim")
+        for request in waiting:
+            width = paint.width - len(request.id) - 6 if paint.terminal else 0
+            yield f"  {paint(request.id, 'cyan')}  {one_line(headline(request.fields), width)}"
+            yield paint(f"  {'':{len(request.id)}}  {one_line(request.fields['reason'], width)}", "dim")
+        yield f"  look:     {paint(f'interlock approvals {run}', 'cyan')}"
+        if any(r.fields["kind"] == "approval" for r in waiting):
+            yield f"  approve:  {paint(f'interlock resume {run} --approve all', 'cyan')}"
+        yield ""
+
+
+def history_parser() -> Parser:
+    made = Parser(
+        "history",
+        "RUN [--all] [--json]",
+        "Every step of a run. STEP is what `show --at` and `diff` take.",
+        [("interlock history latest", ""), ("interlock history latest --all", "with the steps inside each")],
+    )
+    made.run_flag()
+    flag(made, "--all", "the steps of graphs inside, too")
+    flag(made, "--json", "for programs; always all of them")
+    return made
+
+
+def history(arguments: list[str]) -> int:
+    args = history_parser().parse(arguments)
+    home = state_home()
+    run = find_run(home, args.run)
+    taken = [s for s in steps(home, run.run) if not s.node.startswith("__")]
+    if args.json:
+        points = [c._asdict() for c in checkpoints(home, run.run)]
+        show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
+        return 0
+    header = ("step", "at", "node", "took", "changed", "went")
+    show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=4)
+    return 0
+
+
+def _step_cells(step: Step) -> tuple[str, ...]:
+    at = time.strftime("%H:%M:%S", time.localtime(step.started))
+    node = "  " * step.depth + step.node
+    return (str(step.step), at, node, elapsed(step.ms / 1000), ", ".join(step.keys), step.route or "")
+
+
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
+"""Ids of records, which nobody reads to their end."""
+
+
+def diff_parser() -> Parser:
+    made = Parser(
+        "diff",
+        "RUN STEP STEP [--json] | RUN --files [--call ID]",
+        "What _changed in a run's state, and what was said, between two steps of: interlock history RUN.\n"
+        "With --files: what it did to the workspace's files.",
+        [
+            ("interlock diff latest 2 5", ""),
+            ("interlock diff latest --files", "as git shows it"),
+            (
+                "interlock diff latest --files --call 3",
+                "one call, by its number in: interlock show latest --calls",
+            ),
+        ],
+    )
+    made.run_flag()
+    made.add_argument("steps", type=number(int, -1), metavar="STEP", nargs="*")
+    flag(made, "--files", "what the run did to files")
+    flag(made, "--call ID", "number or id of one call of: interlock show RUN --calls")
+    made.json_flag()
+    return made
+
+
+def diff(arguments: list[str]) -> int:
+    args = diff_parser().parse(arguments)
+    home = state_home()
+    if args.files or args.call:
+        return _file_diff(find_run(home, args.run), args)
+    if len(args.steps) != 2:
+        raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
+    run = find_run(home, args.run).run
+    from interlock.engine.read.snapshot import messages_at, state_at
+
+    old, new = (state_at(home, run, step) for step in args.steps)
+    before, after = (messages_at(home, run, str(state.get("head") or "")) for state in (old, new))
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
+    changes = _changed(old, new)
+    if args.json:
+        said = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
+        dropped = len(before) - shared
+        show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
+        return 0
+    lines = [*_change_lines(changes), *_said(before[shared:], "-"), *_said(after[shared:], "+")]
+    paint = Paint(sys.stdout)
+    paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
+    if not lines:
+        print("Nothing _changed.", file=sys.stderr)
+    return 0
+
+
+def _file_diff(run: RunRow, args: argparse.Namespace) -> int:
+    """Of all its calls as one, without what others did in between to other files."""
+    from interlock.cli.commands.travel import tell_unkept
+    from interlock.engine.travel.files import chosen_of, diff_of
+
+    tell_unkept(run)
+    paint = Paint(sys.stdout)
+    text = diff_of(state_home(), run, chosen_of(state_home(), run, args.call))
+    if args.json:
+        show_json({"run": run.run, "diff": text})
+    elif text:
+        paint.print_all(marked(text, paint)) if paint.on else paint.print(text.rstrip("\n"), reading=True)
+    else:
+        print("No file _changed.", file=sys.stderr)
+    return 0
+
+
+def _change_lines(changes: Mapping[str, tuple[str | None, str | None]]) -> Iterator[str]:
+    for key, sides in changes.items():
+        for sign, value in zip("-+", sides, strict=True):
+            if value is not None:
+                short = _HASH.sub(lambda name: f"{name[0][:12]}…", visible(value))
+                yield f"{sign} {key}: {short}"
+
+
+def _said(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
+    for message in messages:
+        calls = ", ".join(call.name for call in message.tool_calls)
+        called = f" [calls {calls}]" if calls else ""
+        yield f"{sign} {message.role}: {one_line(message.text, 90)}{called}"
+
+
+def _changed(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[str | None, str | None]]:
+    """Dotted key → (before, after) as JSON; None: not there."""
+    was, now = _flat(old), _flat(new)
+    return {k: (was.get(k), now.get(k)) for k in {**was, **now} if was.get(k) != now.get(k)}
+
+
+def _flat(value: Any, key: str = "") -> dict[str, str]:
+    if not isinstance(value, dict) or not value:
+        return {key: json.dumps(value, ensure_ascii=False)}
+    found: dict[str, str] = {}
+    for name, part in cast(dict[str, Any], value).items():
+        found |= _flat(part, f"{key}.{name}" if key else name)
+    return found

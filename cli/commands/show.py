@@ -23,7 +23,7 @@ _LABELS = {"use_model": "model", "note_loop": "loop"}
 """Nodes whose reasons people want to know without asking; the others are in --json."""
 
 
-def parser() -> Parser:
+def show_parser() -> Parser:
     made = Parser(
         "show",
         "RUN [--calls] [--call ID] [--at STEP] [--dropped] [--verify] [--json]",
@@ -48,8 +48,8 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
-    args = parser().parse(arguments)
+def show(arguments: list[str]) -> int:
+    args = show_parser().parse(arguments)
     home = state_home()
     run = find_run(home, args.run)
     if args.verify:

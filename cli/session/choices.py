@@ -10,7 +10,7 @@ from prompt_toolkit.application import get_app
 from prompt_toolkit.enums import EditingMode
 from rich.text import Text
 
-from interlock.cli.catalog import nearest
+from interlock.cli.catalog import execute, nearest
 from interlock.cli.render.output import place
 from interlock.cli.session.picker import Row
 from interlock.cli.session.printed import show_printed, words
@@ -150,7 +150,7 @@ async def compress(session: "Session", _: str) -> None:
 
 
 async def stats(session: "Session", _: str) -> None:
-    from interlock.cli.render.report import usage_lines
+    from interlock.cli.render.export import usage_lines
     from interlock.cli.session.travel import this_run
     from interlock.engine.read.runs import find_run, models
     from interlock.engine.travel.record import costs
@@ -188,13 +188,12 @@ def mcp_words(session: "Session", typed: str) -> Iterable[str]:
 
 async def mcp(session: "Session", rest: str) -> None:
     """Signing in needs the whole terminal."""
-    from interlock.cli.commands import mcp as command
 
     given = words(rest)
     if given[:1] == ["serve"]:
         raise UserError("`serve` speaks to another program on stdin; start it there: interlock mcp serve")
     if given[:1] == ["auth"]:
-        await session.hand_over(lambda: command.execute([*given, "-C", str(session.workspace)]))
+        await session.hand_over(lambda: execute("mcp", [*given, "-C", str(session.workspace)]))
     else:
         await show_printed(session, "mcp", ["-C", str(session.workspace), *given])
 

@@ -5,12 +5,12 @@ import shlex
 import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
-from importlib import import_module
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
+from interlock.cli.catalog import execute
 from interlock.cli.render.output import redacted
 from interlock.state.errors import InterlockError, UserError
 
@@ -35,7 +35,7 @@ def printed(name: str, arguments: list[str]) -> tuple[int, str]:
     page = _Page()
     with _alone, redirect_stdout(page), redirect_stderr(page), _nobody_there():
         try:
-            code = import_module(f"interlock.cli.commands.{name}").execute(arguments)
+            code = execute(name, arguments)
         except InterlockError as error:
             page.write(redacted(str(error)))
             code = error.exit_code

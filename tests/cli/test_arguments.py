@@ -3,14 +3,14 @@
 import ast
 import json
 import re
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from interlock.cli.catalog import COMMANDS
-from interlock.cli.commands import prompt, resume, run
+from interlock.cli.catalog import COMMANDS, parser_of
+from interlock.cli.commands import work
+from interlock.cli.commands.work import prompt_parser, resume_parser, run_parser
 from interlock.cli.flags import options_from
 from interlock.cli.main import command_of, main
 from interlock.cli.parsing import duration
@@ -24,7 +24,7 @@ ROOMS = ("cli", "engine", "graphs", "nodes", "prompts", "services", "state", "to
 
 
 def _options(*flags: str, resuming: bool = False) -> Options:
-    return options_from(prompt.parser().parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming)
+    return options_from(prompt_parser().parse(flags), {"INTERLOCK_HOME": "/h", "KEY": "v"}, resuming=resuming)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_folders_and_files_are_made_absolute(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_the_prompt_may_stand_anywhere(typed: list[str], words: str) -> None:
-    args = prompt.parser().parse(typed)
+    args = prompt_parser().parse(typed)
     assert " ".join(filter(None, [args.prompt, *args.words])) == words
 
 
@@ -204,8 +204,8 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 def test_a_workflows_own_scalars_are_flags() -> None:
-    made = run.parser()
-    own = run._add_own_flags(made, pipeline("turn"))
+    made = run_parser()
+    own = work._add_own_flags(made, pipeline("turn"))
     assert own == ["turn_no", "session_turns", "sticky_model", "last_prompt_tokens"]
     args = made.parse(["turn", "hello", "--turn-no", "3", "--sticky-model", "flash"])
     assert (args.turn_no, args.sticky_model, args.session_turns) == (3, "flash", None)
@@ -214,8 +214,8 @@ def test_a_workflows_own_scalars_are_flags() -> None:
 def test_input_json_takes_the_prompt_from_the_words(tmp_path: Path) -> None:
     file = tmp_path / "in.json"
     file.write_text(json.dumps({"history": []}))
-    args = run.parser().parse(["main", "fix it", "--input", f"@{file}"])
-    assert run._input(args, pipeline("main")) == {"history": [], "prompt": "fix it"}
+    args = run_parser().parse(["main", "fix it", "--input", f"@{file}"])
+    assert work._run_input(args, pipeline("main")) == {"history": [], "prompt": "fix it"}
 
 
 def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_piped_text_is_put_before_the_prompt(cli: Any, tmp_path: Path) -> None:
 
 
 def test_decisions_keep_the_order_in_which_they_were_typed() -> None:
-    args = resume.parser().parse(
+    args = resume_parser().parse(
         ["r", "--approve", "1", "--always", "--reject", "2", "--reason", "no", "--edit", "3"]
     )
     assert [(kind, value) for kind, value, _ in args.decisions] == [
@@ -260,7 +260,7 @@ def test_nothing_that_users_or_models_read_cites_a_page_of_the_project(
     shown += [json.dumps([t.description, t.args.model_json_schema()]) for t in TOOLS.values()]
     shown += [file.read_text() for file in ROOT.glob("prompts/**/*.md")]
     for name in COMMANDS:
-        import_module(f"interlock.cli.commands.{name}").parser().print_help()
+        parser_of(name).print_help()
     shown.append(capsys.readouterr().out)
     for file in (file for room in ROOMS for file in (ROOT / room).rglob("*.py")):
         tree = ast.parse(file.read_text())

@@ -15,7 +15,7 @@ import pytest
 from patience import HANG_S
 
 from interlock.cli.commands import completion
-from interlock.cli.completing import answer
+from interlock.cli.commands.completion import answer
 from interlock.tools.table import TOOLS
 
 BIN = Path(sys.executable).parent
@@ -44,10 +44,10 @@ def test_commands_and_what_they_do(asked: Asked) -> None:
 
 
 def test_flags_are_those_of_the_parser(asked: Asked) -> None:
-    from interlock.cli.commands.prompt import parser
+    from interlock.cli.catalog import parser_of
 
     shown = values(asked("--"))
-    assert set(shown) == {name for name, _ in parser().shown_flags()}
+    assert set(shown) == {name for name, _ in parser_of("prompt").shown_flags()}
     assert "--approval-mode" in shown and "--full-auto" not in shown
     assert values(asked("--approval-mode", "")) == ["default", "auto_edit", "plan", "yolo"]
     assert values(asked("-o", "s")) == ["stream-json"]

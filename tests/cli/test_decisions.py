@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from interlock.cli.commands.resume import parser
+from interlock.cli.commands.work import resume_parser as parser
 from interlock.cli.decisions import decisions_from
 from interlock.engine.options import Decision
 from interlock.state.errors import InputError, UserError

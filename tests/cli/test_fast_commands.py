@@ -74,12 +74,10 @@ def test_help_names_every_command_and_fits_a_terminal(cli: Any) -> None:
 
 
 def test_every_command_has_a_module_and_a_help_of_its_own(cli: Any) -> None:
-    from importlib import import_module
-
-    from interlock.cli.catalog import COMMANDS
+    from interlock.cli.catalog import COMMANDS, parser_of
 
     for name in [*COMMANDS, "prompt"]:
-        text = import_module(f"interlock.cli.commands.{name}").parser().format_help()
+        text = parser_of(name).format_help()
         assert text.startswith("usage: interlock"), name
 
 

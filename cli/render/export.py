@@ -1,4 +1,4 @@
-"""page: a run as one HTML page that needs nothing else: no script, no request, readable in light and dark."""
+"""export: a run written down: as one HTML page that needs nothing else (no script, no request), or as Markdown."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ def page(record: Record, drawn: bytes) -> str:
     )
 
 
-def _head(record: Record, _: bytes) -> Iterator[str]:
+def _page_head(record: Record, _: bytes) -> Iterator[str]:
     yield f"<h1>{_text(one_line(record['title'], 200))}</h1>"
     facts = [f"run {record['run']}", record["workflow"], record["status"], record["workspace"]]
     if record["parent"]:
@@ -62,10 +62,10 @@ def _diagram(record: Record, drawn: bytes) -> Iterator[str]:
     svg = drawn.decode()
     yield "<h2>Path</h2>"
     yield f'<div class="diagram" id="diagram">{svg[svg.index("<svg") :]}</div>'
-    yield f'<p class="soft">{_text(path_text(record))}</p>'
+    yield f'<p class="soft">{_text(_path_text(record))}</p>'
 
 
-def path_text(record: Record) -> str:
+def _path_text(record: Record) -> str:
     """`turn → tools ×2 → turn`."""
     return " → ".join(node if times == 1 else f"{node} ×{times}" for node, times in record["path"])
 
@@ -81,7 +81,7 @@ def _waiting(record: Record, _: bytes) -> Iterator[str]:
 def _conversation(record: Record, _: bytes) -> Iterator[str]:
     yield "<h2>Conversation</h2>"
     for message in record["messages"]:
-        text = message_text(message).strip()
+        text = _message_text(message).strip()
         asked = [f"{call['name']} {brief(call.get('args', {}))}" for call in message.get("tool_calls", ())]
         if message["role"] in ("system", "tool") or message.get("origin") == "context":
             about = message.get("name") or message.get("origin") or ""
@@ -92,7 +92,7 @@ def _conversation(record: Record, _: bytes) -> Iterator[str]:
         yield f'<p class="role">{_text(message["role"])}</p><div class="said">{_text(text)}</div>{said}'
 
 
-def message_text(message: Record) -> str:
+def _message_text(message: Record) -> str:
     """All text parts of a message."""
     content: str | Sequence[Record] = message.get("content", "")
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
@@ -118,11 +118,11 @@ def _calls(record: Record, _: bytes) -> Iterator[str]:
     if record["calls"]:
         yield "<h2>Calls</h2>"
     for number, told in enumerate(record["calls"], 1):
-        call = call_of(told)
+        call = _call_of(told)
         state = "failed" if call.failed else call.status or call.state
         yield f"<details><summary>{number}. {_text(call.tool)} {_text(brief(call.args))} · {_text(state)}</summary>"
         for line in (
-            decided_text(call),
+            who_decided(call),
             f"{clock(call.started)}: started" if call.started else "",
             call.summary,
         ):
@@ -130,13 +130,8 @@ def _calls(record: Record, _: bytes) -> Iterator[str]:
         yield f"<pre>{_text(visible_json(call.args, 2))}</pre>{_diff(told['diff'])}</details>"
 
 
-def call_of(told: Record) -> Call:
+def _call_of(told: Record) -> Call:
     return Call(**{name: told[name] for name in Call._fields})
-
-
-def decided_text(call: Call) -> str:
-    """Who decided it, and when."""
-    return who_decided(call)
 
 
 def _files(record: Record, _: bytes) -> Iterator[str]:
@@ -171,23 +166,85 @@ def _approvals(record: Record, _: bytes) -> Iterator[str]:
 
 def _cost(record: Record, _: bytes) -> Iterator[str]:
     rows = [
-        (name, str(n["requests"]), amount(n["input_tokens"]), amount(n["output_tokens"]), dollars(n["usd"]))
+        (name, str(n["requests"]), amount(n["input_tokens"]), amount(n["output_tokens"]), _dollars(n["usd"]))
         for name, n in record["models"].items()
     ]
     if rows:
         yield from _table("Tokens and cost", ("model", "requests", "in", "out", "cost"), rows)
-        yield f"<p>In all: {dollars(record['usd'])}</p>"
+        yield f"<p>In all: {_dollars(record['usd'])}</p>"
 
 
-def dollars(usd: float | None) -> str:
+def _dollars(usd: float | None) -> str:
     """`—` where settings have no price."""
     return "— (no price in settings: model.prices)" if usd is None else f"${usd:.4f}"
 
 
-_SECTIONS = (_head, _diagram, _waiting, _conversation, _files, _calls, _approvals, _timeline, _cost)
+_SECTIONS = (_page_head, _diagram, _waiting, _conversation, _files, _calls, _approvals, _timeline, _cost)
 _LINE = re.compile(r"[\r\n]")
 
 
 def _text(text: str) -> str:
     """What a model or a file named, as text and nothing else."""
     return escape(harmless(text) if _LINE.search(text) else visible(text))
+
+
+def report(record: Record, drawn: str) -> str:
+    """`drawn`: the diagram as Mermaid text."""
+    return harmless("\n".join([*_report_head(record), "", *_block(drawn, "mermaid"), *_told(record)]) + "\n")
+
+
+def _report_head(record: Record) -> Iterator[str]:
+    yield f"# {one_line(record['title'], 200)}"
+    yield ""
+    yield f"Run `{record['run']}` of {record['workflow']}, {record['status']}, in `{record['workspace']}`,"
+    yield f"{clock(record['created'])} to {clock(record['updated'])}. Path: {_path_text(record)}."
+    if record["error"]:
+        yield f"\n**{one_line(str(record['error'].get('message', '')))}**"
+
+
+def _told(record: Record) -> Iterator[str]:
+    for request in record["pending_approvals"]:
+        yield f"\n## Waits for a decision\n\n{request['tool_name']}: {one_line(request['reason'])}\n"
+        yield from _block(request["preview"], "diff")
+    yield "\n## Conversation"
+    for message in record["messages"]:
+        if message["role"] not in ("system", "tool") and message.get("origin") != "context":
+            yield f"\n**{message['role']}**\n"
+            yield _message_text(message).strip()
+            yield from (
+                f"- calls {c['name']} {one_line(brief(c.get('args', {})))}"
+                for c in message.get("tool_calls", ())
+            )
+    if record["calls"]:
+        yield "\n## Calls\n"
+    for number, told in enumerate(record["calls"], 1):
+        call = _call_of(told)
+        state = "failed" if call.failed else call.status or call.state
+        yield f"{number}. {call.tool} {one_line(brief(call.args))}: {state}. {one_line(who_decided(call))}"
+    if record["answered"]:
+        yield "\n## Decisions of people\n"
+    for item in record["answered"]:
+        said = one_line(item["text"] or item["feedback"] or "")
+        yield f"- {clock(item['at'])} {item['by']}: {item['choice']} {item['tool_name']} {said}".rstrip()
+    if record["diff"]:
+        yield "\n## Files\n"
+        yield from _block(record["diff"], "diff")
+    yield "\n## Timeline\n\n| at | step | node | took |\n|---|---|---|---|"
+    for step in record["steps"]:
+        if step["depth"] == 0:
+            yield f"| {clock(step['started'])} | {step['step']} | {step['node']} | {elapsed(step['ms'] / 1000)} |"
+    yield "\n## Tokens and cost\n"
+    yield from (f"- {line}" for line in usage_lines(record["models"]))
+
+
+def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
+    """Requests, tokens and cost of each model."""
+    for name, used in models.items():
+        counts = f"{used['requests']} requests, {amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
+        yield f"{name}: {counts}, {_dollars(used['usd'])}"
+
+
+def _block(text: str, kind: str) -> Iterator[str]:
+    """Fenced longer than any fence in it."""
+    fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    yield from (f"{fence}{kind}", text.rstrip("\n"), fence)

@@ -1,13 +1,16 @@
-"""replay: a run's graph once more, offline, from what was recorded; where it goes another way is named."""
+"""travel: to another time of a run: fork, rewind, undo and replay."""
 
 import argparse
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Parser, flag, number
 from interlock.cli.render.output import Paint, elapsed, place, show_json
+from interlock.engine.read.runs import RunRow, find_run
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
 
@@ -15,7 +18,139 @@ if TYPE_CHECKING:
     from interlock.engine.travel.replay import Paths, Replayed
 
 
-def parser() -> Parser:
+def fork_parser() -> Parser:
+    made = Parser(
+        "fork",
+        "RUN --at STEP [--workspace DIR | --in-place] [--json]",
+        "Make a new run that shares the past of RUN up to STEP, in a new folder beside its own with the files as they\n"
+        "were then. RUN is never changed. What git ignores isn't brought along.",
+        [
+            ("interlock fork latest --at 7", "then: interlock resume FORK -p 'try it another way'"),
+            ("interlock fork 4k2 --at 7 --workspace ../second", "into a folder of that name"),
+        ],
+    )
+    made.run_flag()
+    at_flag(made)
+    flag(made, "--workspace --cd DIR", "a folder that isn't there yet, or is empty", type=Path)
+    flag(made, "--in-place", "in the run's own folder, without a question; see: interlock rewind")
+    made.json_flag()
+    return made
+
+
+def at_flag(made: Parser) -> None:
+    flag(made, "--at STEP", "a step of: interlock history RUN", type=number(int, -1), required=True)
+
+
+def fork(arguments: list[str]) -> int:
+    args = fork_parser().parse(arguments)
+    if args.in_place and args.workspace:
+        raise UserError("--in-place uses the run's own folder, --workspace another. Give one of them.")
+    return forked(args.run, args.at, args.workspace, args.in_place, args.json)
+
+
+def tell_unkept(run: RunRow) -> None:
+    from interlock.engine.travel.files import unkept
+
+    if line := unkept(state_home(), run):
+        print(line, file=sys.stderr)
+
+
+def forked(name: str, step: int, workspace: Path | None, in_place: bool, as_json: bool) -> int:
+    """Fork and tell; the exit code."""
+    from interlock.engine.travel.fork import fork_run
+
+    tell_unkept(find_run(state_home(), name))
+    fork = fork_run(state_home(), name, step, workspace=workspace, in_place=in_place)
+    if as_json:
+        show_json(vars(fork))
+        return 0
+    print(f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
+    print(f"Go on: interlock resume {fork.run}   or with more: interlock resume {fork.run} -p '…'")
+    return 0
+
+
+_FILES_SHOWN = 40
+_COLOURS = {"A": "green", "M": "yellow", "D": "red"}
+
+
+def rewind_parser() -> Parser:
+    made = Parser(
+        "rewind",
+        "RUN --at STEP [--yes] [--json]",
+        "Bring the files of a run's folder back to what they were at STEP, and go on from there in a new run.\n"
+        "Shows what will change first. RUN is never changed.",
+        [("interlock rewind latest --at 7", ""), ("interlock rewind 4k2 --at 7 --yes", "without a question")],
+    )
+    made.run_flag()
+    at_flag(made)
+    flag(made, "--yes", "change the files without a question")
+    made.json_flag()
+    return made
+
+
+def rewind(arguments: list[str]) -> int:
+    args = rewind_parser().parse(arguments)
+    from interlock.engine.travel.files import RunFiles, marks
+
+    run = find_run(state_home(), args.run)
+    files = RunFiles(state_home(), run)
+    files.refuse_driven()
+    work, now = files.to_step(args.at)
+    paint = Paint(sys.stderr)
+    found = list(marks(work, now))
+    paint.print_all(f"{paint(mark, _COLOURS[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
+    if len(found) > _FILES_SHOWN:
+        paint.print(f"… and {len(found) - _FILES_SHOWN} more")
+    if not found:
+        paint.print("No file will change.")
+    nobody = f"These files in {run.workspace!r} would change. Nobody can be asked here: say it with --yes"
+    if found and not args.yes and not agreed("Change these files?", nobody):
+        paint.print("Nothing was changed.")
+        return 1
+    return forked(run.run, args.at, None, True, args.json)
+
+
+def undo_parser() -> Parser:
+    made = Parser(
+        "undo",
+        "RUN [--call ID] [--json]",
+        "Take back what a run did to the files. Where somebody changed one of them since, nothing is taken back.\n"
+        "The run itself stays as it is; `rewind` goes back with the conversation, too.",
+        [
+            ("interlock undo latest", ""),
+            ("interlock undo 4k2 --call 3", "one call, by its number in: interlock show 4k2 --calls"),
+        ],
+    )
+    made.run_flag()
+    flag(made, "--call ID", "number or id of one call of: interlock show RUN --calls")
+    made.json_flag()
+    return made
+
+
+def undo(arguments: list[str]) -> int:
+    args = undo_parser().parse(arguments)
+    from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
+
+    run = find_run(state_home(), args.run)
+    files = RunFiles(state_home(), run)
+    files.refuse_driven()
+    chosen = chosen_of(state_home(), run, args.call)
+    refuse_unkept(state_home(), run, chosen)
+    tell_unkept(run)
+    work = files.undo(chosen)
+    changed = list(marks(work, files.contents(files.now())))
+    files.put(work)
+    if args.json:
+        show_json({"run": run.run, "changed": [{"path": path, "change": mark} for mark, path in changed]})
+        return 0
+    paint = Paint(sys.stdout)
+    paint.print_all(f"{mark} {path}" for mark, path in changed)
+    if not changed:
+        print("Nothing to take back: the files are as they were.", file=sys.stderr)
+    return 0
+
+
+def replay_parser() -> Parser:
     made = Parser(
         "replay",
         "RUN [--until STEP] [--swap NODE=FILE.py:FUNCTION | --model MODEL] [--json]",
@@ -42,8 +177,8 @@ def parser() -> Parser:
     return made
 
 
-def execute(arguments: list[str]) -> int:
-    args = parser().parse(arguments)
+def replay(arguments: list[str]) -> int:
+    args = replay_parser().parse(arguments)
     if args.swap and args.model:
         raise UserError("--swap replays offline, --model asks a model. Give one of them.")
     return _gone_on(args) if args.model else _replayed(args)
@@ -67,11 +202,11 @@ def _replayed(args: argparse.Namespace) -> int:
         }
         show_json({**told, "recorded_s": found.recorded_s, "replayed_s": found.replayed_s})
     else:
-        _show(found)
+        _show_replayed(found)
     return 1 if found.divergence else 0
 
 
-def _show(found: "Replayed") -> None:
+def _show_replayed(found: "Replayed") -> None:
     paint = Paint(sys.stdout)
     differs = found.divergence["step"] if found.divergence else None
     for point in found.points:

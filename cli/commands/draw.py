@@ -1,0 +1,171 @@
+"""draw: a graph as a diagram, a run as a page, and the diagrams that the repository keeps."""
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interlock.cli.flags import options_here
+from interlock.cli.parsing import Parser, flag, number, one_of
+from interlock.cli.render.output import place, visible_json
+from interlock.engine.options import Options
+from interlock.engine.read.runs import RunRow, find_run, step_rows
+from interlock.engine.store.database import state_home
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.graphs._pipeline import Pipeline
+
+_ENDINGS = {"dot": "dot", "gv": "dot", "svg": "svg", "png": "png"}
+"""Ending of a file → format."""
+
+
+def diagram_parser() -> Parser:
+    made = Parser(
+        "diagram",
+        "[WORKFLOW] [FLAGS]",
+        "Draw a workflow's graph, as it is compiled; with --run what a run took is marked and counted. "
+        "Or draw the statechart that runs (run), calls (tool-call) or approval modes (approval-mode) obey.",
+        [
+            ("interlock diagram main", "Mermaid on stdout"),
+            ("interlock diagram main --depth 2 -o main.svg", "graphs inside it drawn open, too"),
+            ("interlock diagram --run latest -o run.svg", "the way that the latest run took"),
+            ("interlock diagram approval-mode", "what leads from mode to mode, and through plan mode"),
+        ],
+    )
+    made.add_argument(
+        "workflow", nargs="?", metavar="WORKFLOW", help="or run, tool-call, approval-mode; default: the run's"
+    )
+    formats = one_of(("mermaid", "dot", "svg", "png"), {"mmd": "mermaid"})
+    flag(made, "--format FORMAT", "mermaid (default), dot, svg, png", type=formats)
+    flag(made, "--depth N", "levels of graphs drawn open", type=number(int, 1), default=1)
+    flag(made, "--run RUN", "mark the path of this run, with counts")
+    flag(made, "-o --output FILE", "its ending names the format", type=Path)
+    flag(made, "-C --workspace --cd DIR", "a workflow of the folder DIR; default: the run's", type=Path)
+    flag(made, "--skip-trust", "of that folder, though nobody trusts it")
+    return made
+
+
+def diagram(arguments: list[str]) -> int:
+    args = diagram_parser().parse(arguments)
+    run = find_run(state_home(), args.run) if args.run else None
+    workflow = args.workflow or (run.workflow if run else None)
+    if workflow is None:
+        raise UserError("Which one? Give a WORKFLOW or --run RUN. List them with: interlock workflows")
+    if run and run.workflow != workflow:
+        raise UserError(f"Run {run.run!r} is one of {run.workflow!r}, not of {workflow!r}.")
+    ending = args.output.suffix.lstrip(".").lower() if args.output else ""
+    shape = args.format or _ENDINGS.get(ending, "mermaid")
+    if shape == "png" and args.output is None and sys.stdout.isatty():
+        raise UserError("A PNG can't be shown in a terminal. Name a file: -o FILE.png")
+    from interlock.state.charts import CHARTS
+
+    chosen = workflow
+    if workflow not in CHARTS:
+        options = options_here(args)
+        chosen = _pipeline(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
+    drawn = _drawn(chosen, shape, args.depth, run)
+    _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
+    return 0
+
+
+def _pipeline(workflow: str, options: Options) -> "Pipeline":
+    """With the user's own nodes in it."""
+    from interlock.engine.driver.prepare import prepare
+    from interlock.engine.driver.runner import with_own_nodes
+    from interlock.engine.workflows import find_workflow
+
+    return with_own_nodes(find_workflow(workflow, options)[0], prepare(options, needs_model=False))
+
+
+def _drawn(workflow: "Pipeline | str", shape: str, depth: int, run: RunRow | None) -> str | bytes:
+    """With the path that a run took."""
+    from interlock.engine.diagrams import path_of, render
+
+    path = path_of(step_rows(state_home(), run.run), run.status) if run else None
+    return render(workflow, shape, depth, path)
+
+
+def _put(data: bytes, file: Path | None) -> None:
+    if file is None:
+        sys.stdout.buffer.write(data if data.endswith(b"\n") else data + b"\n")
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file.write_bytes(data)
+    except OSError as error:
+        raise UserError(f"Can't write {str(file)!r}: {error.strerror}.") from error
+
+
+_FORMATS = {"md": ("markdown",), "html": ("htm",), "json": ()}
+
+
+def export_parser() -> Parser:
+    made = Parser(
+        "export",
+        "RUN [--format html|md|json] [-o FILE]",
+        "Write a run down: its path through the diagram, what was said, every call with who decided it and when,\n"
+        "what changed in the files, tokens and cost. The HTML page needs nothing else: no network, no script.",
+        [
+            ("interlock export latest -o run.html", "a page to be read, sent or kept"),
+            ("interlock export 4k2 --format md", "Markdown on stdout"),
+        ],
+    )
+    made.run_flag()
+    formats = one_of(
+        tuple(_FORMATS), {synonym: name for name, others in _FORMATS.items() for synonym in others}
+    )
+    flag(made, "--format FORMAT", "html (default), md or json", type=formats)
+    flag(made, "-o --output FILE", "its ending names the format; default: stdout", type=Path)
+    return made
+
+
+def export(arguments: list[str]) -> int:
+    args = export_parser().parse(arguments)
+    run = find_run(state_home(), args.run)
+    ending = args.output.suffix.lstrip(".").lower() if args.output else ""
+    known = next((name for name, others in _FORMATS.items() if ending in (name, *others)), "html")
+    data = _written(run, args.format or known).encode(errors="replace")
+    _put(data, args.output)
+    if args.output:
+        print(f"Run {run.run} is written to {place(str(args.output))}.", file=sys.stderr)
+    return 0
+
+
+def _written(run: RunRow, shape: str) -> str:
+    from interlock.engine.travel.record import record_of
+
+    record = record_of(state_home(), run)
+    if shape == "json":
+        return visible_json(record, 2) + "\n"
+    from interlock.cli.render.export import page, report
+
+    folder = Path(run.workspace)  # where it is gone, ours of that name
+    options = Options(home=state_home(), workspace=folder, env=dict(os.environ))
+    workflow = _pipeline(run.workflow, options) if folder.is_dir() else run.workflow
+    drawn = _drawn(workflow, "svg" if shape == "html" else "mermaid", 1, run)
+    return page(record, drawn) if isinstance(drawn, bytes) else report(record, drawn)
+
+
+def diagrams_parser() -> Parser:
+    made = Parser("diagrams", "--write|--check [FOLDER]", "Regenerate or verify the generated diagrams.")
+    made.add_argument("folder", nargs="?", type=Path, default=Path("diagrams"), help="default: diagrams")
+    which = made.add_mutually_exclusive_group(required=True)
+    flag(which, "--write", "write what is missing or stale")
+    flag(which, "--check", "exit 1 when something is missing or stale")
+    return made
+
+
+def diagrams(arguments: list[str]) -> int:
+    args = diagrams_parser().parse(arguments)
+    from interlock.engine.diagrams import check, write
+
+    if args.write:
+        for path in write(args.folder):
+            print(path)
+        return 0
+    problems = check(args.folder)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    return 1 if problems else 0

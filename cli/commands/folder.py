@@ -1,0 +1,197 @@
+"""folder: what a folder brings along: whether its own settings count, and its memory files."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from interlock.cli.inputs import agreed
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import Paint, one_line, place, show_json, show_table
+from interlock.state.errors import UserError
+
+if TYPE_CHECKING:
+    from interlock.services.trust import Answer, ProjectFile
+
+
+def trust_parser() -> Parser:
+    made = Parser(
+        "trust",
+        "[DIR] [FLAGS]",
+        "Let a folder's own settings, hooks, policies, agents, servers and .env count, after a look at them.\n"
+        "It holds for everything below the folder, also for what comes later; the longest folder decides.",
+        [
+            ("interlock trust", "look at what this folder brings along, and decide"),
+            ("interlock trust ~/work/app --yes", "without being asked"),
+            ("interlock trust --untrust", "take it back"),
+        ],
+    )
+    made.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
+    flag(made, "--yes", "don't ask; needed without a terminal")
+    flag(made, "--parent", "the folder around it, and all that is in that")
+    flag(made, "--untrust", "what it brings along shall not count")
+    flag(made, "--list", "what was said, of any folder")
+    made.json_flag()
+    return made
+
+
+def trust(arguments: list[str]) -> int:
+    args = trust_parser().parse(arguments)
+    from interlock.services.trust import answer_for, answers, project_files, remember
+
+    home = Path.home()
+    if args.list:
+        _show_answers(answers(home), args.json)
+        return 0
+    root = _trusted_folder(args)
+    known, files = answer_for(root, home), project_files(root, home)
+    wanted = not args.untrust
+    same = known is not None and known.trusted == wanted
+    if not args.json:
+        _show_brought(root, files)
+    if not same and (args.untrust or args.yes or _agreed(root)):
+        remember(root, home, trusted=wanted)
+        known = answer_for(root, home)
+    if args.json:
+        show_json(_trust_object(root, known, files))
+    trusted = known is not None and known.trusted
+    if not args.json or trusted != wanted:
+        _tell(root, known, wanted)
+    return 0 if trusted == wanted or not wanted else 1
+
+
+def _trusted_folder(args: argparse.Namespace) -> Path:
+    folder = Path(args.folder).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"No folder {args.folder!r}. Give a path to a folder that exists.")
+    real = Path(os.path.realpath(folder))
+    return real.parent if args.parent else real
+
+
+def _agreed(root: Path) -> bool:
+    nobody = f"Trusting {str(root)!r} is a person's word: say it with interlock trust --yes"
+    return agreed(f"Trust {place(str(root))} and everything below it?", nobody)
+
+
+def _show_brought(root: Path, files: "list[ProjectFile]") -> None:
+    from interlock.services.trust import shown_path
+
+    paint = Paint(sys.stdout)
+    if not files:
+        paint.print(f"{place(str(root))} brings nothing along that needs trust.")
+        return
+    paint.print(f"{place(str(root))} brings along:")
+    for file in files:
+        paint.print(f"  {paint(one_line(shown_path(file.path, root)), 'bold')}")
+        for line in file.runs:
+            paint.print(f"    {one_line(line)}")
+
+
+def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
+    """What holds now, and what to do where that isn't what was wanted."""
+    from interlock.services.trust import TRUST_FILE
+
+    said = f", by {place(str(known.source))}" if known else ""
+    trusted = known is not None and known.trusted
+    state = "trusted" if trusted else "not trusted"
+    where = f" with {place(str(known.directory))}" if known and known.directory not in (None, root) else ""
+    hint = ""
+    if trusted != wanted:
+        hint = " Nothing was changed." if wanted else f" Take that back there, or see ~/{TRUST_FILE}."
+    Paint(sys.stderr).print(f"{place(str(root))} is {state}{where}{said}.{hint}")
+
+
+def _trust_object(root: Path, known: "Answer | None", files: "list[ProjectFile]") -> dict[str, Any]:
+    return {
+        "folder": str(root),
+        "trusted": known is not None and known.trusted,
+        "by": {"folder": str(known.directory or "/"), "file": str(known.source)} if known else None,
+        "files": [{"path": str(file.path), "runs": list(file.runs)} for file in files],
+    }
+
+
+def _show_answers(said: "list[Answer]", json: bool) -> None:
+    if json:
+        show_json([{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in said])
+        return
+    if not said:
+        print("No folder was decided on yet. Look at one: interlock trust DIR", file=sys.stderr)
+        return
+    words = {True: "trusted", False: "untrusted"}
+    rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in said]
+    show_table(rows, ("folder", "is", "said in"))
+
+
+def memory_parser() -> Parser:
+    made = Parser(
+        "memory",
+        "[show|add|refresh] [TEXT]",
+        "The files that every conversation begins with: GEMINI.md, AGENTS.md and what they import.",
+        [
+            ("interlock memory", "which files there are, and what they hold"),
+            ("interlock memory add 'Tests run with make test'", "one more line, in this folder's GEMINI.md"),
+            ("interlock memory add --global 'Answer in English'", "for every folder"),
+            ("interlock memory refresh", "read them anew; only names and sizes are shown"),
+        ],
+    )
+    made.add_argument("action", nargs="?", default="show", metavar="show|add|refresh")
+    made.add_argument("text", nargs="?", metavar="TEXT", help="add: what is to be remembered, in one line")
+    flag(made, "--global", "add: to your own file, for every folder")
+    flag(made, "-C --workspace DIR", "of the folder DIR", type=Path)
+    flag(made, "--json", "as JSON")
+    return made
+
+
+def memory(arguments: list[str]) -> int:
+    args = memory_parser().parse(arguments)
+    if args.action not in ("show", "add", "refresh"):
+        raise UserError(f"No action {args.action!r}. Expected: interlock memory show, add or refresh")
+    if (args.action == "add") != bool(args.text):
+        raise UserError("Say what is to be remembered: interlock memory add 'Tests run with make test'")
+    root = Path(os.path.realpath(args.workspace or Path.cwd()))
+    return _add_memory(args, root) if args.action == "add" else _show_memory(args, root)
+
+
+def _show_memory(args: argparse.Namespace, root: Path) -> int:
+    from interlock.services.context.memory import load_memory
+    from interlock.state.text import estimate_tokens, visible
+
+    files = load_memory(roots=[root], home=Path.home(), names=_memory_names(root))
+    if args.json:
+        keys = [{"path": str(f.path), "level": f.level, "text": f.text} for f in files]
+        show_json(keys)
+        return 0
+    if not files:
+        print(f"No memory file counts in {root}. Add a line with: interlock memory add 'what to remember'")
+        return 0
+    rows = [(visible(str(f.path)), f.level, f"{estimate_tokens(f.text):,}") for f in files]
+    show_table(rows, ("file", "level", "tokens"))
+    if args.action == "show":
+        for file in files:
+            print(f"\n--- {visible(str(file.path))} ---\n{visible(file.text)}")
+    return 0
+
+
+def _add_memory(args: argparse.Namespace, root: Path) -> int:
+    from interlock.services.files.filesystem import make_directories, replace_file
+    from interlock.tools.save_memory import with_fact
+
+    name = _memory_names(root)[0]
+    file = Path.home() / ".gemini" / name if vars(args)["global"] else root / name
+    file = Path(os.path.realpath(file))  # a link to where somebody keeps it stays one
+    try:
+        before = file.read_text(encoding="utf-8") if file.exists() else ""
+        after = with_fact(before, args.text)
+        make_directories(file.parent, 0o755)
+        replace_file(file, after.encode())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{str(file)!r} can't be changed ({error}); nothing was added.") from None
+    print(f"{'It was there already' if after == before else 'Added'}: {file}")
+    return 0
+
+
+def _memory_names(root: Path) -> list[str]:
+    from interlock.engine.travel.files import settings_of
+
+    return settings_of(root).context.file_names

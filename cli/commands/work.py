@@ -1,0 +1,274 @@
+"""work: what drives a run: a prompt or a session, any workflow, going on with what waits or was cut short."""
+
+import argparse
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, get_args, get_origin
+
+from interlock.cli import quick_start
+from interlock.cli.decisions import add_decision_flags, decisions_from
+from interlock.cli.driving import go_on, notified, start, tell_trace, view_for
+from interlock.cli.flags import add_running_flags, options_from, options_here
+from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
+from interlock.cli.parsing import Parser, flag
+from interlock.cli.render.output import write_json
+from interlock.engine.options import Options
+from interlock.engine.read.runs import find_run, waiting_requests
+from interlock.state.errors import InputError, InterlockError, RunError, UserError
+
+if TYPE_CHECKING:
+    from interlock.graphs._pipeline import Pipeline
+
+
+def prompt_parser() -> Parser:
+    made = Parser(
+        "",
+        "[PROMPT] [FLAGS]",
+        "Open a session in this folder; with -p, or where there is no terminal, work on one prompt and end.",
+        [
+            ("interlock", "a session: ask, watch, decide, go on"),
+            ("interlock 'why does test_login fail?'", "a session that begins with a prompt"),
+            ("interlock -c", "the session of before, as it was"),
+            ("interlock -p 'why does test_login fail?'", "the answer on stdout, progress on stderr"),
+            ("git diff | interlock -p 'review this' -o json", "piped text comes before the prompt"),
+            ("interlock -c -p 'now add a test'", "one more prompt in the latest run"),
+        ],
+    )
+    made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
+    made.add_argument("-p", "--prompt", "--print", nargs="?", const="", help="what to do, without a session")
+    flag(made, "-i --prompt-interactive PROMPT", "what a session begins with", dest="first")
+    flag(made, "-r --resume RUN", "go on with this run: id, prefix or latest")
+    flag(made, "-c --continue", "go on with the latest run of this folder", dest="latest")
+    add_running_flags(made)
+    return made
+
+
+def prompt(arguments: list[str]) -> int:
+    args = prompt_parser().parse(arguments)
+    if args.latest and args.resume:
+        raise UserError("-c goes on with the latest run, -r with the one you name. Give one of them.")
+    words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
+    name = "latest" if args.latest else args.resume
+    options = options_from(args, resuming=bool(name))
+    found = None
+    if name:
+        from interlock.engine.read.runs import find_run
+
+        found = find_run(options.home, name, options.workspace)
+    if _opens_session(args):
+        quick_start.import_lightly()
+        from interlock.cli.session import first_start
+
+        if not name and first_start.is_needed(options):
+            first_start.ask(options)
+        from interlock.cli.session.app import prompt as session
+
+        return session(
+            replace(options, interactive=True), "task" if args.mode else "main", words, found and found.run
+        )
+    quick_start.begin()
+    if found:
+        return go_on(found.run, (), words or None, options, view_for(args, found.title))
+    prompt = prompt_from(words)
+    return start("main", {"prompt": prompt}, options, view_for(args, prompt))
+
+
+def _opens_session(args: argparse.Namespace) -> bool:
+    """A person at a terminal, who didn't ask for an answer alone."""
+    if args.first is not None and not _at_terminal():
+        raise UserError("-i opens a session, and this is no terminal. Without one: interlock -p 'what to do'")
+    return args.prompt is None and args.output_format == "text" and _at_terminal()
+
+
+def _at_terminal() -> bool:
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))
+
+
+_CANCELLED = 130
+
+
+def run_parser() -> Parser:
+    made = Parser(
+        "run",
+        "WORKFLOW [PROMPT] [FLAGS]",
+        "Run a workflow. Its input is PROMPT, or JSON (see: interlock schema WORKFLOW); a workflow's own "
+        "scalar\ninputs are flags, too.",
+        [
+            ("interlock run main 'fix the failing test'", "the same as interlock -p"),
+            ('interlock run turn --input \'{"request": "hello"}\' -o json', "one model turn, input as JSON"),
+            ("interlock run search 'where are retries delayed'", "code found by what it does"),
+            ("interlock run main --batch tasks.jsonl > results.jsonl", "one input a line, one output a line"),
+        ],
+    )
+    made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
+    made.add_argument("words", nargs="*", metavar="PROMPT", help="what to do")
+    flag(made, "-p --prompt PROMPT", "what to do; same as the words")
+    flag(made, "--input JSON|@FILE|-", "the input as a JSON object; -: from stdin")
+    flag(made, "--batch FILE.jsonl", "one input a line; -: from stdin")
+    flag(
+        made,
+        "--json",
+        "same as -o json",
+        action="store_const",
+        dest="output_format",
+        const="json",
+        default="text",
+    )
+    add_running_flags(made)
+    return made
+
+
+def run(arguments: list[str]) -> int:
+    made = run_parser()
+    first, _ = made.parse_known_intermixed_args(arguments)
+    from interlock.engine.workflows import find_workflow
+
+    workflow, _ = find_workflow(first.workflow, options_here(first))
+    own = _add_own_flags(made, workflow)
+    args = made.parse(arguments)
+    options = options_from(args)
+    given = {name: vars(args)[name] for name in own if vars(args)[name] is not None}
+    if args.batch:
+        if args.words or args.prompt or args.input:
+            raise UserError("--batch brings its own inputs. Leave out PROMPT and --input.")
+        return _run_batch(workflow.name, args.batch, given, options)
+    given = {**_run_input(args, workflow), **given}
+    title = str(given.get(workflow.prompt_field or "") or "")
+    return start(workflow.name, given, options, view_for(args, title))
+
+
+def _run_input(args: argparse.Namespace, workflow: "Pipeline") -> dict[str, Any]:
+    words = " ".join(filter(None, [args.prompt, *args.words]))
+    given = json_object(read_spec(args.input, "--input"), "--input") if args.input else {}
+    field = workflow.prompt_field
+    if field is None:
+        if words:
+            raise UserError(
+                f"Workflow {workflow.name!r} takes no PROMPT. Give --input; see: interlock schema {workflow.name}"
+            )
+        return given
+    if words and args.input:
+        return {**given, field: words}
+    if args.input:
+        return given
+    needed = workflow.input.model_fields[field].is_required()
+    words = words if words or needed else piped_text(expected=False)
+    return {field: prompt_from(words)} if words or needed else {}
+
+
+def _add_own_flags(made: Parser, workflow: "Pipeline") -> list[str]:
+    """A flag for each scalar input that isn't one already; their names."""
+    taken = {a.dest for a in made._actions}  # pyright: ignore[reportPrivateUsage]
+    group = made.add_argument_group(f"inputs of {workflow.name}")
+    added: list[str] = []
+    for name, field in workflow.input.model_fields.items():
+        kind = _scalar(field.annotation)
+        if kind is None or name in taken or name == workflow.prompt_field:
+            continue
+        typed = "--" + name.replace("_", "-")
+        if kind is bool:
+            group.add_argument(typed, action=argparse.BooleanOptionalAction, help=field.description)
+        else:
+            flag(group, f"{typed} {kind.__name__.upper()}", field.description or "", type=kind)
+        added.append(name)
+    return added
+
+
+def _scalar(annotation: Any) -> type | None:
+    """str, int, float or bool of `T`, `T | None` or a Literal of strings; None for anything else."""
+    if annotation in (str, int, float, bool):
+        return annotation
+    if str(get_origin(annotation)) == "typing.Literal":
+        return str
+    kinds = {_scalar(a) for a in get_args(annotation) if a is not type(None)}
+    return kinds.pop() if len(kinds) == 1 else None
+
+
+def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: Options) -> int:
+    """One output a line, in order; a bad line doesn't stop the rest.
+
+    42 when a line was bad, else the first exit code that isn't 0. Ctrl-C ends the batch with the line it hits.
+    """
+    from interlock.cli.render.structured import error_object, outcome_object
+    from interlock.engine import run_sync
+
+    exit_code = 0
+    for number, line in enumerate(batch_lines(name), 1):
+        print(f"batch: line {number}", file=sys.stderr)
+        code = InputError.exit_code
+        try:
+            if isinstance(line, InputError):
+                raise line
+            outcome = run_sync(workflow, {**defaults, **line}, options=options)
+            outcome = notified(outcome, [outcome.notifying])
+            write_json(outcome_object(outcome))
+            tell_trace(outcome, options)
+            code = outcome.exit_code
+        except RunError:
+            raise  # of the store: no line could run
+        except InterlockError as error:  # its model or workspace can't be used, or its input
+            told = error_object(error)
+            del told["code"]
+            write_json({"error": {"field": "", **told}})
+        if code == _CANCELLED:
+            return code
+        exit_code = code if code == InputError.exit_code else exit_code or code
+    return exit_code
+
+
+def resume_parser() -> Parser:
+    made = Parser(
+        "resume",
+        "RUN [DECISIONS] [-p PROMPT] [FLAGS]",
+        "Go on with a run. Decisions are kept from the moment they are accepted, whatever happens next;\n"
+        "what isn't decided keeps waiting.",
+        [
+            ("interlock resume latest --approve all", "everything that was asked for may run"),
+            ("interlock resume 4k2 --approve 1 --reject 2 --reason 'use the API'", "each by itself"),
+            ("interlock resume 4k2 --approve 1 --always", "and don't ask for the same again in this run"),
+            ('interlock resume 4k2 --edit 1=\'{"command": "pytest -x"}\'', "run something else instead"),
+            ("interlock resume latest", "after a crash: nothing is lost or done twice"),
+            ("interlock resume latest -p 'now the docs'", "one more prompt in the same conversation"),
+        ],
+    )
+    made.run_flag()
+    add_decision_flags(made)
+    flag(made, "-p --prompt PROMPT", "one more prompt, after the run has answered")
+    flag(made, "--compress", "compress its conversation now, in a prompt's place")
+    flag(made, "--new-rules", "obey policies and settings as they are now")
+    add_running_flags(made)
+    return made
+
+
+def resume(arguments: list[str]) -> int:
+    args = resume_parser().parse(arguments)
+    options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
+    run = find_run(options.home, args.run, options.workspace)
+    waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
+    decisions = decisions_from(args.decisions, waiting)
+    view = view_for(args, run.title, [d.approval for d in decisions])
+    return go_on(run.run, decisions, args.prompt, options, view)
+
+
+def init_parser() -> Parser:
+    made = Parser(
+        "init",
+        "[HINT] [FLAGS]",
+        "Look at this repository and write GEMINI.md (or what `context.fileName` says), which every conversation\n"
+        "begins with. It is shown first, of a file that stands already as a diff. Same as: interlock run init",
+        [
+            ("interlock init", "look, and ask before the file is written"),
+            ("interlock init 'the services below apps/ matter most'", "with a hint"),
+            ("interlock init --file AGENTS.md", "under another name"),
+        ],
+    )
+    made.add_argument("words", nargs="*", metavar="HINT", help="what else it shall look at, or hold")
+    flag(made, "--file NAME", "one of `context.fileName`; default: the one that stands, else the first")
+    add_running_flags(made)
+    return made
+
+
+def init(arguments: list[str]) -> int:
+    init_parser().parse(arguments)
+    return run(["init", *arguments])
