@@ -1,4 +1,4 @@
-"""travel: to another time of a run: fork, rewind, undo and replay."""
+"""travel: to another time of a run: fork, rewind, undo, replay."""
 
 import argparse
 import asyncio
@@ -16,6 +16,9 @@ from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from interlock.engine.travel.replay import Paths, Replayed
+
+_FILES_SHOWN = 40
+_COLOURS = {"A": "green", "M": "yellow", "D": "red"}
 
 
 def fork_parser() -> Parser:
@@ -67,10 +70,6 @@ def forked(name: str, step: int, workspace: Path | None, in_place: bool, as_json
     print(f"Run {fork.run} is forked from {fork.parent} at step {fork.step}, in {place(fork.workspace)}.")
     print(f"Go on: interlock resume {fork.run}   or with more: interlock resume {fork.run} -p '…'")
     return 0
-
-
-_FILES_SHOWN = 40
-_COLOURS = {"A": "green", "M": "yellow", "D": "red"}
 
 
 def rewind_parser() -> Parser:

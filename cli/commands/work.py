@@ -62,7 +62,7 @@ def prompt(arguments: list[str]) -> int:
 
         if not name and first_start.is_needed(options):
             first_start.ask(options)
-        from interlock.cli.session.app import prompt as session
+        from interlock.cli.session.app import execute as session
 
         return session(
             replace(options, interactive=True), "task" if args.mode else "main", words, found and found.run
