@@ -14,8 +14,7 @@ from interlock.services.policy.fields import to_rule
 from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.matching import begins
 from interlock.services.policy.rule import USER, Rule, liftable
-from interlock.services.shell.model import ShellCommand, ShellLine, names
-from interlock.services.shell.variables import HARMLESS_VARIABLES
+from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine, names
 from interlock.state.calls import ApprovalMode, CallView, Risk, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.tooling import PathRefused, Workspace

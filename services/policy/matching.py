@@ -12,8 +12,7 @@ from pydantic import JsonValue
 
 from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.rule import ADMIN, USER, Rule
-from interlock.services.shell.model import ShellCommand, Word, program_of
-from interlock.services.shell.variables import HARMLESS_VARIABLES
+from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_of
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean
 from interlock.state.tooling import Workspace

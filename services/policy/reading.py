@@ -1,4 +1,4 @@
-"""reading: which commands only read, with plain arguments inside the workspace: what the shipped rule allows.
+"""reading: where a line of the shell works, and which commands only read there: what the shipped rule allows.
 
 Only listed options pass: what writes, runs a program, follows links or reads a list of files from elsewhere isn't
 among them. Paths are held to what the file tools may read.
@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.services.files.protected import is_private
-from interlock.services.policy.folders import Folders, runs_nothing
-from interlock.services.shell.model import ShellCommand, ShellLine, Word, names
+from interlock.services.shell.model import ShellCommand, ShellLine, Word, names, program_of
+from interlock.services.shell.options import Options
+from interlock.state.calls import CallView
 from interlock.state.tooling import PathRefused, Workspace
 
+_MOVES = frozenset({"cd", "pushd", "popd"})
+_FOLDER_ARGS = ("dir_path", "directory", "cwd")
 _MOST_ENTRIES = 2_000
 """Files that are looked at to say that a folder can be searched whole."""
 _MOST_MATCHES = 200
@@ -26,30 +29,20 @@ _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class _Reader:
+class _Reader(Options):
     """The options that a program may have, and what its operands are."""
 
-    flags: str = ""
-    values: str = ""
-    """Letters that take a value, in the same word or the next."""
-    longs: str = ""
-    """Without dashes; `name=` takes a value behind the sign."""
     operands: Literal["paths", "pattern", "text", "none"] = "paths"
     """`pattern`: paths behind one that is none."""
-    whole: str = ""
-    """Letters that make it read folders with all that is in them."""
     most: int = 1_000
-    numbers: bool = False
-    """`-20` is an option."""
 
 
 _GREP = _Reader(
-    "EFGPivwxcLlqsonHhbaIZ",
+    "EFGPivwxcLlqsonHhbaIZr",
     "eABCm",
     "ignore-case invert-match word-regexp count files-with-matches line-number only-matching no-filename"
     " recursive include= exclude= exclude-dir= color= context= after-context= before-context= max-count=",
-    "pattern",
-    "r",
+    operands="pattern",
 )
 _READERS: dict[str, _Reader] = {
     "ls": _Reader(
@@ -83,7 +76,7 @@ _READERS: dict[str, _Reader] = {
         "files count files-with-matches ignore-case line-number no-heading heading fixed-strings word-regexp json"
         " multiline pcre2 stats trim glob= type= type-not= context= after-context= before-context= color= sort="
         " max-count= max-depth=",
-        "pattern",
+        operands="pattern",
     ),
     "tr": _Reader("cCdst", operands="text"),
     "which": _Reader("a", operands="text"),
@@ -109,10 +102,10 @@ _GIT: dict[str, _Reader] = {
             numbers=True,
         ),
     ),
-    "branch": _Reader("arvl", "", "all remotes list show-current verbose merged no-merged", "none"),
-    "tag": _Reader("l", "", "list", "none"),
-    "remote": _Reader("v", "", "verbose", "none"),
-    "stash": _Reader("", "", "", "text"),
+    "branch": _Reader("arvl", "", "all remotes list show-current verbose merged no-merged", operands="none"),
+    "tag": _Reader("l", "", "list", operands="none"),
+    "remote": _Reader("v", "", "verbose", operands="none"),
+    "stash": _Reader(operands="text"),
     "rev-parse": _Reader("", "", "abbrev-ref short show-toplevel git-dir is-inside-work-tree verify"),
     "ls-files": _Reader("cdmost", "", "cached deleted modified others exclude-standard stage full-name"),
     "blame": _Reader("wsenl", "L", "porcelain date="),
@@ -124,6 +117,50 @@ _FIND_VALUES = names(
     "-name -iname -path -ipath -wholename -type -maxdepth -mindepth -size -mtime -mmin -atime -ctime -regex -iregex"
     " -perm -user -group"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Folders:
+    """Where the commands of a line may run. A rule counts for the workspace's own folder."""
+
+    bases: tuple[str, ...]
+    """Each folder that may be current, as the workspace reads paths; empty: not known, or outside of it."""
+    elsewhere: str | None = None
+    """What takes the line to another folder, as a clause; null: nothing does."""
+
+
+def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders:
+    """Of the folder that the call names, and of one plain `cd`."""
+    start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
+    own = start == "." or _inside(start, workspace) == workspace.root
+    bases, clauses = [start], [] if own else [f"runs in {start!r}"]
+    moves = [c for c in line.commands if c.words and program_of(c.words[0].text) in _MOVES]
+    for command in moves:
+        target = _target(command)
+        clauses += [f"changes its folder ({command.text})"]
+        if target is None or len(moves) > 1:
+            return Folders((), clauses[0])
+        bases.append(posixpath.join(start, target))
+        if bases[-1] == "." or _inside(bases[-1], workspace) == workspace.root:
+            clauses.pop()
+    inside = all(_inside(base, workspace) is not None for base in bases)
+    return Folders(tuple(bases) if inside else (), next(iter(clauses), None))
+
+
+def _target(command: ShellCommand) -> str | None:
+    """Of `cd FOLDER`; null: where it leads isn't plain."""
+    words = command.words
+    if len(words) != 2 or words[0].text != "cd" or not words[1].literal:
+        return None
+    return None if words[1].text == "" or words[1].text.startswith("-") else words[1].text
+
+
+def _inside(folder: str, workspace: Workspace) -> Path | None:
+    """Its real path; None: it is outside of the workspace, or kept from tools."""
+    try:
+        return workspace.readable(folder)
+    except PathRefused:
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +195,7 @@ class Reading:
         return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118
 
     def _reads(self, program: str, reader: _Reader, words: Sequence[Word]) -> bool:
-        parsed = _parsed(reader, words)
+        parsed = reader.read(words)
         if parsed is None:
             return False
         given, operands = parsed
@@ -170,7 +207,7 @@ class Reading:
             operands = operands[1:]
         if len(operands) > reader.most or not all(self._path(word) for word in operands):
             return False
-        searches = program in ("rg", "diff") or bool(given & {*reader.whole, "recursive"} and reader.whole)
+        searches = program in ("rg", "diff") or (reader is _GREP and bool(given & {"r", "recursive"}))
         return not searches or self._searchable([w.text for w in operands] or ["."], program == "rg")
 
     def _path(self, word: Word) -> bool:
@@ -248,7 +285,7 @@ class Reading:
     def _git(self, words: Sequence[Word]) -> bool:
         words = words[1:] if words and words[0].text == "--no-pager" else words
         reader = _GIT.get(words[0].text) if words else None
-        parsed = _parsed(reader, words[1:]) if reader is not None else None
+        parsed = reader.read(words[1:]) if reader is not None else None
         if reader is None or parsed is None or not all(w.literal for w in words):
             return False
         operands = [w.text for w in parsed[1]]
@@ -275,35 +312,81 @@ def _own_folders(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(own)
 
 
-def _parsed(reader: _Reader, words: Sequence[Word]) -> tuple[set[str], list[Word]] | None:
-    """The options that are given, and the operands; None: one that isn't listed, or can't be known."""
-    given: set[str] = set()
-    operands: list[Word] = []
-    rest = iter(words)
-    for word in rest:
-        text = word.text
-        if not word.lead.startswith("-") or text == "-":
-            operands.append(word)
-        elif not word.literal:
-            return None
-        elif text == "--":
-            operands += rest
-        elif text.startswith("--"):
-            name, sign, _ = text[2:].partition("=")
-            if name + sign not in reader.longs.split():
-                return None
-            given.add(name)
-        elif not (reader.numbers and text[1:].isdecimal()) and not _cluster(reader, text[1:], rest, given):
-            return None
-    return given, operands
+# ---- which repositories git reads without running anything
+
+_SAFE_KEYS = re.compile(
+    r"core\.(repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
+    r"|quotepath|longpaths)"
+    r"|(remote|branch)\.(url|pushurl|fetch|remote|merge|rebase|tagopt|prune|description|vscode-merge-base)"
+    r"|user\.(name|email)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)|color\.\w+"
+    r"|commit\.gpgsign|tag\.gpgsign|merge\.(ff|conflictstyle)|rerere\.\w+|advice\.\w+"
+)
+"""Keys that hold no command, no path and no other file of keys. Everything else may."""
+_SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"(?:[^\"\\\n]|\\.)*\")?\s*\]")
+_KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?")
+_LARGEST = 20_000
+_LARGEST_INDEX = 50_000_000
+_SUBMODULE = b"\x00\x00\xe0\x00"
+"""The mode of an entry of the index that is a repository of its own, which `git status` goes into."""
 
 
-def _cluster(reader: _Reader, letters: str, rest: Iterator[Word], given: set[str]) -> bool:
-    for place, letter in enumerate(letters, 1):
-        given.add(letter)
-        if letter in reader.values:
-            after = None if letters[place:] else next(rest, None)
-            return bool(letters[place:]) or (after is not None and after.literal)
-        if letter not in reader.flags + reader.whole:
+def runs_nothing(folder: Path) -> bool:
+    """Whether the repository that git would find from `folder` has no settings, hooks or submodules that run programs.
+
+    Bare repositories are never found: tools run with `safe.bareRepository=explicit`. What the user's own
+    configuration runs is the user's.
+    """
+    for place in (folder, *folder.parents):
+        own = place / ".git"
+        if own.is_dir():
+            return _is_plain(own)
+        if own.exists() or own.is_symlink():
+            return False
+    return True
+
+
+def _is_plain(git: Path) -> bool:
+    if any((git / name).exists() for name in ("config.worktree", "commondir", "hooks/post-index-change")):
+        return False
+    if any(git.glob("sharedindex.*")):  # where other entries stand
+        return False
+    try:
+        return _are_plain(str(git), _state(git / "config"), _state(git / "index"))
+    except (OSError, ValueError):
+        return False
+
+
+def _state(file: Path) -> tuple[int, int, int]:
+    """Another one when the file has changed."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return (0, 0, 0)
+    return (status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+
+
+@lru_cache(maxsize=8)
+def _are_plain(git: str, config: tuple[int, int, int], index: tuple[int, int, int]) -> bool:
+    if config[2] > _LARGEST or index[2] > _LARGEST_INDEX:
+        return False
+    entries = Path(git, "index").read_bytes() if index[2] else b""
+    text = Path(git, "config").read_text(encoding="utf-8") if config[2] else ""
+    return _SUBMODULE not in entries and _is_plain_config(text)
+
+
+def _is_plain_config(text: str) -> bool:
+    section = ""
+    for raw in text.splitlines():
+        line = raw.strip()
+        if not line or line[0] in "#;":
+            continue
+        header = _SECTION.match(line)
+        if header:
+            section = header[1].lower()
+            line = line[header.end() :].strip()
+            if not line:
+                continue
+        key = _KEY.fullmatch(line)
+        if key is None or not _SAFE_KEYS.fullmatch(f"{section}.{key[1].lower()}"):
             return False
     return True

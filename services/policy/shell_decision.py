@@ -1,5 +1,6 @@
 """shell_decision: what the rules say of a shell line: each simple command by itself, the strictest wins."""
 
+import posixpath
 import re
 import shlex
 from collections.abc import Sequence
@@ -8,16 +9,17 @@ from itertools import islice
 
 from interlock.services.policy.always import covering, works_alike_everywhere
 from interlock.services.policy.decision import Outcome, PartOutcome
-from interlock.services.policy.folders import Folders, escape, folders_of, protected_target
 from interlock.services.policy.matching import Match, allows, restricts
-from interlock.services.policy.reading import Reading
+from interlock.services.policy.reading import Folders, Reading, folders_of
 from interlock.services.policy.rule import STRICTNESS, Rule
-from interlock.services.shell.model import ShellCommand, ShellLine
+from interlock.services.shell.model import ShellCommand, ShellLine, Word
 from interlock.state.calls import CallView, SessionRule
-from interlock.state.tooling import Workspace
+from interlock.state.tooling import PathRefused, Workspace
 
 _QUOTES = re.compile(r"[\"'`\\,]+")
 _WORD = re.compile(r"[\w./@%+-]+")
+_NOWHERE = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"})
+_NETWORK = ("/dev/tcp/", "/dev/udp/")
 _FREE_REDIRECTION = ("auto_edit", "yolo")
 
 
@@ -164,3 +166,40 @@ def _named(rule: Rule, command: ShellCommand) -> bool:
         return any(rule.command.starts(text[place.start() :]) for place in islice(_WORD.finditer(text), 500))
     said = tuple(_WORD.findall(text))
     return any(said[at : at + len(p)] == p for p in rule.prefixes for at in range(len(said)))
+
+
+# ---- redirections
+
+
+def protected_target(line: ShellLine, folders: Folders, workspace: Workspace) -> str | None:
+    """Which redirection changes what the program goes by, as a clause; null: none does."""
+    for target in (r.target for r in line.redirects if r.kind == "write" and r.target is not None):
+        for base in folders.bases or (".",):
+            found = workspace.protected(posixpath.join(base, target.text))
+            if found is not None:
+                return f"writes to {target.text!r} ({found.what})"
+    return None
+
+
+def escape(line: ShellLine, folders: Folders, workspace: Workspace) -> str | None:
+    """Which redirection writes where tools may not, or opens a connection, as a clause; null: none does."""
+    targets = [(r.kind, r.target) for r in line.redirects if r.target is not None]
+    net = next((t.text for _, t in targets if t.lead.startswith(_NETWORK)), None)
+    if net is not None:
+        return f"opens a network connection ({net})"
+    problems = (_problem(t, folders, workspace) for kind, t in targets if kind == "write")
+    return next((p for p in problems if p), None)
+
+
+def _problem(target: Word, folders: Folders, workspace: Workspace) -> str | None:
+    if not target.literal:
+        return f"writes to a file that is only known when it runs ({target.text})"
+    if target.text in _NOWHERE:
+        return None
+    if len(folders.bases) != 1 and not posixpath.isabs(target.text):
+        return f"changes its folder before it writes to {target.text!r}"
+    try:
+        workspace.writable(posixpath.join(*folders.bases, target.text))
+    except PathRefused as refused:
+        return f"writes to {target.text!r}: {str(refused).rstrip('.')}"
+    return None

@@ -10,8 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from interlock.services.shell.danger import danger_of
-from interlock.services.shell.model import Found, ShellCommand, TooMuch, Word, names, program_of
-from interlock.services.shell.variables import HARMLESS_VARIABLES, assignment_problem, sets_clause
+from interlock.services.shell.model import (
+    HARMLESS_VARIABLES,
+    Found,
+    ShellCommand,
+    TooMuch,
+    Word,
+    assignment_problem,
+    names,
+    program_of,
+    sets_clause,
+)
+from interlock.services.shell.options import Options
 
 _Words = Sequence[Word]
 RESERVED = names(
@@ -21,23 +31,30 @@ RESERVED = names(
 LANGUAGES = names("python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua rscript tclsh")
 """Interpreters of other languages than the shell's."""
 _OPAQUE = {
-    **dict.fromkeys((".", "source"), "runs a file"),
-    **dict.fromkeys(names("alias unalias enable hash shopt"), "changes what names mean"),
-    **dict.fromkeys(
-        names(
-            "bind complete compgen compopt fc let declare typeset local readonly unset getopts mapfile readarray"
-            " jobs"
+    name: why
+    for programs, why in (
+        (". source", "runs a file"),
+        ("alias unalias enable hash shopt", "changes what names mean"),
+        (
+            "bind complete compgen compopt fc let declare typeset local readonly unset",
+            "may evaluate its arguments",
         ),
-        "may evaluate its arguments",
-    ),
-    **dict.fromkeys(
-        names(
-            "parallel script flock strace ltrace chroot unshare nsenter systemd-run at batch pkexec unbuffer"
-            " setarch chrt taskset numactl firejail proot fakeroot expect screen tmux run-parts entr rlwrap"
-            " start-stop-daemon dbus-run-session busybox toybox catchsegv setpriv gosu ssh-agent socat"
+        ("getopts mapfile readarray jobs", "may evaluate its arguments"),
+        (
+            "parallel script flock strace ltrace chroot unshare nsenter systemd-run at batch",
+            "runs another command",
         ),
-        "runs another command",
-    ),
+        (
+            "pkexec unbuffer setarch chrt taskset numactl firejail proot fakeroot expect",
+            "runs another command",
+        ),
+        (
+            "screen tmux run-parts entr rlwrap start-stop-daemon dbus-run-session busybox",
+            "runs another command",
+        ),
+        ("toybox catchsegv setpriv gosu ssh-agent socat", "runs another command"),
+    )
+    for name in programs.split()
 }
 """Not looked into at all."""
 _RUNS = names(
@@ -141,63 +158,35 @@ def _inner(words: _Words) -> _Inner:
 
 # ---- wrappers
 
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """Options that a wrapper takes. Short ones by letter, long ones without dashes."""
-
-    flags: str = ""
-    values: str = ""
-    """Letters that take a value, in the same word or the next."""
-    long_flags: Sequence[str] = ()
-    long_values: Sequence[str] = ()
-    numbers: bool = False
-    """`-5` is an option."""
-
-    def skip(self, words: Sequence[Word], at: int) -> int | None:
-        """Index of the first word that is no option; None: an option that isn't known."""
-        while at < len(words):
-            word = words[at]
-            if word.may_be_option:
-                return None
-            if not word.lead.startswith("-") or word.text == "-":
-                return at
-            if word.text == "--":
-                return at + 1
-            step = self._step(word.text)
-            if step is None or not word.literal or not all(w.literal for w in words[at : at + step]):
-                return None
-            at += step
-        return at
-
-    def _step(self, text: str) -> int | None:
-        """Words that an option takes: itself, and its value when that is apart."""
-        if text.startswith("--"):
-            name, given, _ = text[2:].partition("=")
-            if name in self.long_values:
-                return 1 if given else 2
-            return 1 if name in self.long_flags and not given else None
-        if self.numbers and text[1:].isdigit():
-            return 1
-        for place, letter in enumerate(text[1:], 2):
-            if letter in self.values:
-                return 1 if place < len(text) else 2
-            if letter not in self.flags:
-                return None
-        return 1
+_PREFIXES: dict[str, tuple[Options, int]] = {
+    "nohup": (Options(), 0),
+    "nice": (Options(values="n", numbers=True), 0),
+    "timeout": (Options("v", "ks", "foreground preserve-status kill-after= signal="), 1),
+    "command": (Options(), 0),
+    "env": (Options("i", "u"), 0),
+    "xargs": (Options("0rt", "nPL"), 0),
+}
+"""Wrappers that have these options, so many words of their own, and then a command."""
 
 
-def _prefix(options: _Options, operands: int = 0) -> Callable[[_Words], _Inner]:
-    """A wrapper that has options, `operands` words of its own, and then a command."""
-
-    def look(words: _Words) -> _Inner:
-        at = options.skip(words, 1)
-        if at is None or not all(w.literal for w in words[at : at + operands]):
+def _prefixed(words: _Words) -> _Inner:
+    program = program_of(words[0].text)
+    options, own = _PREFIXES[program]
+    read = options.read(words[1:], leading=True)
+    if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
+        return _Inner(transparent=True)
+    if read is None or not all(w.literal for w in read[1][:own]):
+        return _HIDDEN
+    rest, assigns = read[1][own:], list[str]()
+    while program == "env" and rest and rest[0].literal and "=" in rest[0].text:
+        name, _, value = rest.pop(0).text.partition("=")
+        assigns.append(name)
+        if assignment_problem(name, value):
             return _HIDDEN
-        rest = words[at + operands :]
-        return _Inner(runs=(rest,), transparent=True) if rest else _NOTHING
-
-    return look
+    if not rest:
+        return _HIDDEN if program == "xargs" and len(words) > 1 else _NOTHING
+    more = (_UNKNOWN,) if program == "xargs" else ()
+    return _Inner(runs=((*rest, *more),), assigns=tuple(assigns), transparent=True)
 
 
 def _time(words: _Words) -> _Inner:
@@ -208,41 +197,6 @@ def _time(words: _Words) -> _Inner:
     return _Inner(runs=(rest,), transparent=True)
 
 
-def _command(words: _Words) -> _Inner:
-    if len(words) > 1 and words[1].text in ("-v", "-V"):
-        return _Inner(transparent=True)
-    return _prefix(_Options())(words)
-
-
-def _env(words: _Words) -> _Inner:
-    at = _Options("i", "u").skip(words, 1)
-    if at is None:
-        return _HIDDEN
-    start = at
-    while at < len(words) and words[at].literal and "=" in words[at].text:
-        at += 1
-    pairs = [w.text.partition("=") for w in words[start:at]]
-    if not words[at:] or any(assignment_problem(name, value) for name, _, value in pairs):
-        return _HIDDEN if words[at:] else _NOTHING
-    return _Inner(runs=(words[at:],), assigns=tuple(name for name, *_ in pairs), transparent=True)
-
-
-def _xargs(words: _Words) -> _Inner:
-    """Only flags and numbers before the command: what it reads are arguments, and nothing else."""
-    if len(words) == 1:
-        return _NOTHING
-    at = 1
-    while at < len(words) and words[at].literal and words[at].text.startswith("-"):
-        apart = (
-            words[at].text in ("-n", "-P", "-L") and at + 1 < len(words) and words[at + 1].text.isdecimal()
-        )
-        if not apart and not _XARGS_OPTION.fullmatch(words[at].text):
-            return _HIDDEN
-        at += 2 if apart else 1
-    return _Inner(runs=((*words[at:], _UNKNOWN),), transparent=True) if words[at:] else _HIDDEN
-
-
-_XARGS_OPTION = re.compile(r"-[0rt]+|-[nPL]\d+")
 _SHELL_OPTION = re.compile(r"-[eulx]*c")
 _PORTABLE = re.compile(r"[A-Za-z0-9_ \t\n./:,@%'\"&|;=-]*", re.ASCII)
 """`sh` may be another shell, which reads much of bash otherwise: `[[ a && rm x ]]`, `ls &>f rm x`, `x+=/y`."""
@@ -299,13 +253,8 @@ def _git(words: _Words) -> _Inner:
 
 
 _WRAPPERS: dict[str, Callable[[_Words], _Inner]] = {
-    "nohup": _prefix(_Options()),
-    "nice": _prefix(_Options("", "n", numbers=True)),
-    "timeout": _prefix(_Options("v", "ks", ("foreground", "preserve-status"), ("kill-after", "signal")), 1),
+    **dict.fromkeys(_PREFIXES, _prefixed),
     "time": _time,
-    "command": _command,
-    "env": _env,
-    "xargs": _xargs,
     "find": _find,
     "git": _git,
     **dict.fromkeys(("bash", "sh", "dash"), _shell),

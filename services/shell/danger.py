@@ -5,172 +5,185 @@ A rule allows what it names: options that make a command do something else than 
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from interlock.services.shell.model import Word, names
+from interlock.services.shell.options import Form, form
 
 _Words = Sequence[Word]
-_UNKNOWN = "has arguments that are only known when it runs"
 INDIFFERENT = names(
     "echo printf ls cat head tail wc grep egrep fgrep cut tr nl tac rev stat file basename dirname realpath readlink"
     " du df pwd cd which type mkdir touch cp mv seq sleep diff cmp comm paste expand fold"
 )
 """None of their options writes elsewhere or runs anything: an argument that isn't known changes nothing of that."""
-_ALWAYS = {
-    **dict.fromkeys(
-        names("dd shred wipefs fdisk sfdisk parted mkswap blkdiscard fallocate"), "writes over data"
-    ),
-    **dict.fromkeys(
-        names(
-            "shutdown reboot halt poweroff systemctl service mount umount iptables nft useradd userdel usermod passwd"
-            " chsh visudo crontab insmod rmmod modprobe sysctl swapoff killall pkill setcap"
-        ),
-        "changes the system",
-    ),
-    **dict.fromkeys(("sudo", "doas", "su", "runuser"), "runs with another user's rights"),
-    "ssh": "runs on another machine",
-}
+_UNKNOWN = "has arguments that are only known when it runs"
+_SYSTEM = "changes the system"
+_OUTSIDE = "acts outside of this machine or project"
 _RUNS = "may run another program"
+_OWN = "runs commands of its own"
 _LOSES = "throws work away"
 _WRITES = "writes a file"
 _ELSEWHERE = "may run something else than the project's own"
 
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What options a command may have: letters of short clusters and long names, before `--`."""
-
-    letters: frozenset[str]
-    longs: tuple[str, ...]
-
-    def long(self, *names: str) -> bool:
-        """One of these is given; GNU programs accept any unambiguous beginning."""
-        return any(given and name.startswith(given) for given in self.longs for name in names)
-
-
-def _seen(words: _Words) -> _Seen:
-    letters: set[str] = set()
-    longs: list[str] = []
-    for word in words:
-        if word.literal and word.text == "--":
-            break
-        if word.lead.startswith("--"):
-            longs.append(word.lead[2:].partition("=")[0])
-        elif word.lead.startswith("-"):
-            letters.update(word.lead[1:])
-    return _Seen(frozenset(letters), tuple(longs))
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """Options by letter and long name, and plain words, that make a command dangerous."""
-
-    why: str
-    letters: str = ""
-    longs: str = ""
-    words: str = ""
-    whole: bool = False
-    """Long names are met as a whole only, by one dash or two; else by any beginning, as GNU programs do."""
-
-    def met(self, words: _Words) -> bool:
-        options = _seen(words)
-        longs = self.longs.split()
-        given = {w.lead.lstrip("-").partition("=")[0] for w in words if w.lead.startswith("-")}
-        named = not given.isdisjoint(longs) if self.whole else options.long(*longs)
-        listed = self.words.split()
-        return named or not options.letters.isdisjoint(self.letters) or any(w.text in listed for w in words)
-
-
-_PUBLISHES = _Form(
-    "acts outside of this machine or project", words="publish unpublish yank push upload login"
+_ALWAYS = (
+    ("dd shred wipefs fdisk sfdisk parted mkswap blkdiscard fallocate", "writes over data"),
+    (
+        "shutdown reboot halt poweroff systemctl service mount umount iptables nft useradd userdel usermod",
+        _SYSTEM,
+    ),
+    ("passwd chsh visudo crontab insmod rmmod modprobe sysctl swapoff killall pkill setcap", _SYSTEM),
+    ("sudo doas su runuser", "runs with another user's rights"),
+    ("ssh", "runs on another machine"),
 )
-_FORMS: dict[str, tuple[_Form, ...]] = {
-    "rm": (
-        _Form("deletes recursively", "rR", "recursive no-preserve-root"),
-        _Form("deletes without asking", "f", "force"),
+_GIT_ALWAYS = (
+    (
+        "filter-branch filter-repo bisect difftool mergetool config submodule hook instaweb gui credential",
+        _RUNS,
     ),
-    **dict.fromkeys(("chmod", "chown", "chgrp"), (_Form("changes rights recursively", "R", "recursive"),)),
-    "find": (
-        _Form(
-            "acts on every file that it finds",
-            words="-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
-        ),
+    ("daemon upload-pack receive-pack http-backend send-email remote-ext remote-fd", _RUNS),
+    ("clean restore gc prune update-ref replace", _LOSES),
+)
+_FORMS = (
+    ("rm", "deletes recursively", "-r -R --recursive --no-preserve-root"),
+    ("rm", "deletes without asking", "-f --force"),
+    ("chmod chown chgrp", "changes rights recursively", "-R --recursive"),
+    (
+        "find",
+        "acts on every file that it finds",
+        "-exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls -files0-from",
     ),
-    "rg": (_Form(_RUNS, "z", "pre hostname-bin search-zip"),),
-    "tar": (_Form(_RUNS, "IF", "to-command checkpoint-action use-compress-program rsh-command info-script"),),
-    "rsync": (_Form("runs a program, or deletes", "e", "rsh rsync-path delete"),),
-    "sort": (_Form("writes a file, or runs a program", "oT", "output compress-program temporary-directory"),),
-    "base64": (_Form(_WRITES, "o", "output"),),
-    "curl": (
-        _Form("sends a file, or reads its options from one", "KT", "config upload-file"),
-        _Form(_WRITES, "oOJ", "output remote-name output-dir dump-header cookie-jar trace"),
+    ("rg", _RUNS, "-z --pre --hostname-bin --search-zip"),
+    (
+        "tar",
+        _RUNS,
+        "-I -F --to-command --checkpoint-action --use-compress-program --rsh-command --info-script",
     ),
-    "wget": (_Form(_WRITES, "Oei", "output-document execute use-askpass post-file"),),
-    "split": (_Form(_RUNS, longs="filter"),),
-    "zip": (_Form(_RUNS, "TU", "unzip-command"),),
-    "tree": (_Form(_WRITES, "oR", "output"),),
-    "scp": (_Form("may run a program here", "SoF"),),
-    **dict.fromkeys(("nc", "ncat", "netcat"), (_Form(_RUNS, "ec", "exec sh-exec"),)),
-    "truncate": (_Form("cuts files", "s", "size reference"),),
-    **dict.fromkeys(
-        names("vi vim nvim view ex ed emacs less more man"),
-        (_Form("runs commands of its own", "cSsoOuPHk", "cmd eval pager"),),
+    ("rsync", "runs a program, or deletes", "-e --rsh --rsync-path --delete"),
+    ("sort", "writes a file, or runs a program", "-o -T --output --compress-program --temporary-directory"),
+    ("base64", _WRITES, "-o --output"),
+    ("curl", "sends a file, or reads its options from one", "-K -T --config --upload-file"),
+    (
+        "curl",
+        _WRITES,
+        "-o -O -J --output --remote-name --output-dir --dump-header --cookie-jar --trace",
     ),
-    **dict.fromkeys(
-        ("npm", "pnpm", "yarn", "npx"),
-        (
-            _Form(
-                _ELSEWHERE,
-                "Cg",
-                "script-shell node-options userconfig globalconfig prefix git cwd shell global dir location",
-                whole=True,
-            ),
-            _PUBLISHES,
-        ),
+    ("wget", _WRITES, "-O -e -i --output-document --execute --use-askpass --post-file"),
+    ("split", _RUNS, "--filter"),
+    ("zip", _RUNS, "-T -U --unzip-command"),
+    ("tree", _WRITES, "-o -R --output"),
+    ("scp", "may run a program here", "-S -o -F"),
+    ("nc ncat netcat", _RUNS, "-e -c --exec --sh-exec"),
+    ("truncate", "cuts files", "-s --size --reference"),
+    (
+        "vi vim nvim view ex ed emacs less more man",
+        _OWN,
+        "-c -S -s -o -u -O -P -H -k --cmd --eval --pager +…",
     ),
-    **dict.fromkeys(
-        ("pytest", "py.test"),
-        (
-            _Form(_ELSEWHERE, "cop", "rootdir config-file override-ini pdbcls confcutdir", whole=True),
-            _Form("deletes the folder of --basetemp", longs="basetemp", whole=True),
-            _Form("acts outside of this machine or project", longs="pastebin", whole=True),
-        ),
+    (
+        "npm pnpm yarn npx",
+        _ELSEWHERE,
+        "-C -g --script-shell --node-options --userconfig --globalconfig --prefix --git --cwd --shell --global --dir"
+        " --location",
     ),
-    "cargo": (_Form(_ELSEWHERE, "CZ", "config manifest-path", whole=True), _PUBLISHES),
-    "go": (
-        _Form(
-            _ELSEWHERE,
-            longs="exec toolexec vettool modfile overlay ldflags gcflags asmflags gccgoflags C o",
-            whole=True,
-        ),
+    (
+        "npm pnpm yarn npx cargo poetry uv twine docker gem",
+        _OUTSIDE,
+        "publish unpublish yank push upload login",
     ),
-    **dict.fromkeys(
-        ("make", "gmake"),
-        (_Form(_ELSEWHERE, "fICE", "file makefile eval directory include-dir environment-overrides"),),
+    ("pytest py.test", _ELSEWHERE, "-c -o -p --rootdir --config-file --override-ini --pdbcls --confcutdir"),
+    ("pytest py.test", "deletes the folder of --basetemp", "--basetemp"),
+    ("pytest py.test", _OUTSIDE, "--pastebin"),
+    ("cargo", _ELSEWHERE, "-C -Z --config --manifest-path"),
+    (
+        "go",
+        _ELSEWHERE,
+        "--exec --toolexec --vettool --modfile --overlay --ldflags --gcflags --asmflags --gccgoflags --C --o",
     ),
-    **dict.fromkeys(names("poetry uv twine docker gem"), (_PUBLISHES,)),
-    "kubectl": (_Form("acts outside of this machine or project", words="delete apply replace drain"),),
-    "terraform": (_Form("acts outside of this machine or project", words="apply destroy"),),
-    "kill": (_Form("ends every process", words="-1 0"),),
-}
+    (
+        "make gmake",
+        _ELSEWHERE,
+        "-f -I -C -E --file --makefile --eval --directory --include-dir --environment-overrides",
+    ),
+    ("kubectl", _OUTSIDE, "delete apply replace drain"),
+    ("terraform", _OUTSIDE, "apply destroy"),
+    ("kill", "ends every process", "-1 0"),
+)
+_GIT_FORMS = (
+    (
+        "*",
+        _RUNS,
+        "--output --ext-diff --textconv --exec --open-files-in-pager --upload-pack --receive-pack --template"
+        " --strategy --no-index",
+    ),
+    (
+        "push",
+        _LOSES,
+        "-f -d --force --delete --mirror --prune --force-with-lease --force-if-includes +… :…",
+    ),
+    ("reset", _LOSES, "--hard --merge --keep"),
+    ("checkout", _LOSES, "-f -B --force -- ."),
+    ("switch", _LOSES, "-f -C --force --discard-changes --force-create"),
+    ("branch", _LOSES, "-D -d -M -m -f -c -C --delete --move --force --copy --edit-description"),
+    ("tag", _LOSES, "-d -f --delete --force"),
+    ("rm", _LOSES, "-r -f --force"),
+    ("mv", _LOSES, "-f --force"),
+    ("worktree", _LOSES, "-f --force remove prune"),
+    ("stash", _LOSES, "drop clear"),
+    ("reflog", _LOSES, "delete expire"),
+    ("remote", _LOSES, "remove rm prune set-url"),
+    ("rebase", _RUNS, "-x -i"),
+    ("grep", _RUNS, "-O"),
+    ("fetch", _RUNS, "-u"),
+    ("clone", _RUNS, "-u -c"),
+)
+_GIT_GLOBAL = (
+    ("-c --config-env --exec-path -p --paginate", _RUNS),
+    ("-C --git-dir --work-tree --namespace --bare", "works in another folder"),
+)
+_WHOLE = names("npm pnpm yarn npx pytest py.test cargo go")
+"""Their long options are met as a whole only."""
+
+
+def _by_name(rows: Sequence[tuple[str, str]]) -> dict[str, str]:
+    return {name: why for programs, why in rows for name in programs.split()}
+
+
+def _forms(rows: Sequence[tuple[str, str, str]]) -> dict[str, list[Form]]:
+    table: dict[str, list[Form]] = {}
+    for programs, why, options in rows:
+        made = form(why, options)
+        for name in programs.split():
+            table.setdefault(name, []).append(made)
+    return table
+
+
+_IS_ALWAYS, _HAS_FORMS = _by_name(_ALWAYS), _forms(_FORMS)
+_GIT_IS_ALWAYS, _GIT_HAS_FORMS, _GIT_IS_GLOBAL = (
+    _by_name(_GIT_ALWAYS),
+    _forms(_GIT_FORMS),
+    _by_name(_GIT_GLOBAL),
+)
 _DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|zero$|urandom$|random$|fd/)")
 
 
 def danger_of(program: str, words: _Words) -> str | None:
     """A clause that says what is dangerous; None: nothing that is known here."""
-    if program in _ALWAYS or program.startswith("mkfs"):
-        return _ALWAYS.get(program, "writes over data")
+    if program.startswith("mkfs"):
+        return "writes over data"
+    if program in _IS_ALWAYS:
+        return _IS_ALWAYS[program]
     arguments = words[1:]
     if program in ("python", "python3") and [w.text for w in words[1:3]] == ["-m", "pytest"]:
         program, arguments = "pytest", words[3:]
-    form = next((f for f in _FORMS.get(program, ()) if f.met(arguments)), None)
-    if form is not None:
-        return form.why
-    check = _CHECKS.get(program)
-    reason = check(words) if check else None
-    if reason is None and program in ("tee", "cp", "mv", "cat", "install", "ln"):
-        reason = "touches a device" if any(_DEVICE.match(w.lead) for w in words[1:]) else None
-    return reason or (None if program in INDIFFERENT else _unknown(arguments))
+    for one in _HAS_FORMS.get(program, ()):
+        if one.met(arguments, whole=program in _WHOLE):
+            return one.why
+    if program in _CHECKS and (why := _CHECKS[program](words)):
+        return why
+    if program in ("tee", "cp", "mv", "cat", "install", "ln") and any(
+        _DEVICE.match(w.lead) for w in arguments
+    ):
+        return "touches a device"
+    return None if program in INDIFFERENT else _unknown(arguments)
 
 
 def _unknown(arguments: _Words) -> str | None:
@@ -182,15 +195,16 @@ def _unknown(arguments: _Words) -> str | None:
     return _UNKNOWN if any(w.may_be_option or "/" not in w.lead for w in unknown) else None
 
 
-_SED_SAFE = re.compile(
+_SED_SAFE = (
     r"(?:(?:\d+|\$)?(?:,(?:\d+|\$))?[pdq=]"
     r"|(?:\d+|\$)?(?:,(?:\d+|\$))?s/(?:[^/\\\n]|\\.)*/(?:[^/\\\n]|\\.)*/[gpiI0-9]*"
     r"|(?:\d+|\$)?(?:,(?:\d+|\$))?s\|(?:[^|\\\n]|\\.)*\|(?:[^|\\\n]|\\.)*\|[gpiI0-9]*"
     r"|/(?:[^/\\\n]|\\.)*/(?:,/(?:[^/\\\n]|\\.)*/)?[pd])"
 )
-_SED_SCRIPT = re.compile(rf"{_SED_SAFE.pattern}(?:\s*;\s*{_SED_SAFE.pattern})*")
+_SED_SCRIPT = re.compile(rf"{_SED_SAFE}(?:\s*;\s*{_SED_SAFE})*")
 _SED_OPTION = re.compile(r"-[nErsuz]+|--(?:quiet|silent|regexp-extended|separate|posix|null-data|sandbox)")
-_SED_UNSEEN = "runs a script that may write files or run commands"
+_SED_IN_PLACE = form("edits files in place", "-i --in-place")
+_UNSEEN = "runs a program that may write files or run commands"
 
 
 def _sed(words: _Words) -> str | None:
@@ -202,12 +216,12 @@ def _sed(words: _Words) -> str | None:
             operands.append(word)
         elif word.text == "-e":
             scripts.extend([w for w in (next(given, None),) if w])
-        elif _seen([word]).letters & {"i"} or _seen([word]).long("in-place"):
-            return "edits files in place"
+        elif _SED_IN_PLACE.met([word]):
+            return _SED_IN_PLACE.why
         elif not (word.literal and _SED_OPTION.fullmatch(word.text)):
-            return _SED_UNSEEN
+            return _UNSEEN
     safe = all(w.literal and _SED_SCRIPT.fullmatch(w.text) for w in scripts or operands[:1])
-    return None if safe else _SED_UNSEEN
+    return None if safe else _UNSEEN
 
 
 _AWK_ACTS = re.compile(r"system|getline|[|>@]|fflush|close")
@@ -217,16 +231,13 @@ def _awk(words: _Words) -> str | None:
     """Only `-F` and a program that is seen."""
     options = [w for w in words[1:] if w.lead.startswith("-")]
     acts = any(not w.literal or _AWK_ACTS.search(w.text) for w in words[1:])
-    plain = all(w.text.startswith("-F") for w in options)
-    return None if plain and not acts else "runs a program that may write files or run commands"
+    return None if all(w.text.startswith("-F") for w in options) and not acts else _UNSEEN
 
 
-def _operands(most: int) -> Callable[[_Words], str | None]:
-    def check(words: _Words) -> str | None:
-        given = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
-        return _WRITES if len(given) > most or any(w.splits for w in given) else None
-
-    return check
+def _one_operand(words: _Words) -> str | None:
+    """They write to the second."""
+    given = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
+    return _WRITES if len(given) > 1 or any(w.splits for w in given) else None
 
 
 _SETS = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
@@ -248,79 +259,32 @@ def _tar(words: _Words) -> str | None:
     return _RUNS if len(words) > 1 and set(words[1].lead) & {"I", "F"} and words[1].lead.isalpha() else None
 
 
-def _editor(words: _Words) -> str | None:
-    return "runs commands of its own" if any(w.lead.startswith("+") for w in words[1:]) else None
-
-
-_GIT_ALWAYS = {
-    **dict.fromkeys(
-        names(
-            "filter-branch filter-repo bisect difftool mergetool config submodule hook instaweb gui credential daemon"
-            " upload-pack receive-pack http-backend send-email remote-ext remote-fd"
-        ),
-        _RUNS,
-    ),
-    **dict.fromkeys(names("clean restore gc prune update-ref replace"), _LOSES),
-}
-_GIT_LOSES = {
-    "push": _Form(_LOSES, "fd", "force delete mirror prune force-with-lease force-if-includes"),
-    "reset": _Form(_LOSES, longs="hard merge keep"),
-    "checkout": _Form(_LOSES, "fB", "force", words="-- ."),
-    "switch": _Form(_LOSES, "fC", "force discard-changes force-create"),
-    "branch": _Form(_LOSES, "DdMmfcC", "delete move force copy edit-description"),
-    "tag": _Form(_LOSES, "df", "delete force"),
-    "rm": _Form(_LOSES, "rf", "force"),
-    "mv": _Form(_LOSES, "f", "force"),
-    "worktree": _Form(_LOSES, "f", "force", words="remove prune"),
-    "stash": _Form(_LOSES, words="drop clear"),
-    "reflog": _Form(_LOSES, words="delete expire"),
-    "remote": _Form(_LOSES, words="remove rm prune set-url"),
-    "rebase": _Form(_RUNS, "xi"),
-    "grep": _Form(_RUNS, "O"),
-    "fetch": _Form(_RUNS, "u"),
-    "clone": _Form(_RUNS, "uc"),
-}
-_GIT_RUNS = _Form(
-    _RUNS,
-    longs="output ext-diff textconv exec open-files-in-pager upload-pack receive-pack template strategy no-index",
-)
-_GIT_GLOBAL = {
-    **dict.fromkeys(("-c", "--config-env", "--exec-path", "-p", "--paginate"), _RUNS),
-    **dict.fromkeys(("-C", "--git-dir", "--work-tree", "--namespace", "--bare"), "works in another folder"),
-}
-
-
 def _git(words: _Words) -> str | None:
     at = 1
     while at < len(words) and words[at].lead.startswith("-"):
         text = words[at].text
         name = text[:2] if text.startswith(("-c", "-C")) else text.partition("=")[0]
-        if name in _GIT_GLOBAL:
-            return f"{_GIT_GLOBAL[name]} ({name})"
+        if name in _GIT_IS_GLOBAL:
+            return f"{_GIT_IS_GLOBAL[name]} ({name})"
         at += 1
     if at >= len(words):
         return None
     command, rest = words[at], words[at + 1 :]
     if not command.literal:
         return "does what is only known when it runs"
-    if command.text in _GIT_ALWAYS:
-        return _GIT_ALWAYS[command.text]
-    urls = (w.lead for w in rest if command.text != "commit")
-    if _GIT_RUNS.met(rest) or any("::" in lead.partition("/")[0] for lead in urls):
-        return _RUNS
-    if command.text == "push" and any(w.text.startswith(("+", ":")) for w in rest):
-        return _LOSES
-    form = _GIT_LOSES.get(command.text)
-    return form.why if form is not None and form.met(rest) else None
+    if command.text in _GIT_IS_ALWAYS:
+        return _GIT_IS_ALWAYS[command.text]
+    if command.text != "commit" and any("::" in w.lead.partition("/")[0] for w in rest):
+        return _RUNS  # a URL that names a helper
+    met = (f.why for name in ("*", command.text) for f in _GIT_HAS_FORMS.get(name, ()) if f.met(rest))
+    return next(met, None)
 
 
 _CHECKS: dict[str, Callable[[_Words], str | None]] = {
     "git": _git,
     "sed": _sed,
     "tar": _tar,
-    "uniq": _operands(1),
-    "xxd": _operands(1),
+    **dict.fromkeys(("uniq", "xxd"), _one_operand),
     **dict.fromkeys(("awk", "gawk", "mawk", "nawk"), _awk),
     **dict.fromkeys(("make", "gmake"), _make),
-    **dict.fromkeys(names("vi vim nvim view ex ed emacs less more man"), _editor),
 }

@@ -10,8 +10,16 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from interlock.services.shell.commands import add_command
-from interlock.services.shell.model import Found, Redirect, ShellCommand, ShellLine, TooMuch, Word
-from interlock.services.shell.variables import assignment_problem, sets_clause
+from interlock.services.shell.model import (
+    Found,
+    Redirect,
+    ShellCommand,
+    ShellLine,
+    TooMuch,
+    Word,
+    assignment_problem,
+    sets_clause,
+)
 from interlock.services.shell.words import Words
 from interlock.state.text import visible
 
