@@ -57,16 +57,18 @@ def prompt(arguments: list[str]) -> int:
 
         found = find_run(options.home, name, options.workspace)
     if _opens_session(args):
-        quick_start.import_lightly()
-        from interlock.cli.session import first_start
+        from interlock.cli.session.keyboard import held
 
-        if not name and first_start.is_needed(options):
-            first_start.ask(options)
-        from interlock.cli.session.app import execute as session
+        with held():
+            quick_start.import_lightly()
+            from interlock.cli.session import first_start
 
-        return session(
-            replace(options, interactive=True), "task" if args.mode else "main", words, found and found.run
-        )
+            if not name and first_start.is_needed(options):
+                first_start.ask(options)
+            from interlock.cli.session.app import execute as session
+
+            workflow = "task" if args.mode else "main"
+            return session(replace(options, interactive=True), workflow, words, found and found.run)
     quick_start.begin()
     if found:
         return go_on(found.run, (), words or None, options, view_for(args, found.title))

@@ -13,6 +13,7 @@ from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
+from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import (
     ConditionalKeyBindings,
     KeyBindings,
@@ -102,6 +103,7 @@ class App:
             self._loop.add_signal_handler(number, self.exit)
 
         self._spin = self._loop.call_soon(self.paint)
+        before = get_typeahead(self.app.input)  # comes after the prompt that the session is begun with
 
         def begin() -> None:
             self.session.driver.begin()
@@ -110,6 +112,8 @@ class App:
                 self.session.switch(run)
             if prompt:
                 self.session.submit(prompt)
+            self.app.key_processor.feed_multiple(before)
+            self.app.key_processor.process_keys()
 
         self.app.after_render += once(self.app, begin)
         self._loop.set_exception_handler(self._bug)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from interlock.cli.render.output import one_line
+from interlock.cli.session.plain import is_plain
 from interlock.engine.options import Options
 from interlock.state.errors import CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -92,10 +93,21 @@ def ask(options: Options) -> None:
     _store(chosen, options.user_home)
 
 
+def _line(question: str, hidden: bool = False) -> str:
+    """What is typed, before the question stands, too. `hidden`: its letters are stars."""
+    if is_plain():
+        return getpass.getpass(question) if hidden else input(question)
+    from prompt_toolkit import PromptSession
+
+    from interlock.cli.session.output import HeldOutput
+
+    return PromptSession[str](output=HeldOutput(sys.stdout), is_password=hidden).prompt(question)
+
+
 def _typed(prompt: str, default: str, check: Callable[[str], str]) -> str:
     while True:
         try:
-            return check(input(prompt).strip() or default)
+            return check(_line(prompt).strip() or default)
         except _RefusedError as problem:
             print(problem)
 
@@ -111,7 +123,7 @@ def _one_of(*known: str) -> Callable[[str], str]:
 
 def _secret(prompt: str) -> str:
     """Not shown while it is typed."""
-    key = getpass.getpass(prompt).strip().strip("'\"")
+    key = _line(prompt, hidden=True).strip().strip("'\"")
     if not (key.isascii() and key.isprintable()) or " " in key:
         raise _RefusedError("That is no key: a key has only letters, digits and signs, and no spaces.")
     return key
@@ -170,7 +182,7 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
     while True:
         try:
-            base = input(f"Its address [{usual}] ").strip().rstrip("/") or usual
+            base = _line(f"Its address [{usual}] ").strip().rstrip("/") or usual
             base = base if "://" in base else f"http://{base}"
             key = _secret("Key (isn't shown; empty: it needs none): ")
             headers = {"Authorization": f"Bearer {key}"} if key else {}

@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyte
+from patience import HANG_S, until
 
 ENTRY = Path(sys.executable).with_name("interlock")
-WAIT_S = float(os.environ.get("WAIT_S", "30"))
+WAIT_S = float(os.environ.get("WAIT_S", HANG_S))
 """A wait ends at once when the text is there; only what never comes lasts so long."""
 KEYS = {
     "enter": "\r",
@@ -130,6 +131,11 @@ class Terminal:
         self.waits_for(prompt[-20:])
         self.press("enter")
 
+    def types_ahead(self, text: str) -> None:
+        """Before anything stands there, as soon as it isn't shown."""
+        until(lambda: not self.echoes, "the keyboard's hold")
+        self.type(text)
+
     def waits_for(self, text: str, *, gone: bool = False, anywhere: bool = False) -> None:
         """Until it stands on the screen (`anywhere`: or has scrolled away), or no longer does."""
         end = time.monotonic() + WAIT_S
@@ -148,12 +154,17 @@ class Terminal:
         return code
 
     @property
+    def echoes(self) -> bool:
+        """What is typed is shown, whoever reads it."""
+        return bool(termios.tcgetattr(self._own)[3] & termios.ECHO)
+
+    @property
     def restored(self) -> bool:
         """The terminal is as it was: it echoes, waits for whole lines, marks no pastes and shows its cursor."""
         modes = termios.tcgetattr(self._own)[3]
         written = self.written.decode(errors="replace")
         pastes, cursor = (re.findall(rf"\x1b\[\?{number}([hl])", written) for number in (2004, 25))
-        canonical = modes & termios.ECHO and modes & termios.ICANON
+        canonical = self.echoes and modes & termios.ICANON and termios.tcgetattr(self._own)[0] & termios.ICRNL
         return bool(canonical) and pastes[-1:] == ["l"] and cursor[-1:] in ([], ["h"])
 
     def resize(self, columns: int, rows: int) -> None:

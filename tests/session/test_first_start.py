@@ -1,6 +1,7 @@
 """test_first_start: from an empty home to the first prompt: a key or a server is asked for, tried, and stored."""
 
 import json
+import signal
 import stat
 import threading
 from collections.abc import Iterator
@@ -92,6 +93,14 @@ def stored(folder: Path) -> list[str]:
     )
 
 
+def no_package(folder: Path) -> Path:
+    """Where `langchain_openai` is found when it is looked for; what is tried here needs none."""
+    package = folder.parent / "packages" / "langchain_openai"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("")
+    return package.parent
+
+
 def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
     folder: Path, gemini: FakeGemini
 ) -> None:
@@ -133,26 +142,23 @@ def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
 def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_again(
     folder: Path, server: str
 ) -> None:
-    package = folder.parent / "packages" / "langchain_openai"  # is looked for; what is tried here needs none
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    with Terminal(folder, env={"PYTHONPATH": str(package.parent)}) as terminal:
+    with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}) as terminal:
         terminal.waits_for("Which one? [1]")
         terminal.type("3\r")
-        terminal.waits_for("'3' is neither 1 nor 2.")
+        terminal.waits_for("'3' is neither 1 nor 2.\nWhich one? [1]")
         terminal.type("2\r")
         terminal.waits_for("Its address [http://localhost:11434/v1]")
         terminal.type("127.0.0.1:9\r")
         terminal.waits_for("Key (isn't shown; empty: it needs none)")
         terminal.press("enter")
-        terminal.waits_for("127.0.0.1:9 can't be reached")
+        terminal.waits_for("127.0.0.1:9 can't be reached: [Errno 111] Connection refused\nIts address [")
         terminal.type(f"{server}\r")
         terminal.waits_for(f"{server}\nKey (isn't shown")
         terminal.press("enter")
         terminal.waits_for("2  qwen3:8b")
         terminal.waits_for("Model [broken]")
         terminal.press("enter")
-        terminal.waits_for("HTTP 500: not enough memory")
+        terminal.waits_for("HTTP 500: not enough memory\n   1  broken\n   2  qwen3:8b\nModel [broken]")
         terminal.type("2\r")
         terminal.waits_for("Stored: the address in ~/.gemini/.env")
         terminal.waits_for("›")
@@ -160,6 +166,48 @@ def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_agai
     assert text == f"OPENAI_BASE_URL='http://{server}/v1'\n"
     settings = json.loads((folder.parent / ".interlock" / "settings.json").read_text())
     assert settings == {"model": {"name": "openai:qwen3:8b"}}
+
+
+def test_what_is_typed_ahead_is_never_shown_before_its_question_stands(
+    folder: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked, answers = threading.Event(), threading.Event()
+    do_get = _OpenAI.do_GET
+
+    def slowly(self: _OpenAI) -> None:
+        asked.set()
+        answers.wait()
+        do_get(self)
+
+    monkeypatch.setattr(_OpenAI, "do_GET", slowly)
+    with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}) as terminal:
+        terminal.types_ahead(f"2\r{server}\rsecret\r")
+        asked.wait()
+        terminal.type("2\r")
+        assert not terminal.echoes
+        answers.set()
+        terminal.waits_for("Model [broken] 2\nTrying qwen3:8b")
+        terminal.waits_for("›")
+        assert f"Its address [http://localhost:11434/v1] {server}\nKey (isn't" in "\n".join(terminal.screen)
+    assert b"secret" not in terminal.written
+
+
+def test_answers_and_the_first_prompt_can_be_typed_before_anything_stands_there(
+    folder: Path, gemini: FakeGemini
+) -> None:
+    with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url}) as terminal:
+        terminal.types_ahead(f"1\r{KEY}\rgemini-2.5-flash\rhello there\r")
+        terminal.waits_for("❯ hello there")
+        terminal.waits_for("❯ hello there\n\nready")
+    assert KEY.encode() not in terminal.written
+
+
+def test_who_is_ended_by_a_signal_gets_the_terminal_back(folder: Path) -> None:
+    with Terminal(folder) as terminal:
+        terminal.waits_for("Which one? [1]")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ends() == 143
+        assert terminal.restored
 
 
 @pytest.mark.parametrize("at", ["Which one?", "Key (isn't shown)", "Model [auto"])

@@ -139,6 +139,23 @@ def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
     assert sent(folder) == ["Told: loud", "Use the skill 'weaving'. a basket"]
 
 
+def test_what_is_typed_before_the_prompt_stands_is_sent_in_its_turn(folder: Path, opens: Opens) -> None:
+    replies = [{"text": f"{answer}."} for answer in ("One", "Two", "Three", "Four")]
+    with opens(replies, "first") as terminal:
+        terminal.type("second\r")  # while the terminal shows it and makes a new line of its Enter
+        terminal.types_ahead("third\r")
+        terminal.waits_for("Three.")
+        assert not terminal.echoes
+        terminal.press("c-d")
+        assert terminal.ends() == 0
+        assert terminal.restored
+    assert sent(folder) == ["first", "second", "third"]
+    with opens(None, "-c") as terminal:
+        terminal.type("fourth\r")
+        terminal.waits_for("Four.")
+    assert sent(folder) == ["first", "second", "third", "fourth"]
+
+
 def test_escape_stops_what_is_under_way_and_twice_clears_the_line(opens: Opens) -> None:
     replies = [{"tool_calls": [{"name": "run_shell_command", "args": {"command": "sleep 60"}}]}]
     with opens(replies, "--yolo") as terminal:
