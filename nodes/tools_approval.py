@@ -160,7 +160,9 @@ async def _remember(runtime: Runtime[Deps], state: DecideState, call: CallView, 
         at = datetime.fromtimestamp(answer.at, UTC).isoformat(timespec="seconds")
         note = f"{at}, run {deps.info.run}" + (f", by {answer.by}" if answer.by else "")
         try:
-            await to_its_end(asyncio.to_thread(deps.policy.save, info.risk, rule, note))
+            saved = await to_its_end(asyncio.to_thread(deps.policy.save, info.risk, rule, note))
+            if saved:
+                deps.approvals.confirm(saved)
         except RunError as error:  # what was decided holds; only later runs will ask again
             runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
 

@@ -78,6 +78,15 @@ class ShellPart(Frozen):
     reason: str
 
 
+class SavedRules(Frozen):
+    """The file of always-choices, as a person's choice changed it."""
+
+    path: str
+    before: str
+    """Empty: there was none."""
+    after: str
+
+
 class SessionRule(Frozen):
     """An always-choice, narrowed: never a blanket permission for a tool that can do harm."""
 

@@ -9,6 +9,7 @@ from interlock.state.calls import (
     CallKey,
     CallView,
     Planned,
+    SavedRules,
     SessionRule,
     ShellPart,
     ToolResult,
@@ -84,6 +85,10 @@ class Approvals(Protocol):
         ...
 
     def add_session_rule(self, key: str, rule: SessionRule) -> None: ...
+
+    def confirm(self, saved: SavedRules) -> None:
+        """What this run's own person saved counts as if the run had begun with it."""
+        ...
 
 
 DecidedBy = Literal["policy", "hook", "person", "helper", "program"]

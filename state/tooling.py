@@ -16,6 +16,7 @@ from interlock.state.calls import (
     Planned,
     Preview,
     Risk,
+    SavedRules,
     SessionRule,
     ToolResult,
     Verdict,
@@ -329,6 +330,9 @@ class Policy(Protocol):
         """The rule that an always-choice stands for; None when it can't be narrowed."""
         ...
 
-    def save(self, risk: Risk, rule: SessionRule, note: str) -> None:
-        """Keep a narrowed rule for later runs, too. Blocks for the disk; twice is harmless. Raises `RunError`."""
+    def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
+        """Keep a narrowed rule for later runs, too; null where it is there already.
+
+        Blocks for the disk; twice is harmless. Raises `RunError`.
+        """
         ...

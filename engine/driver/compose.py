@@ -134,7 +134,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     servers = open_servers(prepared, outputs, connections.emit, partial(_keep, prepared, info.run, conn))
     policy = _policy(prepared, processes, servers)
     models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
-    tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact)
+    tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit, index)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)

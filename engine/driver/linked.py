@@ -4,13 +4,14 @@ import hashlib
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from interlock.engine.driver.prepare import RunConfig, kept_options
 from interlock.engine.read.runs import IS_SUBTASK
 from interlock.engine.read.snapshot import state_at
 from interlock.engine.store.database import Store, select
-from interlock.engine.store.runs import NewRun, insert_run
+from interlock.engine.store.runs import NewRun, insert_run, read_options
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.conversation import refusals_in
@@ -32,9 +33,13 @@ def linked_id(key: str) -> str:
 def begin_linked(
     store: Store, prepared: RunConfig, parent: str, run: str, made: Callable[[ChainTranscript], NewRun]
 ) -> str:
-    """Insert a run with its parent; twice changes nothing. `made` writes what it begins with into its chain."""
+    """Insert a run with its parent; twice changes nothing. `made` writes what it begins with into its chain.
+
+    It begins with the rules that its parent goes by: some may have been saved since that was prepared.
+    """
     with closing(store.connect()) as conn:
         new = made(ChainTranscript(conn, store.outputs, run, redact=prepared.redact))
+        new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
         with transaction(conn):
             if conn.execute("select 1 from runs where run = ?", (run,)).fetchone() is None:
                 insert_run(conn, new)

@@ -8,15 +8,17 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from typing import Any
 
 from pydantic import ValidationError
 
 from interlock.engine.options import Decision
 from interlock.engine.read.runs import Request, waiting_requests
 from interlock.engine.store.database import Store, insertion
+from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import explained, transaction
-from interlock.state.calls import Answer, ApprovalRequest, CallKey, SessionRule
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, SavedRules, SessionRule
 from interlock.state.errors import UserError
 from interlock.state.text import clean, clean_json
 from interlock.tools.table import TOOLS
@@ -29,6 +31,8 @@ class SqlApprovals:
     conn: sqlite3.Connection
     run: str
     redact: Redactor = SHAPES
+    store: Store | None = None
+    """None where no choice can be saved."""
 
     def ask(self, request: ApprovalRequest) -> str:
         with transaction(self.conn) as conn:
@@ -92,6 +96,36 @@ class SqlApprovals:
                 "update approvals set rule = ? where run = ? and key = ?",
                 (rule.model_dump_json(), self.run, key),
             )
+
+    def confirm(self, saved: SavedRules) -> None:
+        # Its own connection: a driver's writes rows of its own run only, and those above wait for this one.
+        assert self.store is not None
+        with closing(self.store.connect()) as conn, transaction(conn):
+            for run, text in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
+                options: dict[str, Any] = json.loads(text)
+                rights: dict[str, Any] = options.get("rights") or {}
+                if files := _confirmed(rights.get("files", []), saved, self.redact):
+                    kept = json.dumps({**options, "rights": {**rights, "files": files}})
+                    conn.execute("update runs set options = ? where run = ?", (kept, run))
+
+
+_RUN_AND_THOSE_ABOVE = """
+with recursive line (run, parent, options) as (
+    select run, parent, options from runs where run = ?
+    union select r.run, r.parent, r.options from runs r join line on r.run = line.parent
+) select run, options from line
+"""
+
+
+def _confirmed(
+    files: Sequence[tuple[str, int, str | None, str]], saved: SavedRules, redact: Redactor
+) -> list[tuple[str, int, str | None, str]]:
+    """Rule files as a run keeps them, with what was saved; none where the file had changed otherwise, too."""
+    there = next((file for file in files if file[0] == saved.path), None)
+    if (there[2] if there else "") != redact(saved.before):
+        return []
+    now = (saved.path, USER, redact(saved.after), "")
+    return [*(now if f is there else f for f in files), *([] if there else [now])]
 
 
 def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) -> None:

@@ -15,7 +15,7 @@ from interlock.services.policy.load import RuleTextError, read_rules
 from interlock.services.policy.matching import begins
 from interlock.services.policy.rule import USER, Rule, liftable
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, ShellLine, names
-from interlock.state.calls import ApprovalMode, CallView, Risk, SessionRule
+from interlock.state.calls import ApprovalMode, CallView, Risk, SavedRules, SessionRule
 from interlock.state.errors import RunError
 from interlock.state.tooling import PathRefused, Workspace
 
@@ -192,33 +192,37 @@ def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> 
     return [{**common, "toolName": f"mcp_{server}_*" if whole else rule.tool, "mcpName": server}]
 
 
-def save(folder: Path, tables: list[Table], note: str) -> None:
+def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
     """Add what isn't there yet; all that is there is kept. Raises `RunError` saying why it can't.
 
-    `note`: one line on where it comes from.
+    `note`: one line on where it comes from. Null: nothing was to be added.
     """
     try:
         make_directories(folder, 0o700)
         with locked(folder, _LOCK_WAIT_S):
-            _add(Path(os.path.realpath(folder / FILE)), tables, note)
+            texts = _add(Path(os.path.realpath(folder / FILE)), tables, note)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         raise RunError(f"{folder / FILE}: the rule wasn't saved: {why}. It holds in this run.") from error
+    return texts and SavedRules(path=str(folder / FILE), before=texts[0], after=texts[1])
 
 
-def _add(path: Path, tables: list[Table], note: str) -> None:
+def _add(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
+    """The file's text before and after."""
     old = _text(path)
     there = _tables(old)
     new = [t for t in tables if not any(_same(t, other) for other in there)]
     if not new:
-        return
+        return None
     heading = f"\n# {' '.join(note.split())}\n[[rule]]\n"
     texts = "".join(heading + "".join(f"{k} = {_toml(v)}\n" for k, v in table.items()) for table in new)
     for table in new:
         to_rule(table, str(path), USER)
     if tomllib.loads(texts).get("rule") != new:
         raise ValueError("it holds characters that TOML can't")
-    replace_file(path, ((old or _HEADER).rstrip("\n") + "\n" + texts).encode())
+    whole = (old or _HEADER).rstrip("\n") + "\n" + texts
+    replace_file(path, whole.encode())
+    return old, whole
 
 
 def _text(path: Path) -> str:

@@ -38,7 +38,7 @@ from interlock.services.policy.rule import (
 from interlock.services.policy.shell_decision import decide_line, only_reads
 from interlock.services.shell.model import ShellLine
 from interlock.services.shell.parse import parse
-from interlock.state.calls import CallView, Choice, Risk, SessionRule, Verdict
+from interlock.state.calls import CallView, Choice, Risk, SavedRules, SessionRule, Verdict
 from interlock.state.settings import Settings
 from interlock.state.tooling import Processes, Workspace
 
@@ -166,12 +166,11 @@ class RulePolicy:
         about = None if risk == "execute" else target(call, risk, self._workspace)
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
-    def save(self, risk: Risk, rule: SessionRule, note: str) -> None:
+    def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
         """Keep a narrowed rule for later runs. Blocks for the disk; raises `RunError`."""
         server = server_of(rule.tool, self._scope.servers)
         tables = tables_of(rule, server, risk == "network", self._workspace.root)
-        if self._save_to is not None:
-            save(self._save_to, tables, note)
+        return None if self._save_to is None else save(self._save_to, tables, note)
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
         """Rules that are about no call: `agents` and `servers` are those that there are here."""

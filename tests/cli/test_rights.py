@@ -56,7 +56,7 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
     assert told.code == 75 and Path("one.txt").exists() and not Path("two.txt").exists()
     (waiting,) = told.json["pending_approvals"]
     assert "When this run began, it was asked about" in waiting["reason"]
-    (warning,) = [text for text in told.json["warnings"] if "rules have changed" in text]
+    (warning,) = [text for text in told.json.get("warnings", []) if "rules have changed" in text]
     assert "wide.toml" in warning and "--new-rules" in warning
     assert run("resume", "latest", "--reject", "all", "-o", "json").code == 75, "the same call is asked again"
     confirmed = run("resume", "latest", "--reject", "all", "--new-rules", "-o", "json")
@@ -64,6 +64,67 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
         "what the new rules allow runs unasked"
     )
     assert "rules have changed" not in confirmed.out
+
+
+def command(line: str, tool: str = "run_shell_command") -> dict[str, Any]:
+    return {"tool_calls": [{"name": tool, "args": {"command": line}}]}
+
+
+SAVE = ("resume", "latest", "--approve", "all", "--always-save", "-o", "json")
+AGAIN = ("resume", "latest", "--approve", "all", "-o", "json")
+
+
+def changed(told: Any) -> list[str]:
+    return [text for text in told.json.get("warnings", []) if "rules have changed" in text]
+
+
+def test_what_this_runs_person_saved_counts_as_confirmed(run: Run, tmp_path: Path, home: Path) -> None:
+    replies = (command(line) for line in ("touch a", "mkdir b", "touch a", "rmdir b", "mkdir b"))
+    assert run(*script(tmp_path, *replies, {"text": "Done."}), "-p", "do it").code == 75
+    assert run(*SAVE).code == 75
+    twice = run(*SAVE)
+    assert changed(twice) == [] and Path("b").is_dir()
+    (waiting,) = twice.json["pending_approvals"]
+    assert waiting["args"] == {"command": "rmdir b"}, "`touch a` is covered"
+    saved = home / ".interlock/policies/auto-saved.toml"
+    assert saved.read_text().count("[[rule]]") == 2
+    saved.write_text(saved.read_text() + RULE.format(tool="write_file", decision="allow"))
+    done = run(*AGAIN)
+    (warning,) = changed(done)
+    assert "auto-saved.toml" in warning and done.code == 0, "the rule that it saved itself holds"
+
+
+def test_a_rule_that_came_into_the_file_otherwise_is_not_confirmed_by_saving_another(
+    run: Run, tmp_path: Path, home: Path
+) -> None:
+    given = script(tmp_path, command("touch a"), write("one.txt"), {"text": "Done."})
+    assert run(*given, "-p", "do it").code == 75
+    policies = home / ".interlock/policies"
+    policies.mkdir(parents=True)
+    (policies / "auto-saved.toml").write_text(RULE.format(tool="write_file", decision="allow"))
+    told = run(*SAVE)
+    assert told.code == 75 and "auto-saved.toml" in changed(told)[0]
+    assert told.json["pending_approvals"][0]["tool_name"] == "write_file"
+    assert "auto-saved.toml" in changed(run(*AGAIN))[0]
+
+
+def test_what_is_saved_in_a_subtask_counts_for_its_task_and_for_the_next_subtask(
+    run: Run, tmp_path: Path
+) -> None:
+    begin = {"tool_calls": [{"name": "new_task", "args": {"mode": "code", "message": "Do a part."}}]}
+    end = {"tool_calls": [{"name": "attempt_completion", "args": {"result": "Done."}}]}
+    touch, mkdir, rmdir = (command(line, "execute_command") for line in ("touch a", "mkdir b", "rmdir b"))
+    first = [{**reply, "agent": "task:0.0"} for reply in (touch, end)]
+    second = [{**reply, "agent": "task:1.0"} for reply in (touch, mkdir, end)]
+    given = script(tmp_path, begin, *first, begin, *second, rmdir, end)
+    assert run("run", "task", *given, "--allowed-tools", "new_task", "--mode", "code", "go").code == 75
+    waits: list[str] = []
+    told = run(*SAVE)
+    while told.code == 75:
+        assert changed(told) == [], told.json
+        waits += [request["args"]["command"] for request in told.json["pending_approvals"]]
+        told = run(*AGAIN)
+    assert (told.code, changed(told), waits) == (0, [], ["mkdir b", "rmdir b"]), told.json.get("error")
 
 
 def test_what_is_forbidden_since_is_forbidden_at_once(run: Run, tmp_path: Path, home: Path) -> None:
