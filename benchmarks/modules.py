@@ -2,8 +2,10 @@
 
 Counted are modules of which a function runs, threads included, from `resume` with the decision until the call's result
 is told, in a process that begins with it, as `interlock resume` does. What importing a module calls doesn't count.
+`--list` prints them all, each with its lines and the functions of it that ran.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -43,12 +45,16 @@ class Entered:
         elif code.co_flags & CO_OPTIMIZED:
             self._codes.add(code)
 
-    def modules(self) -> list[str]:
+    def modules(self) -> dict[str, list[str]]:
+        """Each module with the functions of it that ran."""
         if self._on:
             raise SystemExit("no result of the call was told")
-        files = {Path(code.co_filename) for code in self._codes} | {Path(_EMIT.co_filename)}
-        inside = {f.relative_to(ROOT).as_posix() for f in files if f.is_relative_to(ROOT)}
-        return sorted(name for name in inside if name.partition("/")[0] in ROOMS)
+        entered: dict[str, list[str]] = {}
+        for code in self._codes | {_EMIT}:
+            path = Path(code.co_filename)
+            if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in ROOMS:
+                entered.setdefault(path.relative_to(ROOT).as_posix(), []).append(code.co_qualname)
+        return {name: sorted(entered[name]) for name in sorted(entered)}
 
 
 def _is_imported(frame: FrameType | None) -> bool:
@@ -81,7 +87,7 @@ def park(folder: Path) -> str:
     return parked.run
 
 
-def approve(folder: Path, run: str) -> list[str]:
+def approve(folder: Path, run: str) -> dict[str, list[str]]:
     entered = Entered()
     ended = resume_sync(run, decisions=[Decision("all", "proceed_once")], options=options(folder))
     if ended.status != "done":
@@ -89,7 +95,7 @@ def approve(folder: Path, run: str) -> list[str]:
     return entered.modules()
 
 
-def main() -> int:
+def main(listed: bool) -> int:
     """The exit code is 0: the aim is one, not a bound."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -97,15 +103,17 @@ def main() -> int:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise SystemExit(done.stderr[-2000:])
-    modules = done.stdout.split()
+    modules = json.loads(done.stdout)
     rooms = Counter(name.rpartition("/")[0] for name in modules)
     print(f"one approved shell call enters {len(modules)} modules (aim: {AIM})")
     print("  " + ", ".join(f"{room} {count}" for room, count in sorted(rooms.items())))
+    for name, functions in modules.items() if listed else ():
+        print(f"{len((ROOT / name).read_text().splitlines()):5} {name}: {', '.join(functions)}")
     return 0
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        print("\n".join(approve(Path(sys.argv[1]), sys.argv[2])))
+    if len(sys.argv) == 3:
+        print(json.dumps(approve(Path(sys.argv[1]), sys.argv[2])))
     else:
-        sys.exit(main())
+        sys.exit(main("--list" in sys.argv))
