@@ -16,6 +16,11 @@ Renderer = Callable[["Event"], None]
 
 One that has a method `flush` may keep what it shows until that is called: after the last of several events."""
 
+WORKFLOWS_FOLDER = Path(".interlock") / "workflows"
+"""Where users' workflows are looked for: below a workspace or the user's home."""
+WORKFLOWS_GROUP = "interlock.workflows"
+"""Of entry points."""
+
 HEARTBEAT_STALE_S = 30.0
 """Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced (`engine.md` 17).
 

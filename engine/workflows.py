@@ -18,8 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from interlock.engine.options import Options
-from interlock.engine.workflow_names import FOLDER, GROUP
+from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.config.settings import project_paths
@@ -76,8 +75,10 @@ def workspace_of(options: Options) -> Path:
 
 def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
     """Name → where it is declared; the project's win over the user's, those over what is installed."""
-    found = {point.name: Source(point.name, entry_point=point) for point in entry_points(group=GROUP)}
-    folders = [home / FOLDER, *(_project(root, home) if trusted else ())]
+    found = {
+        point.name: Source(point.name, entry_point=point) for point in entry_points(group=WORKFLOWS_GROUP)
+    }
+    folders = [home / WORKFLOWS_FOLDER, *(_project(root, home) if trusted else ())]
     for file in (file for folder in folders for file in _files(folder)):
         found[_named(file)] = Source(_named(file), file)
     return found
@@ -170,7 +171,8 @@ def _untrusted(name: str, file: Path, root: Path) -> UntrustedError:
 
 
 def _project(root: Path, home: Path) -> list[Path]:
-    return [path for path in project_paths(root, home, FOLDER.name) if path.parent.name == FOLDER.parent.name]
+    settings, name = WORKFLOWS_FOLDER.parts
+    return [path for path in project_paths(root, home, name) if path.parent.name == settings]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from interlock.services.config.dotenv import load_dotenv
+from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, read_object
 from interlock.services.files.filesystem import locked, make_directories, replace_file
 from interlock.services.files.protected import PROTECTED

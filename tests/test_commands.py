@@ -11,7 +11,7 @@ from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 from interlock.engine.read.runs import step_rows
-from interlock.services.context.commands import load_commands
+from interlock.services.context.skills import load_commands
 from interlock.state.command import pieces, shell_lines, split_prompt
 
 ALLOWED = {"tools": {"allowed": ["run_shell_command(echo)"]}, "model": {"skipNextSpeakerCheck": True}}

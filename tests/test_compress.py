@@ -12,7 +12,7 @@ from test_paths import Replies, Stage
 
 from interlock.engine import Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.read.snapshot import dropped
+from interlock.engine.store.checkpoints import dropped
 from interlock.engine.store.damage import damage
 
 RULES = {"role": "system", "content": "Never touch prod."}

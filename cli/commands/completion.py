@@ -238,12 +238,14 @@ def _requests(given: Sequence[str]) -> list[Word]:
 def _workflows(_: Sequence[str]) -> list[Word]:
     from importlib.metadata import entry_points
 
-    from interlock.engine.workflow_names import FOLDER, GROUP
+    from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP
     from interlock.graphs import PIPELINES
 
-    files = [file for root in (Path.cwd(), Path.home()) for file in sorted((root / FOLDER).glob("*.py"))]
+    files = [
+        file for root in (Path.cwd(), Path.home()) for file in sorted((root / WORKFLOWS_FOLDER).glob("*.py"))
+    ]
     own = {file.stem.replace("_", "-"): str(file) for file in files if not file.name.startswith("_")}
-    installed = {point.name: point.value for point in entry_points(group=GROUP)}
+    installed = {point.name: point.value for point in entry_points(group=WORKFLOWS_GROUP)}
     return [Word(name, about) for name, about in {**installed, **own, **PIPELINES}.items()]
 
 

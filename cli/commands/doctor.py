@@ -84,7 +84,7 @@ def _sandbox() -> Finding:
 
 
 def _settings() -> Iterator[Finding]:
-    from interlock.services.config.dotenv import load_dotenv
+    from interlock.services.config.formats import load_dotenv
     from interlock.services.config.settings import load_settings
     from interlock.services.models import check_credentials
     from interlock.services.trust import is_trusted

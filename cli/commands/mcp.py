@@ -175,8 +175,7 @@ def _lines(view: Shown) -> Iterator[str]:
 def _add(args: argparse.Namespace) -> int:
     if args.target is None:
         raise UserError("Name a server and how it is reached: interlock mcp add NAME COMMAND|URL [ARGS]")
-    from interlock.services.mcp.entries import add
-    from interlock.services.mcp.spec import specs_of
+    from interlock.services.mcp.spec import add_server, specs_of
     from interlock.state.settings import Settings
 
     server = _entry(args)
@@ -184,7 +183,7 @@ def _add(args: argparse.Namespace) -> int:
     if problem := specs_of(settings, Path.cwd())[args.name].problem:
         raise UserError(f"MCP server {args.name!r}: {problem}. Nothing was written.")
     file = _file(args)
-    took = "replaced" if add(file, args.name, server) else "added"
+    took = "replaced" if add_server(file, args.name, server) else "added"
     print(
         f"{args.name} {took} in {place(str(file))}. Try it: interlock mcp test {args.name}", file=sys.stderr
     )
@@ -222,9 +221,9 @@ def _pairs(given: Sequence[str], by: str, name: str) -> dict[str, str]:
 def _remove(args: argparse.Namespace) -> int:
     if args.name is None:
         raise UserError("Name a server: interlock mcp remove NAME")
-    from interlock.services.mcp.entries import remove
+    from interlock.services.mcp.spec import remove_server
 
-    remove(file := _file(args), args.name)
+    remove_server(file := _file(args), args.name)
     print(f"{args.name} removed from {place(str(file))}.", file=sys.stderr)
     return 0
 

@@ -185,8 +185,7 @@ def replay(arguments: list[str]) -> int:
 
 def _replayed(args: argparse.Namespace) -> int:
     from interlock.engine.driver.drive import signals_held
-    from interlock.engine.travel.replay import replay
-    from interlock.engine.travel.swap import swap_from
+    from interlock.engine.travel.replay import replay, swap_from
 
     swap = swap_from(args.swap, args.until) if args.swap else None
     with signals_held():

@@ -9,8 +9,7 @@ from pathlib import Path
 from interlock.cli.flags import options_here
 from interlock.cli.parsing import Parser, flag
 from interlock.cli.render.output import show_json, show_table
-from interlock.engine.options import Options
-from interlock.engine.workflow_names import FOLDER, GROUP
+from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
 
@@ -50,7 +49,9 @@ def workflows(arguments: list[str]) -> int:
 def _has_own(options: Options) -> bool:
     """Without, it answers at once: no graph has to be loaded."""
     folders = (options.workspace or Path.cwd(), options.user_home)
-    return any((folder / FOLDER).is_dir() for folder in folders) or bool(entry_points(group=GROUP))
+    return any((folder / WORKFLOWS_FOLDER).is_dir() for folder in folders) or bool(
+        entry_points(group=WORKFLOWS_GROUP)
+    )
 
 
 def schema_parser() -> Parser:
@@ -108,7 +109,7 @@ def new(arguments: list[str]) -> int:
     texts = (
         t.replace("{{name}}", args.name).replace("{{module}}", module) for t in _BLOCKS.findall(template)
     )
-    paths = (FOLDER / f"{module}.py", Path("tests") / f"test_{module}.py")
+    paths = (WORKFLOWS_FOLDER / f"{module}.py", Path("tests") / f"test_{module}.py")
     if there := [path for path in paths if path.exists()]:
         raise UserError(f"{there[0]} is there already; nothing was written. Give another name, or remove it.")
     for path, text in zip(paths, texts, strict=True):

@@ -135,7 +135,7 @@ async def plan(session: "Session", rest: str) -> None:
 
 async def compress(session: "Session", _: str) -> None:
     from interlock.cli.session.travel import this_run
-    from interlock.engine.read.snapshot import state_at
+    from interlock.engine.store.checkpoints import state_at
 
     run = this_run(session)
 
@@ -163,7 +163,7 @@ async def stats(session: "Session", _: str) -> None:
 
 def _last_answer(session: "Session") -> str:
     from interlock.cli.session.travel import this_run
-    from interlock.engine.read.snapshot import messages_at, state_at
+    from interlock.engine.store.checkpoints import messages_at, state_at
 
     run = this_run(session)
     messages = messages_at(session.home, run, str(state_at(session.home, run).get("head") or ""))
@@ -251,7 +251,7 @@ async def vim(session: "Session", _: str) -> None:
 
 async def _keep(session: "Session", section: str, key: str, value: object) -> None:
     """In the user's own settings. Raises `ConfigError`."""
-    from interlock.services.config.changes import changed_settings
+    from interlock.services.config.formats import changed_settings
 
     def write() -> None:
         file = session.options.user_home / ".interlock" / "settings.json"

@@ -64,7 +64,7 @@ def is_needed(options: Options) -> bool:
 
 
 def _settings(options: Options) -> "tuple[Settings, Mapping[str, str]]":
-    from interlock.services.config.dotenv import load_dotenv
+    from interlock.services.config.formats import load_dotenv
     from interlock.services.config.settings import load_settings
     from interlock.services.trust import is_trusted
 
@@ -265,7 +265,7 @@ def _said(status: int, data: Mapping[str, Any]) -> str:
 
 
 def _store(chosen: _Chosen, home: Path) -> None:
-    from interlock.services.config.changes import changed_settings, set_variables
+    from interlock.services.config.formats import changed_settings, set_variables
 
     file, settings = home / ".gemini" / ".env", home / ".interlock" / "settings.json"
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # both, or none of it

@@ -12,8 +12,7 @@ from interlock.cli.session.available import Available
 from interlock.cli.session.driver import Driver
 from interlock.cli.session.terminal import Terminal
 from interlock.engine.options import Decision, Options, Pending
-from interlock.engine.read.changes import Changes
-from interlock.engine.read.runs import RunRow, find_run, waiting_requests
+from interlock.engine.read.runs import Changes, RunRow, find_run, waiting_requests
 from interlock.state.errors import BugError, BusyError, InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -370,7 +369,7 @@ class Session:
     async def _learn(self) -> None:
         """What the run's state says: its mode may have been moved by a person, a plan or the model."""
         from interlock.cli.session.history import events, keyed
-        from interlock.engine.read.snapshot import state_at
+        from interlock.engine.store.checkpoints import state_at
 
         if self.run is None:
             return

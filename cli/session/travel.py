@@ -95,7 +95,7 @@ class Point(NamedTuple):
 
 def points(session: "Session", run: str) -> list[Point]:
     """Each prompt of a run, the newest first."""
-    from interlock.engine.read.snapshot import messages_at, state_at
+    from interlock.engine.store.checkpoints import messages_at, state_at
 
     found: list[Point] = []
     taken = checkpoints(session.home, run)

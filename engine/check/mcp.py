@@ -11,8 +11,7 @@ from interlock.engine.driver.prepare import prepare
 from interlock.engine.options import Options
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.mcp.connection import Connection, UnavailableError
-from interlock.services.mcp.oauth import WAIT_S, Show, TokenFile, sign_in
-from interlock.services.mcp.remote import streams
+from interlock.services.mcp.remote import WAIT_S, Show, TokenFile, sign_in, streams
 from interlock.services.mcp.spec import ServerSpec, specs_of
 from interlock.state.errors import RunError, UserError
 from interlock.state.events import Event

@@ -6,8 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.driver.drive import pending
-from interlock.engine.driver.stored import lost_nodes
+from interlock.engine.driver.drive import lost_nodes, pending
 from interlock.engine.read.runs import list_runs
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver, status_of

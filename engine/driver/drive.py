@@ -7,7 +7,7 @@ import sys
 import termios
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from types import FrameType
 from typing import Any
@@ -17,20 +17,20 @@ from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, StateSnapshot
 
 from interlock.engine.driver.compose import DriveConnections, DriveServices, compose
+from interlock.engine.driver.delegation import has_ended
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, fence, fenced, lost
-from interlock.engine.driver.linked import has_ended
 from interlock.engine.driver.prepare import RunConfig
-from interlock.engine.driver.stored import check_stored
 from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.damage import diagnosed
 from interlock.engine.store.database import Store
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
-from interlock.graphs._pipeline import Compiled, Pipeline
+from interlock.graphs._pipeline import Compiled, Graph, Pipeline
 from interlock.nodes.task import child_in
 from interlock.services.models import turn_tracing_off
 from interlock.state.deps import RunInfo, Token
+from interlock.state.errors import RunError
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
@@ -281,3 +281,43 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
         for task in snapshot.tasks
     ]
     return any(waits) and all(wait or task.result for wait, task in zip(waits, snapshot.tasks, strict=True))
+
+
+_BRANCH = "branch:to:"
+"""LangGraph's channel of an edge that leads to a node."""
+
+
+def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
+    """Raises `RunError` where a pending node is gone, or a stored channel that the graph doesn't have (`engine.md` 22).
+
+    `app`: the graph, compiled (LangGraph doesn't type its channels). Graphs inside it are looked at as far as they are
+    under way.
+    """
+    found = saver.get_tuple(snapshot.config)
+    values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
+    if lost := lost_nodes(values, app):
+        raise _refused(run, f"it stands before node {lost[0]!r} of {graph.name!r}")
+    known = {*app.channels, *graph.retired}
+    if lost := [key for key in values if key not in known and not key.startswith((_BRANCH, "__"))]:
+        raise _refused(run, f"its state holds {lost[0]!r} of {graph.name!r}")
+    for task in snapshot.tasks:
+        part = graph.parts.get(task.name)
+        if part is not None and isinstance(task.state, StateSnapshot):
+            check_stored(run, part, part.compiled, task.state, saver)
+
+
+def lost_nodes(values: Mapping[str, Any], app: Any) -> list[str]:
+    """Nodes that a checkpoint leads to, and that the compiled graph doesn't have."""
+    return [node for node in _pending(values) if node not in app.nodes]
+
+
+def _pending(values: Mapping[str, Any]) -> Iterator[str]:
+    yield from (key.removeprefix(_BRANCH) for key in values if key.startswith(_BRANCH))
+    yield from (send.node for send in values.get("__pregel_tasks", ()))
+
+
+def _refused(run: str, what: str) -> RunError:
+    return RunError(
+        f"Run {run!r} can't be resumed: {what}, which this version doesn't have. Resume it with the version or the "
+        f"workflow file that began it, or start another; what it did: interlock show {run}"
+    )

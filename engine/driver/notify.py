@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from interlock.engine.driver.linked import topmost
+from interlock.engine.driver.delegation import topmost
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read.runs import find_run, waiting_requests

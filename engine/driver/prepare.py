@@ -10,12 +10,12 @@ from interlock.engine.driver.budget import no_price, price_of
 from interlock.engine.driver.rights import RunRules, commands_of, protected_paths, run_rules
 from interlock.engine.options import Options
 from interlock.services.agents.definitions import load_agents
-from interlock.services.config.dotenv import load_dotenv
+from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, load_settings, read_object
 from interlock.services.context.skills import Skill, load_skills
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
-from interlock.services.mcp.oauth import TokenFile
+from interlock.services.mcp.remote import TokenFile
 from interlock.services.models import check_credentials
 from interlock.services.models.names import resolve
 from interlock.services.policy.load import ADMIN_FOLDERS, Places, read_files, rule_files, user_folder

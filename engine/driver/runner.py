@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 from langgraph.types import StateSnapshot
 
 from interlock.engine.driver.compose import DriveServices, with_discovered
-from interlock.engine.driver.cut_short import end_cut_short
+from interlock.engine.driver.delegation import above, topmost
 from interlock.engine.driver.drive import Drive, Stop, is_due, stop_on_signals
 from interlock.engine.driver.event_bus import EventBus
 from interlock.engine.driver.lease import Lease, acquire
-from interlock.engine.driver.linked import above, topmost
 from interlock.engine.driver.notify import watched
-from interlock.engine.driver.outcome import conclude, result_event, unrecorded
+from interlock.engine.driver.outcome import conclude, end_cut_short, result_event, unrecorded
 from interlock.engine.driver.prepare import (
     RunConfig,
     check_input,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from interlock.engine.read.snapshot import state_at
+from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.database import reading
 from interlock.services.sqlite import explained
 from interlock.services.transcript import continued_by, record_id
@@ -87,7 +87,7 @@ def _reads(check: _Check, row: dict[str, Any], name: str, outputs: Path) -> bool
 def _readers() -> dict[str, dict[str, _Check]]:
     """Table → column → what reads it. Whether a record is the one that was written is another question: `damage`."""
     from interlock.engine.read.runs import place_of
-    from interlock.engine.store.serde import Serde
+    from interlock.engine.store.saver import Serde
     from interlock.services.hooks.reply import Reply
     from interlock.state.calls import Answer, ApprovalRequest, Planned, SessionRule, ToolResult
     from interlock.state.journal import DecisionRecord

@@ -9,14 +9,29 @@ from typing import Any
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import ChannelVersions, Checkpoint, CheckpointMetadata, CheckpointTuple
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Interrupt
 
-from interlock.engine.store.serde import Serde
+from interlock.engine.store.checkpoints import packed, unpacked
 from interlock.engine.store.steps import StepLog
 from interlock.services.sqlite import Buffered, later, transaction
 from interlock.state.charts import RunChart, step
 from interlock.state.errors import ENDED_WELL
+
+
+class Serde(JsonPlusSerializer):
+    """Reads what earlier versions wrote, too: those rows name another type."""
+
+    def __init__(self) -> None:
+        super().__init__(allowed_msgpack_modules=None)
+
+    def dumps_typed(self, obj: Any) -> tuple[str, bytes]:
+        return packed(*super().dumps_typed(obj))
+
+    def loads_typed(self, data: tuple[str, bytes]) -> Any:
+        return super().loads_typed(unpacked(*data))
+
 
 _SPECIAL = {"__interrupt__", "__error__", "__resume__", "__scheduled__", "__pregel_resuming"}
 

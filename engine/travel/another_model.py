@@ -17,7 +17,7 @@ from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read.runs import RunRow
 from interlock.engine.store.database import Store, select
 from interlock.engine.store.runs import read_options
-from interlock.engine.store.serde import Serde
+from interlock.engine.store.saver import Serde
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (
     Paths,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.engine.read.runs import RunRow, list_runs
 from interlock.engine.store.database import select
-from interlock.services.snapshots.repository import Contents, Kept, Repository, repository_name
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
+from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.read.runs import RunRow, find_run
+from interlock.engine.store.checkpoints import checkpoint_of
 from interlock.engine.store.database import Store, select
-from interlock.engine.store.packed import checkpoint_of
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.services.files.filesystem import locked
-from interlock.services.snapshots.repository import Contents, Repository
 from interlock.services.snapshots.restore import apply, between
+from interlock.services.snapshots.snapshots import Contents, Repository
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import UserError
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from interlock.engine.driver.agents import RunAgents
 from interlock.engine.driver.compose import DriveServices
+from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.runs import read_options
 from interlock.prompts import digest

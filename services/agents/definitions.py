@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, ValidationError
 
-from interlock.services.config import yaml_text
+from interlock.services.config.formats import front_matter, parse_yaml
 from interlock.services.config.settings import FOLDERS
 from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
 from interlock.state.tooling import Tool, naming
@@ -144,11 +144,11 @@ def _shipped_front(text: str) -> object:
     return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
-def _read(path: Path, parsed: Callable[[str], object] = yaml_text.parse) -> AgentDefinition:
+def _read(path: Path, parsed: Callable[[str], object] = parse_yaml) -> AgentDefinition:
     """Raises `ValueError` saying what is wrong."""
     if path.stat().st_size > _LARGEST:
         raise ValueError(f"it is larger than {_LARGEST} bytes")
-    front, body = yaml_text.front_matter(path.read_text(encoding="utf-8"), parsed)
+    front, body = front_matter(path.read_text(encoding="utf-8"), parsed)
     fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
     fields.setdefault("name", path.stem)
     if fields.get("tools") in ("*", ["*"]):

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ValidationError
 
-from interlock.services.config import jsonc
+from interlock.services.config.formats import parse_json
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
@@ -62,7 +62,7 @@ def read_object(file: Path) -> dict[str, Any] | None:
     if not text.strip():
         return {}
     try:
-        value = jsonc.parse(text)
+        value = parse_json(text)
     except json.JSONDecodeError as error:
         place = f"{file}:{error.lineno}:{error.colno}"
         raise ConfigError(f"{place}: not JSON: {error.msg}. Correct it there.") from None

@@ -4,9 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.services.context.commands import command_files, load_commands
-from interlock.services.context.memory import load_memory, problem_in
-from interlock.services.context.rules import load_rules, rules_of
+from interlock.services.context.memory import load_memory, load_rules, problem_in, rules_of
+from interlock.services.context.skills import command_files, load_commands
 from interlock.services.files.protected import RULES
 from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.text import estimate_tokens

@@ -1,18 +1,23 @@
-"""skills: how kinds of work are to be done, `skills/NAME/SKILL.md` of the user's folders and of a trusted project's."""
+"""skills: what users' files teach: skills, `skills/NAME/SKILL.md`, and commands, `commands/**/*.toml`.
+
+Both of the user's folders and of a trusted project's.
+"""
 
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from interlock.services.config import yaml_text
+from interlock.services.config.formats import front_matter
 from interlock.services.config.settings import FOLDERS
 from interlock.services.context.memory import checked
 from interlock.services.files.filesystem import UnreadableError, read_text
 from interlock.state.calls import ToolError, ToolResult
+from interlock.state.context import CustomCommand
 from interlock.state.text import clean
 from interlock.state.tooling import Tool, ToolContext, naming
 from interlock.tools import activate_skill
@@ -58,7 +63,7 @@ def _read(file: Path) -> Skill:
     """Raises `ValueError` saying what is wrong."""
     if file.stat().st_size > _LARGEST:
         raise ValueError(f"it is larger than {_LARGEST} bytes")
-    front, _ = yaml_text.front_matter(file.read_text(encoding="utf-8-sig"))
+    front, _ = front_matter(file.read_text(encoding="utf-8-sig"))
     name, description = front.get("name", file.parent.name), front.get("description")
     if not isinstance(name, str) or not name.strip():
         raise ValueError(f"'name' is {name!r}, expected a text")
@@ -93,7 +98,7 @@ async def _run(
             "no_skill_file", f"{name!r} of skill {skill.name!r} can't be read: {error}."
         ) from None
     if args.file is None:
-        text = f"{yaml_text.front_matter(text)[1].strip()}\n{_others(folder)}"
+        text = f"{front_matter(text)[1].strip()}\n{_others(folder)}"
     return ToolResult(status="success", content=text, meta={"summary": skill.name})
 
 
@@ -101,3 +106,44 @@ def _others(folder: Path) -> str:
     files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != NAME)
     names = [path.relative_to(folder).as_posix() for path in islice(files, _MOST)]
     return f"\n[Other files of this skill, in {folder}: {', '.join(names)}]" if names else ""
+
+
+def command_files(base: Path) -> list[Path]:
+    """Of one home or project, the folder that counts more last."""
+    found = [base / folder / "commands" for folder in FOLDERS]
+    return [path for folder in found for path in sorted(folder.rglob("*.toml")) if path.is_file()]
+
+
+def load_commands(root: Path, home: Path, trusted: bool) -> tuple[dict[str, CustomCommand], list[str]]:
+    """Name → command, and one line for each file that can't be used. Later folders win: the project's over the user's.
+
+    `git/commit.toml` is `/git:commit`.
+    """
+    found: dict[str, CustomCommand] = {}
+    problems: list[str] = []
+    for base in (home, root) if trusted else (home,):
+        for path in command_files(base):
+            name = _command_name(path, base)
+            try:
+                found[name] = _read_command(path, name)
+            except (OSError, ValueError, RecursionError) as error:
+                problems.append(f"{path} was ignored: {' '.join(str(error).split())}")
+    return found, problems
+
+
+def _command_name(path: Path, base: Path) -> str:
+    below = path.relative_to(base).parts[2:]
+    return ":".join((*below[:-1], path.stem))
+
+
+def _read_command(path: Path, name: str) -> CustomCommand:
+    """Raises `ValueError` saying what is wrong."""
+    if path.stat().st_size > _LARGEST:
+        raise ValueError(f"it is larger than {_LARGEST} bytes")
+    values: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    prompt, description = values.get("prompt"), values.get("description", "")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError(f"'prompt' is {prompt!r}, expected the text of the prompt")
+    if not isinstance(description, str):
+        raise ValueError(f"'description' is {description!r}, expected a text")
+    return CustomCommand(name, prompt, description, str(path))

@@ -1,18 +1,26 @@
-"""source: what there is to tell a model of the workspace: directories, repository, memory files, the user's wishes."""
+"""source: what there is to tell a model of the workspace: directories, repository, memory files, the editor, the user's
+wishes."""
 
 import asyncio
+import json
 import platform
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, cast
 
-from interlock.services.context.commands import load_commands
 from interlock.services.context.environment import ENTRIES, git_summary, tree
-from interlock.services.context.ide import parse_ide, read_ide
-from interlock.services.context.memory import git_root, load_memory, memory_below, problem_in, read_memory
+from interlock.services.context.memory import (
+    git_root,
+    load_memory,
+    load_rules,
+    memory_below,
+    problem_in,
+    read_memory,
+)
 from interlock.services.context.references import resolve, shown_file
-from interlock.services.context.rules import load_rules
+from interlock.services.context.skills import load_commands
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
     CustomCommand,
@@ -26,6 +34,7 @@ from interlock.state.context import (
 from interlock.state.deps import RunInfo
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
+from interlock.state.text import clean
 from interlock.state.tooling import Workspace
 from interlock.tools._in_thread import in_thread
 
@@ -167,3 +176,60 @@ class WorkspaceContext:
         if path.is_relative_to(self._home):
             return f"~/{path.relative_to(self._home).as_posix()}"
         return str(path)
+
+
+_MOST_FILES = 10
+_MOST_CHARS = 16_384
+"""Of a selection (gemini-cli: the same)."""
+_LARGEST = 8_000_000
+"""Bytes of the file."""
+
+
+def read_ide(file: Path) -> IdeState:
+    """The newest files first; only the newest can be the active one. Raises `ConfigError` for a file of no use."""
+    try:
+        if file.stat().st_size > _LARGEST:
+            raise ValueError(f"it is larger than {_LARGEST} bytes")
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise _useless(repr(str(file)), error) from None
+    return parse_ide(text, repr(str(file)))
+
+
+def parse_ide(text: str, where: str) -> IdeState:
+    """As `read_ide`."""
+    try:
+        data: Any = json.loads(text)
+        found = data.get("workspaceState", data)["openFiles"]
+        files = [_file(one) for one in cast(list[Any], found)]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise _useless(where, error) from None
+    files.sort(key=lambda one: -one[0])
+    newest = files[0][1] if files else {}
+    return IdeState(
+        open=[one["path"] for _, one in files[:_MOST_FILES]],
+        active=newest if newest.get("active") else {},
+    )
+
+
+def _useless(where: str, error: Exception) -> ConfigError:
+    why = error.strerror if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
+    return ConfigError(
+        f"The IDE's context {where} can't be used ({why}); expected "
+        '{"workspaceState": {"openFiles": [{"path": …}]}}. It is left out.'
+    )
+
+
+def _file(given: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    path, selection = given["path"], given.get("selectedText") or ""
+    cursor: dict[str, Any] = given.get("cursor") or {}
+    if not isinstance(path, str) or not isinstance(selection, str):
+        raise TypeError("'path' and 'selectedText' are texts")
+    if len(selection) > _MOST_CHARS:
+        selection = selection[:_MOST_CHARS] + "… [cut]"
+    one: dict[str, Any] = {"path": clean(path), "active": given.get("isActive") is True}
+    if cursor:
+        one["cursor"] = {"line": int(cursor["line"]), "character": int(cursor["character"])}
+    if selection:
+        one["selection"] = clean(selection)
+    return float(given.get("timestamp") or 0), one

@@ -13,9 +13,8 @@ from typing import TypeVar
 from interlock.services.files.filesystem import sha256
 from interlock.services.index.database import IndexFile
 from interlock.services.index.embedding import Embedder
-from interlock.services.index.ranking import Meanings, by_words, ranked
+from interlock.services.index.ranking import Meanings, by_words, columns, ranked
 from interlock.services.index.sources import Indexed, Source, indexed, read, sources
-from interlock.services.index.words import columns
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import ToolError

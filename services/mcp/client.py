@@ -10,8 +10,16 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.services.mcp.asking import CallInput, InputWantedError, answer, page_wanted
-from interlock.services.mcp.content import Content, content_of, prompt_of, resource_of
+from interlock.services.mcp.content import (
+    CallInput,
+    Content,
+    InputWantedError,
+    answer,
+    content_of,
+    page_wanted,
+    prompt_of,
+    resource_of,
+)
 from interlock.services.mcp.declared import ServerTool, resource_reader, server_tool
 from interlock.services.mcp.spec import ServerSpec
 from interlock.state.calls import FilledForm

@@ -1,15 +1,226 @@
-"""remote: servers behind an address, by SSE or streamable HTTP."""
+"""remote: servers behind an address: by SSE or streamable HTTP, signed in to by the SDK's OAuth client.
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+Tokens are in files that only the user reads. They belong to an address: a server of the same name elsewhere gets none
+of them. Whoever runs headless is told to sign in; a browser is waited for by `sign_in` alone.
+"""
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
-from interlock.services.mcp.oauth import needed
+from interlock.services.files.filesystem import locked, make_directories, replace_file
 from interlock.services.mcp.spec import MOST, TOO_LONG, ServerSpec
+from interlock.state.errors import UserError
 
 if TYPE_CHECKING:
     from httpx2 import Auth, Response
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
+
+_FOLDER = "oauth"
+WAIT_S = 300.0
+"""Seconds that a person has to sign in."""
+_ANSWER = "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n{text}"
+Learn = Callable[[Mapping[str, str]], None]
+"""Is told of new secrets, so that nothing repeats them."""
+Show = Callable[[str, Callable[[str], str]], None]
+"""Is given the address to sign in at, and what takes the address that a browser elsewhere ended at, and answers it."""
+
+
+class TokenFile:
+    """What is kept of one address: client, tokens, and where they are renewed. Implements the SDK's `TokenStorage`."""
+
+    def __init__(self, home: Path, server: str, address: str) -> None:
+        """`home`: the state directory."""
+        self._folder, self._server, self._address = home / _FOLDER, server, address
+        self._path = self._folder / f"{hashlib.sha256(address.encode()).hexdigest()[:32]}.json"
+        self._context: Any = None
+        """Of the SDK's provider, which knows where tokens are renewed."""
+        self._learn: Learn = lambda _: None
+        self.kept: dict[str, Any] = {}
+
+    def read(self) -> bool:
+        """Take what is kept; whether there are tokens. A damaged file is as none: one signs in again."""
+        try:
+            found: Any = json.loads(self._path.read_text(encoding="utf-8"))
+            self.kept = found if found["address"] == self._address else {}
+        except (OSError, ValueError, KeyError, TypeError):
+            self.kept = {}
+        return "tokens" in self.kept
+
+    def forget(self) -> bool:
+        """Whether there was anything."""
+        there = self._path.exists()
+        self._path.unlink(missing_ok=True)
+        return there
+
+    def secrets(self) -> dict[str, str]:
+        """What is kept and nobody may be told, by name."""
+        if not self.kept:
+            self.read()
+        named = {**self.kept.get("client", {}), **self.kept.get("tokens", {})}
+        return {
+            f"{self._server}.{key}": named[key]
+            for key in ("access_token", "refresh_token", "client_secret")
+            if isinstance(named.get(key), str)
+        }
+
+    def bind(self, context: Any, learn: Learn) -> None:
+        """To the SDK's provider, which starts where the last one ended: the SDK itself keeps neither of these."""
+        from mcp.shared.auth import OAuthMetadata
+
+        self._context, self._learn = context, learn
+        context.token_expiry_time = self.kept.get("expires_at")
+        if "metadata" in self.kept:
+            context.oauth_metadata = OAuthMetadata.model_validate(self.kept["metadata"])
+
+    async def get_tokens(self) -> "OAuthToken | None":
+        from mcp.shared.auth import OAuthToken
+
+        return OAuthToken.model_validate(self.kept["tokens"]) if "tokens" in self.kept else None
+
+    async def set_tokens(self, tokens: "OAuthToken") -> None:
+        self.kept["tokens"] = tokens.model_dump(mode="json", exclude_none=True)
+        self.kept["expires_at"] = time.time() + tokens.expires_in if tokens.expires_in else None
+        if self._context.oauth_metadata is not None:
+            self.kept["metadata"] = self._context.oauth_metadata.model_dump(mode="json", exclude_none=True)
+        self._learn(self.secrets())
+        await asyncio.to_thread(self._write)
+
+    async def get_client_info(self) -> "OAuthClientInformationFull | None":
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        return (
+            OAuthClientInformationFull.model_validate(self.kept["client"]) if "client" in self.kept else None
+        )
+
+    async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
+        """Kept with the tokens that it leads to."""
+        self.kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
+
+    def _write(self) -> None:
+        make_directories(self._folder, 0o700)
+        with locked(self._folder):
+            replace_file(self._path, json.dumps({**self.kept, "address": self._address}).encode())
+
+
+def signed_in(
+    spec: ServerSpec, home: Path, learn: Learn, lost: Callable[[str], None]
+) -> "OAuthClientProvider | None":
+    """By what was kept; None: nothing is. `lost` is told where that doesn't do any more."""
+    file = TokenFile(home, spec.name, spec.url)
+    if not file.read():
+        return None
+
+    async def nobody(address: str) -> None:  # noqa: ARG001 - where one would sign in
+        lost(needed(spec))
+        raise UserError(needed(spec))
+
+    return _provider(file, spec, "http://127.0.0.1/callback", nobody, _no_answer, learn)
+
+
+def needed(spec: ServerSpec) -> str:
+    """What is told where a server answers that nobody has signed in."""
+    if any(name.lower() == "authorization" for name in spec.headers or {}):
+        return "it refused the Authorization header of settings (401)"
+    return f"it wants you to sign in: interlock mcp auth {spec.name}"
+
+
+@asynccontextmanager
+async def sign_in(
+    spec: ServerSpec, home: Path, learn: Learn, show: Show
+) -> AsyncGenerator["OAuthClientProvider"]:
+    """A provider that asks a person, whose browser comes back to this machine. Raises `UserError`."""
+    back = urlsplit(spec.oauth.redirect_uri or "http://127.0.0.1:0/callback")
+    found: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
+    expected: list[str] = []
+
+    async def come_back(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        line = (await reader.readline()).decode("latin-1").split(" ")
+        status, text = _came_back(line[1] if len(line) > 1 else "", back.path, expected, found)
+        writer.write(_ANSWER.format(status=status, size=len(text), text=text).encode())
+        await writer.drain()
+        writer.close()
+
+    async def tell(address: str) -> None:
+        if urlsplit(address).scheme not in ("http", "https"):
+            raise UserError(
+                f"MCP server {spec.name!r} wants you to sign in at {address!r}, which is no web page."
+            )
+        expected.extend(parse_qs(urlsplit(address).query).get("state", []))
+        show(address, lambda ended: _came_back(ended.strip(), back.path, expected, found)[1])
+
+    async def answer() -> "AuthorizationCodeResult":
+        try:
+            return await asyncio.wait_for(found, WAIT_S)
+        except TimeoutError:
+            raise UserError(f"Nobody signed in within {WAIT_S / 60:g} minutes. Try again.") from None
+
+    try:
+        listener = await asyncio.start_server(come_back, back.hostname, back.port or 0)
+    except OSError as error:
+        raise UserError(f"Can't listen at {back.hostname}:{back.port}: {error.strerror}.") from None
+    async with listener:
+        port = listener.sockets[0].getsockname()[1]
+        address = spec.oauth.redirect_uri or f"http://127.0.0.1:{port}{back.path}"
+        yield _provider(TokenFile(home, spec.name, spec.url), spec, address, tell, answer, learn)
+
+
+def _came_back(
+    target: str, path: str, expected: list[str], found: "asyncio.Future[AuthorizationCodeResult]"
+) -> tuple[str, str]:
+    """What the browser is answered. Only the sign-in that was begun here counts."""
+    from mcp.shared.auth import AuthorizationCodeResult
+
+    parts = urlsplit(target)
+    given = {key: values[0] for key, values in parse_qs(parts.query).items()}
+    if parts.path != path or given.get("state") not in expected:
+        return "404 Not Found", "Nothing was begun here that this would end.\n"
+    if "code" not in given:
+        why = given.get("error_description") or given.get("error") or "no reason given"
+        if not found.done():
+            found.set_exception(UserError(f"The sign-in was refused: {why}."))
+        return "200 OK", "You are not signed in. You can close this page.\n"
+    if not found.done():
+        kept = {key: given.get(key) for key in ("code", "state", "iss")}
+        found.set_result(AuthorizationCodeResult.model_validate(kept))
+    return "200 OK", "You are signed in. You can close this page.\n"
+
+
+async def _no_answer() -> "AuthorizationCodeResult":
+    raise UserError("nobody can sign in here")
+
+
+def _provider(
+    file: TokenFile,
+    spec: ServerSpec,
+    back: str,
+    tell: Callable[[str], Awaitable[None]],
+    answer: Callable[[], Awaitable["AuthorizationCodeResult"]],
+    learn: Learn,
+) -> "OAuthClientProvider":
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientMetadata
+
+    if spec.oauth.client_id:
+        own: dict[str, Any] = {"client_id": spec.oauth.client_id, "redirect_uris": [back]}
+        if spec.oauth.client_secret:
+            method = "client_secret_post"  # as gemini-cli does; the SDK would send none otherwise
+            own |= {"client_secret": spec.oauth.client_secret, "token_endpoint_auth_method": method}
+        file.kept.setdefault("client", own)
+    about = OAuthClientMetadata.model_validate({"client_name": "Interlock", "redirect_uris": [back]})
+    made = OAuthClientProvider(spec.url, about, file, tell, answer)
+    file.bind(made.context, learn)
+    return made
+
 
 _CONNECT_S = 30.0
 _UNAUTHORIZED, _BROKEN = 401, 500

@@ -9,13 +9,11 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from interlock.services.mcp.asking import InputWantedError
 from interlock.services.mcp.client import AnsweredError, ForgottenError, LostError, Progress, Session
-from interlock.services.mcp.connection import Connection, UnavailableError
-from interlock.services.mcp.content import Content, Data
+from interlock.services.mcp.connection import Connection, RecordedConnection, UnavailableError, known
+from interlock.services.mcp.content import Content, Data, InputWantedError
 from interlock.services.mcp.declared import ServerTool
-from interlock.services.mcp.oauth import Learn, signed_in
-from interlock.services.mcp.recorded import RecordedConnection, known
+from interlock.services.mcp.remote import Learn, signed_in
 from interlock.services.mcp.spec import ServerSpec
 from interlock.services.mcp.stdio import StdioServer
 from interlock.state.calls import ToolResult, failure

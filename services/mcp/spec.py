@@ -1,13 +1,15 @@
-"""spec: how each configured server is reached, and what is wrong with those that can't be."""
+"""spec: how each configured server is reached, or what is wrong with it; servers written into settings."""
 
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
+from interlock.services.config.formats import changed_settings
+from interlock.state.errors import ConfigError, UserError
 from interlock.state.settings import McpServer, OAuthSettings, Settings
 
 MOST = 64 * 1024 * 1024
@@ -105,3 +107,29 @@ def _bad_url(server: McpServer) -> str:
     except ValueError:
         fine = False
     return "" if fine else f"{url!r} is no address: expected http://… or https://…"
+
+
+def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
+    """Write a server into the settings file; whether it took another's place. Raises `ConfigError`."""
+    with changed_settings(file, "mcpServers") as data:
+        servers = _servers(data, file)
+        there = name in servers
+        servers[name] = server
+    return there
+
+
+def remove_server(file: Path, name: str) -> None:
+    """Take a server out of the settings file. Raises `UserError` where it isn't there, `ConfigError`."""
+    with changed_settings(file, "mcpServers") as data:
+        servers = _servers(data, file)
+        if name not in servers:
+            known = ", ".join(map(repr, servers)) or "none"
+            raise UserError(f"No MCP server {name!r} in {file}. There are: {known}.")
+        del servers[name]
+
+
+def _servers(data: Any, file: Path) -> dict[str, Any]:
+    servers = cast(dict[str, Any], data).setdefault("mcpServers", {}) if isinstance(data, dict) else None
+    if not isinstance(servers, dict):
+        raise ConfigError(f"{file}: expected a JSON object whose mcpServers is an object.")
+    return cast(dict[str, Any], servers)

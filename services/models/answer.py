@@ -1,13 +1,16 @@
-"""answer: puts the pieces of a stream together to one message."""
+"""answer: puts the pieces of a stream together to one message; calls that a model writes as tags are read out of it."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
 
 from interlock.services.models.request import CallPiece, Chunk
 from interlock.state.errors import ModelError
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall, estimate_message
-from interlock.state.models import ModelItem, TextDelta, ThoughtDelta, Usage
+from interlock.state.models import ModelItem, TextDelta, ThoughtDelta, ToolDeclaration, Usage
 from interlock.state.text import clean, clean_json, estimate_tokens
+from interlock.tools._tags import parser_of, typed
 
 OWN_ID = re.compile(r"\d+\.\d+(\.\d+)?")
 """Ids that we gave, which no provider is told."""
@@ -128,3 +131,23 @@ def _sum(a: Usage, b: Usage) -> Usage:
         cached=a.cached + b.cached,
         thoughts=a.thoughts + b.thoughts,
     )
+
+
+_MALFORMED = "malformed_function_call"
+
+
+async def tagged(
+    pieces: AsyncGenerator[Chunk, None], tools: Sequence[ToolDeclaration]
+) -> AsyncGenerator[Chunk, None]:
+    """The pieces without their tags, and at the end the calls. One that was cut off makes the answer malformed."""
+    schemas = {tool.name: tool.parameters for tool in tools}
+    parser, reason, problem = parser_of(schemas), None, None
+    async with aclosing(pieces):
+        async for chunk in pieces:
+            reason, problem = chunk.finish_reason or reason, chunk.problem or problem
+            yield replace(chunk, text=parser.feed(chunk.text))
+    rest = parser.close(cut=reason != "stop")
+    if parser.problem and not problem:
+        yield Chunk(text=rest, finish_reason=_MALFORMED, problem=f"a call can't be read: {parser.problem}")
+        return
+    yield Chunk(text=rest, calls=tuple(CallPiece(c.name, typed(c, schemas)) for c in parser.calls))

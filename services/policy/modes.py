@@ -17,7 +17,7 @@ from pydantic import (
 )
 
 from interlock.prompts import render
-from interlock.services.config import yaml_text
+from interlock.services.config.formats import parse_yaml
 from interlock.services.config.settings import shown
 from interlock.services.files.protected import SETTINGS_FOLDERS
 from interlock.services.policy.patterns import PatternError, compile_pattern
@@ -191,10 +191,10 @@ def _mode(given: _Mode, source: str) -> Mode:
 def _parsed(text: str) -> object:
     """YAML, of which JSON is a part; once more with what typography made of it undone, and as JSON."""
     try:
-        return yaml_text.parse(text)
+        return parse_yaml(text)
     except ValueError as error:
         first = error
-    for other in (lambda: yaml_text.parse(text.translate(_TYPOGRAPHY)), lambda: json.loads(text)):
+    for other in (lambda: parse_yaml(text.translate(_TYPOGRAPHY)), lambda: json.loads(text)):
         try:
             return other()
         except (ValueError, RecursionError):

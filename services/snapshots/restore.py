@@ -22,7 +22,7 @@ from interlock.services.files.filesystem import (
     replace_link,
     replace_with,
 )
-from interlock.services.snapshots.repository import Contents, Repository, SnapshotError
+from interlock.services.snapshots.snapshots import Contents, Repository, SnapshotError
 from interlock.state.workspace import Place
 
 _PENDING = "interlock-pending.json"

@@ -6,8 +6,8 @@ from hashlib import sha256
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
-from interlock.engine.store.packed import _NAMES
-from interlock.engine.store.serde import Serde
+from interlock.engine.store.checkpoints import _NAMES
+from interlock.engine.store.saver import Serde
 
 LONG = {f"key {n}": [n, None, "text", {"nested": True}] for n in range(80)}
 

@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.index.chunks import LEAST, MOST, TOLERATED, chunks
-from interlock.services.index.words import asked, columns, split
+from interlock.services.index.ranking import columns, split, words_of
+from interlock.services.index.sources import LEAST, MOST, TOLERATED, chunks
 
 LINES = st.sampled_from(
     [
@@ -85,8 +85,8 @@ def test_code_is_found_by_the_words_that_names_are_made_of() -> None:
     assert split("parseHTTPDate") == "parsehttpdate parse http date"
     assert split("read_file2") == "read_file2 read file 2"
     assert split("Straße_übergroß") == "straße_übergroß straße übergroß"
-    assert asked("Where is the function that parses HTTPDate?") == ["parses", "httpdate", "http", "date"]
-    assert asked("how to do it") == ["how", "to", "do", "it"]
+    assert words_of("Where is the function that parses HTTPDate?") == ["parses", "httpdate", "http", "date"]
+    assert words_of("how to do it") == ["how", "to", "do", "it"]
     path, name, said, code = columns("src/httpDate.py", "A.f", '"""Says\nwhat."""\n# why\nx = 1  # not this')
     assert (path, name, said) == ("src httpdate http date", "a f", "says what why")
     assert code.endswith("not this")

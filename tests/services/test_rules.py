@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.context.rules import load_rules
+from interlock.services.context.memory import load_rules
 from interlock.state.context import RuleFile
 
 

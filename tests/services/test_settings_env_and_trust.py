@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interlock.services.config.dotenv import load_dotenv
+from interlock.services.config.formats import load_dotenv
 from interlock.services.trust import is_trusted
 from interlock.state.errors import ConfigError
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.config.jsonc import parse
+from interlock.services.config.formats import parse_json
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -46,7 +46,7 @@ def spoiled(value: Any, draw: Any) -> str:
 
 @given(VALUES, st.data())
 def test_comments_and_trailing_commas_change_nothing(value: Any, data: st.DataObject) -> None:
-    assert parse(spoiled(value, data.draw)) == value
+    assert parse_json(spoiled(value, data.draw)) == value
 
 
 @pytest.mark.parametrize(
@@ -58,13 +58,13 @@ def test_comments_and_trailing_commas_change_nothing(value: Any, data: st.DataOb
     ],
 )
 def test_strings_are_no_comments_and_comments_no_strings(text: str, value: Any) -> None:
-    assert parse(text) == value
+    assert parse_json(text) == value
 
 
 @given(VALUES)
 def test_plain_json_is_read_as_it_is(value: Any) -> None:
     for text in (json.dumps(value), json.dumps(value, indent=2, ensure_ascii=False)):
-        assert parse(text) == json.loads(text)
+        assert parse_json(text) == json.loads(text)
 
 
 @given(st.text(alphabet='{}[],:"\\/* \n1a'))
@@ -73,9 +73,9 @@ def test_any_text_is_a_value_or_a_value_error(text: str) -> None:
         expected = json.loads(text)
     except ValueError:
         with contextlib.suppress(ValueError):
-            parse(text)
+            parse_json(text)
     else:
-        assert parse(text) == expected
+        assert parse_json(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_any_text_is_a_value_or_a_value_error(text: str) -> None:
 )
 def test_what_is_wrong_without_comments_stays_wrong(text: str) -> None:
     with pytest.raises(json.JSONDecodeError):
-        parse(text)
+        parse_json(text)
 
 
 @pytest.mark.parametrize("text", ["[NaN]", "[-Infinity]", "[" * 100_000, "1" * 5000])
 def test_what_json_can_not_say_is_a_value_error(text: str) -> None:
     with pytest.raises(ValueError):
-        parse(text)
+        parse_json(text)
 
 
 @pytest.mark.parametrize(
@@ -102,5 +102,5 @@ def test_what_json_can_not_say_is_a_value_error(text: str) -> None:
 )
 def test_an_error_names_line_and_column_of_the_text_as_written(text: str, line: int, column: int) -> None:
     with pytest.raises(json.JSONDecodeError) as caught:
-        parse(text)
+        parse_json(text)
     assert (caught.value.lineno, caught.value.colno) == (line, column)

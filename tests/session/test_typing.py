@@ -5,7 +5,7 @@ from pathlib import Path
 from session.terminal import Opens
 
 from interlock.engine.read.runs import list_runs
-from interlock.engine.read.snapshot import messages_at, state_at
+from interlock.engine.store.checkpoints import messages_at, state_at
 
 
 def sent(folder: Path) -> list[str]:

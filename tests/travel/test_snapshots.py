@@ -12,10 +12,9 @@ from travel.trees import change, changes, tree_of
 
 from interlock.engine import run_sync
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.snapshots import repository
-from interlock.services.snapshots.repository import SnapshotError
+from interlock.services.snapshots import snapshots as shadow
 from interlock.services.snapshots.restore import apply, between, carry_out
-from interlock.services.snapshots.snapshots import WorkspaceSnapshots
+from interlock.services.snapshots.snapshots import SnapshotError, WorkspaceSnapshots
 from interlock.services.snapshots.tree import TooManyFilesError
 from interlock.state.settings import SnapshotSettings
 
@@ -100,8 +99,8 @@ def test_many_objects_are_packed_at_the_end_and_no_snapshot_is_lost(
     subprocess.run([*git, "update-ref", "-d", "refs/runs/removed"], check=True)
     loose = [p for p in folder.glob("objects/??/*") if len(p.name) > 2]
     assert len(loose) > 10
-    monkeypatch.setattr(repository, "_MOST_LOOSE", -256)
-    monkeypatch.setattr(repository, "_MOST_PACKS", packs)
+    monkeypatch.setattr(shadow, "_MOST_LOOSE", -256)
+    monkeypatch.setattr(shadow, "_MOST_PACKS", packs)
     shots.close()
     assert len([p for p in folder.glob("objects/??/*") if len(p.name) > 2]) < len(loose)
     assert len(list(folder.glob("objects/pack/*.pack"))) == 1
@@ -115,7 +114,7 @@ def test_what_cant_be_packed_is_told_and_stays(desk: Desk, monkeypatch: pytest.M
     def full(_: object) -> None:
         raise SnapshotError("no space left")
 
-    monkeypatch.setattr(repository.Repository, "pack", full)
+    monkeypatch.setattr(shadow.Repository, "pack", full)
     told: list[str] = []
     options = desk.options(REPLIES)
     note = lambda event: told.append(getattr(event, "message", ""))  # noqa: E731

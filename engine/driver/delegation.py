@@ -1,0 +1,268 @@
+"""delegation: what a run hands on: to sub-agents in it, to the run that carries its plan out, and to subtasks."""
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from interlock.engine.driver.hooks import RunHooks
+from interlock.engine.driver.prepare import RunConfig, kept_options
+from interlock.engine.read.runs import IS_SUBTASK
+from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.database import Store, select
+from interlock.engine.store.runs import NewRun, insert_run, read_options
+from interlock.prompts import render
+from interlock.services.agents.definitions import names_server_tool, own_tools
+from interlock.services.files.filesystem import write_atomically
+from interlock.services.models import ChatModels
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.sqlite import transaction
+from interlock.services.transcript import ChainTranscript
+from interlock.state.calls import CallKey, CallView
+from interlock.state.conversation import refusals_in
+from interlock.state.deps import Deps, RunInfo
+from interlock.state.messages import Message
+from interlock.state.plan import ApprovedPlan
+from interlock.state.subagent import AgentDefinition, AgentInstance
+from interlock.state.task import Subtask, TaskEnd, TaskState
+from interlock.state.tooling import Tool, Toolset
+
+MakeToolset = Callable[[Mapping[str, Tool], Callable[[str], bool]], Toolset]
+"""From tools of ours, and whether an MCP server's tool counts."""
+
+
+@dataclass
+class RunAgents:
+    """Implements `Agents`. A scope is made once a drive, from its instance alone: a resumed run has the same."""
+
+    definitions: Mapping[str, AgentDefinition]
+    tools: Mapping[str, Tool]
+    transcript: ChainTranscript
+    models: ChatModels
+    policy: RulePolicy
+    toolset: MakeToolset
+    hooks: RunHooks
+    root: Deps | None = None
+    """Set once the deps of the root are made; they hold this."""
+    _scopes: dict[str, Deps] = field(default_factory=dict[str, Deps])
+
+    def definition(self, name: str) -> AgentDefinition | None:
+        return self.definitions.get(name)
+
+    def names(self) -> list[str]:
+        return list(self.definitions)
+
+    def open(self, instance: AgentInstance) -> str:
+        message = Message(role="system", origin="agent", content=instance.model_dump_json())
+        return self.transcript.for_agent(instance.path, instance.call).append("", [message])
+
+    def instance(self, agent: str) -> AgentInstance:
+        return AgentInstance.model_validate_json(self.transcript.message(agent).text)
+
+    def scope(self, agent: str) -> Deps:
+        if agent not in self._scopes:
+            self._scopes[agent] = self._made(self.instance(agent))
+        return self._scopes[agent]
+
+    def _made(self, instance: AgentInstance) -> Deps:
+        if self.root is None:
+            raise TypeError("RunAgents.root isn't set: compose the deps first.")
+        definition = instance.definition
+        return replace(
+            self.root,
+            info=replace(self.root.info, agent=instance.path),
+            transcript=self.transcript.for_agent(instance.path, instance.call),
+            models=self.models.for_agent(instance.path, definition.temperature),
+            policy=self.policy.for_agent(definition.name),
+            toolset=self.toolset(
+                own_tools(definition, self.tools, instance.depth), partial(names_server_tool, definition)
+            ),
+            hooks=self.hooks.for_agent(instance.path),
+        )
+
+
+_LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
+_OVER = ("done", "cancelled")
+"""Statuses of a subtask that its parent goes on from. One that failed is tried again first."""
+
+
+def linked_id(key: str) -> str:
+    """The same for the same key, so that what was killed while it began a run begins no second one."""
+    digest = hashlib.sha256(key.encode()).digest()
+    return "".join(_LETTERS[byte % 32] for byte in digest[:8])
+
+
+def begin_linked(
+    store: Store, prepared: RunConfig, parent: str, run: str, made: Callable[[ChainTranscript], NewRun]
+) -> str:
+    """Insert a run with its parent; twice changes nothing. `made` writes what it begins with into its chain.
+
+    It begins with the rules that its parent goes by: some may have been saved since that was prepared.
+    """
+    with closing(store.connect()) as conn:
+        new = made(ChainTranscript(conn, store.outputs, run, redact=prepared.redact))
+        new = replace(new, options={**new.options, "rights": read_options(conn, parent)["rights"]})
+        with transaction(conn):
+            if conn.execute("select 1 from runs where run = ?", (run,)).fetchone() is None:
+                insert_run(conn, new)
+                conn.execute("update runs set parent = ? where run = ?", (parent, run))
+    return run
+
+
+class RunTasks:
+    """Implements `Tasks`."""
+
+    def __init__(self, store: Store, info: RunInfo, prepared: RunConfig) -> None:
+        self._store, self._info, self._prepared = store, info, prepared
+
+    def begin(self, subtask: Subtask, parent: TaskState) -> str:
+        key = f"task {subtask.call} after {parent['reply']} of {self._info.run}"
+        run, path = linked_id(key), "/".join(filter(None, [parent["path"], f"task:{subtask.call}"]))
+
+        def made(chain: ChainTranscript) -> NewRun:
+            message = Message(role="user", origin="agent", content=subtask.message)
+            mode = parent["approval_mode"]
+            kept = kept_options(self._prepared.options)
+            options = {**kept, "approval_mode": mode, "task_path": path, "subtask_of": self._info.run}
+            title = self._prepared.redact(subtask.message)[:200]
+            first = {
+                **self._same(parent),
+                "prompt": chain.append("", [message]),
+                "head": "",
+                "mode": subtask.mode,
+                "first_todos": subtask.todos,
+                "depth": parent["depth"] + 1,
+                "path": path,
+                "session_turns": 0,
+                "last_prompt_tokens": 0,
+            }
+            return NewRun(run, "task", str(self._info.workspace), title, options, first)
+
+        return begin_linked(self._store, self._prepared, self._info.run, run, made)
+
+    def _same(self, parent: TaskState) -> dict[str, object]:
+        limits = self._prepared.limits
+        return {
+            "approval_mode": parent["approval_mode"],
+            "protocol": parent.get("protocol", ""),
+            "model": self._prepared.model,
+            "max_turns": limits.max_turns,
+            "max_session_turns": limits.max_session_turns,
+        }
+
+    def end(self, run: str) -> TaskEnd | None:
+        home = self._store.home
+        rows = select(home, "select status from runs where run = ?", run)
+        if not rows:
+            return TaskEnd("removed", "", {})
+        if rows[0]["status"] not in _OVER:
+            return None
+        values = state_at(home, run)
+        if rows[0]["status"] != "done" or not values.get("result"):
+            return TaskEnd("cancelled", "", refusals_in(values))
+        with closing(self._store.connect()) as conn:
+            text = ChainTranscript(conn, self._store.outputs, run).message(values["result"]).text
+        return TaskEnd("done", text, refusals_in(values))
+
+
+def has_ended(conn: sqlite3.Connection, run: str) -> bool:
+    """A subtask is over, or gone: its parent can go on."""
+    row = conn.execute("select status from runs where run = ?", (run,)).fetchone()
+    return row is None or row[0] in _OVER
+
+
+_ABOVE = f"""
+select p.run from runs c join runs p on p.run = c.parent
+where c.run = ? and {IS_SUBTASK} and p.status = 'open'
+"""
+
+
+def above(home: Path, run: str) -> str | None:
+    """The task that waits for this one."""
+    rows = select(home, _ABOVE, run)
+    return rows[0]["run"] if rows else None
+
+
+def topmost(home: Path, run: str) -> str:
+    """The task for which all this is done."""
+    while parent := above(home, run):
+        run = parent
+    return run
+
+
+_WRITES = ("write_file", "replace")
+
+
+class RunPlans:
+    """Implements `Plans`."""
+
+    def __init__(self, store: Store, info: RunInfo, prepared: RunConfig) -> None:
+        self._folder = plans_folder(store.home, info.run)
+        self._store = store
+        self._info = info
+        self._workspace = prepared.workspace
+        self._prepared = prepared
+
+    @property
+    def folder(self) -> Path:
+        return self._folder
+
+    def placed(self, call: CallView) -> CallView | None:
+        path = call.args.get("file_path")
+        if not isinstance(path, str) or call.name not in (*_WRITES, "read_file"):
+            return None
+        relative = Path(path.removeprefix("@"))
+        if (
+            relative.is_absolute()
+            or relative.suffix != ".md"
+            or ".." in relative.parts
+            or path.startswith("~")
+        ):
+            return None
+        place = self._folder / relative
+        if call.name not in _WRITES and ((self._workspace.root / relative).exists() or not place.is_file()):
+            return None  # it reads a file of the workspace
+        return CallView(id=call.id, name=call.name, args={**call.args, "file_path": str(place)})
+
+    def find(self, name: str) -> Path | None:
+        return self._workspace.plan_file(str(self._folder / name.removeprefix("@")))
+
+    def write(self, path: Path, text: str, token: str) -> None:
+        with self._workspace.place(path, make=True) as place:
+            write_atomically(place, text.encode(), CallKey.parse(token))
+
+    def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
+        run = linked_id(f"main of {self._info.run}")
+        text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
+
+        def made(chain: ChainTranscript) -> NewRun:
+            head = chain.append("", [Message(role="user", origin="person", content=text)])
+            return self._new(run, head, prompt, mode, plan)
+
+        return begin_linked(self._store, self._prepared, self._info.run, run, made)
+
+    def _new(self, run: str, record: str, prompt: str, mode: str, plan: ApprovedPlan) -> NewRun:
+        prepared = self._prepared
+        state = {
+            "prompt": record,
+            "head": "",
+            "approval_mode": mode,
+            "model": prepared.model,
+            "max_turns": prepared.limits.max_turns,
+            "max_session_turns": prepared.limits.max_session_turns,
+            "session_turns": 0,
+            "last_prompt_tokens": 0,
+            "plan_file": plan.file,
+            "approved_plan": True,
+            "plan_steps": [dict(s) for s in plan.steps],
+        }
+        options = {**kept_options(prepared.options), "approval_mode": mode}
+        title = prepared.redact(f"carries out: {prompt}")[:200]
+        return NewRun(run, "main", str(self._info.workspace), title, options, state)
+
+
+def plans_folder(home: Path, run: str) -> Path:
+    return home / "plans" / run

@@ -1,0 +1,186 @@
+"""formats: files that people write, too: JSON with comments, YAML, and `.env`; read so that none can hold the program,
+and changed with all else left as it is."""
+
+import json
+import os
+import re
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any, NoReturn, cast
+
+from dotenv.parser import parse_stream
+
+from interlock.services.files.filesystem import is_file, locked, make_directories, replace_file
+from interlock.state.errors import ConfigError
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"?|//[^\n\r]*|/\*.*?\*/|[^\s]', re.DOTALL)
+_NOT_NEWLINE = re.compile(r"[^\n\r]")
+
+
+def parse_json(text: str) -> object:
+    """The value. Raises `json.JSONDecodeError` with the position in `text`; other `ValueError`s have none."""
+    try:
+        return json.loads(_blanked(text), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _blanked(text: str) -> str:
+    """`text` as plain JSON of the same length."""
+    pieces: list[str] = []
+    end = 0
+    comma: int | None = None  # index in `pieces` of a comma that a closing bracket would make a trailing one
+    last = ""
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        pieces.append(text[end : match.start()])
+        end = match.end()
+        if len(token) > 1 and token[0] == "/":
+            pieces.append(_NOT_NEWLINE.sub(" ", token))
+            continue
+        if token in "]}" and comma is not None:
+            pieces[comma] = " "
+        pieces.append(token)
+        # Not after an opening bracket or another comma: `[,]` and `[1,,]` are mistakes in this dialect too.
+        comma = len(pieces) - 1 if token == "," and last not in ("", ",", "[", "{", ":") else None
+        last = token
+    return "".join([*pieces, text[end:]])
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$\r?\n?(.*)\Z", re.DOTALL | re.MULTILINE)
+_DEEPEST = 64
+"""Levels of nesting; a JSON Schema has a dozen."""
+
+
+def parse_yaml(text: str) -> object:
+    """The value. Raises `ValueError` saying what is wrong: no YAML, an alias (it can unfold without end), or nesting
+    whose parse_yaml costs its square."""
+    import yaml
+
+    try:
+        _check_events(cast("Iterable[object]", yaml.parse(text)))  # pyright: ignore[reportUnknownMemberType]
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(f"no YAML: {' '.join(str(error).split())}") from error
+
+
+def front_matter(text: str, parsed: Callable[[str], object] = parse_yaml) -> tuple[Mapping[str, Any], str]:
+    """What stands between two lines `---` at a file's top, and the rest. Raises `ValueError` saying what is wrong."""
+    parts = _FRONT.match(text)
+    if parts is None:
+        raise ValueError("expected YAML front matter between two lines '---' at the top")
+    try:
+        front = parsed(parts[1])
+    except ValueError as error:
+        raise ValueError(f"its front matter: {error}") from error
+    if not isinstance(front, dict):
+        raise ValueError("its front matter is no mapping of names to values")
+    return cast(Mapping[str, Any], front), parts[2]
+
+
+def _check_events(events: Iterable[object]) -> None:
+    import yaml
+
+    depth = 0
+    for event in events:
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ValueError("nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("holds a YAML alias (*name): write the value out")
+
+
+@dataclass(frozen=True)
+class DotEnv:
+    """The environment as the program sees it."""
+
+    values: dict[str, str]
+    """Real variables first, then those of the files."""
+    files: list[Path] = field(default_factory=list[Path])
+    ignored: list[Path] = field(default_factory=list[Path])
+    """Found, but not read, because the folder isn't trusted."""
+    warnings: list[str] = field(default_factory=list[str])
+
+
+def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: bool) -> DotEnv:
+    """The nearest `.gemini/.env` or `.env` from `start` upward, then `~/.gemini/.env` for what is still missing.
+
+    Values are taken literally. In a folder that isn't trusted only the user's own file counts: a project could
+    otherwise send the user's key to a server of its choice.
+    """
+    own = home / ".gemini" / ".env"
+    near = next(
+        (f for d in (start, *start.parents) for f in (d / ".gemini" / ".env", d / ".env") if is_file(f)),
+        None,
+    )
+    theirs = [near] if near is not None and near != own else []
+    found = DotEnv(dict(env), ignored=[] if trusted else theirs)
+    for file in [*(theirs if trusted else []), own]:
+        if is_file(file):
+            _add(file, found)
+    return found
+
+
+def _add(file: Path, found: DotEnv) -> None:
+    try:
+        text = file.read_bytes().decode("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        found.warnings.append(f"{file}: not read: {error}.")
+        return
+    found.files.append(file)
+    for binding in parse_stream(StringIO(text)):
+        if binding.error:
+            found.warnings.append(f"{file}:{binding.original.line}: expected NAME=value.")
+        elif binding.key and binding.value is not None:
+            found.values.setdefault(binding.key, binding.value)
+
+
+@contextmanager
+def changed_settings(file: Path, below: str) -> Generator[Any]:
+    """The file's JSON, written back unless something was raised meanwhile; `below`: the key that is changed.
+
+    Raises `ConfigError`.
+    """
+    real = Path(os.path.realpath(file))
+    try:
+        make_directories(real.parent, 0o700)
+        with locked(real.parent):
+            text = real.read_text(encoding="utf-8-sig") if real.exists() else ""
+            data = json.loads(text or "{}")
+            yield data
+            replace_file(real, (json.dumps(data, indent=2, ensure_ascii=False) + "\n").encode())
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be changed ({error.strerror}).") from None
+    except ValueError:
+        raise ConfigError(
+            f"{file}: isn't plain JSON; comments in it would be lost. Change it by hand, below {below}."
+        ) from None
+
+
+def set_variables(file: Path, values: Mapping[str, str]) -> None:
+    """Write variables into a `.env` file that its owner alone may read. Raises `ConfigError`."""
+    real = Path(os.path.realpath(file))
+    try:
+        make_directories(real.parent, 0o700)
+        with locked(real.parent):
+            text = real.read_text(encoding="utf-8-sig") if real.exists() else ""
+            kept = "".join(b.original.string for b in parse_stream(StringIO(text)) if b.key not in values)
+            kept += "\n" if kept and not kept.endswith("\n") else ""
+            new = "".join(f"{name}={_quoted(value)}\n" for name, value in values.items())
+            replace_file(real, (kept + new).encode())
+    except OSError as error:
+        raise ConfigError(f"{file}: can't be changed ({error.strerror}).") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file}: isn't UTF-8. Save it as UTF-8, or change it by hand.") from None
+
+
+def _quoted(value: str) -> str:
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
