@@ -5,10 +5,10 @@ pure, too. A kill repeats the whole chain, a request to stop ends it before its 
 written at once: LangGraph's own branches would read the state anew and wrap every router in a task.
 
 A graph inside another begins as a chain in the superstep of the node that it is, and one node of it may do what is
-recorded and found again. Where that doesn't lead to its end, LangGraph takes it on from the node that was reached.
-One that is declared as pure, as all of its nodes are, shares a superstep with its neighbours like any pure node. So
-does one that a pure node sent its only payload to (`one_inline`), if it comes to its end this way; else it begins anew
-in a task of its own.
+recorded and found again. Where that doesn't lead to its end, LangGraph takes it on from the nodes that were reached, or
+with the payloads that were sent. One that is declared as pure, as all of its nodes are, shares a superstep with its
+neighbours like any pure node. So does one that a pure node sent its only payload to (`one_inline`), if it comes to its
+end this way; else it begins anew in a task of its own.
 """
 
 import time
@@ -61,6 +61,8 @@ class Fan(NamedTuple):
     sender: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]
     one_inline: bool
     """The graph that takes a payload which is the only one may share the superstep of its sender."""
+    again: Callable[[Any], bool] | None
+    """In this state it may also where what led to the payload isn't kept: a kill has all of it done again."""
 
 
 _Target = str | Send
@@ -170,24 +172,35 @@ class Chain:
     async def begun(self, state: dict[str, Any], runtime: Runtime[Deps]) -> "_Begun":
         """As far as the graph comes without a superstep of its own."""
         written: dict[str, Any] = {}
-        seen: set[str] = set()
-        ways, recorded = await self._branches(START, state, runtime), False
-        while len(ways) == 1 and ways[0] not in seen and not _must_stop(runtime):
-            at = ways[0]
-            node = self._nodes[at]
-            if not node.pure and (recorded or not node.recorded):
-                break
-            within = _within(runtime, at)
+        seen, recorded = {START}, False
+        at, targets = START, await self._targets(START, state, runtime)
+        while (target := self._next(at, targets, state, seen, recorded)) and not _must_stop(runtime):
+            at, given = (target.node, target.arg) if isinstance(target, Send) else (target, state)
+            node, within = self._nodes[at], _within(runtime, at)
             try:
-                update = await self._done(at, state, within)
+                update = await self._done(at, given, within)
             except Halted:
+                self._undo(within)
                 break
             state = node.applied(state, update)
             written |= {key: state[key] for key in update}
             seen.add(at)
             recorded = recorded or not node.pure
-            ways = await self._branches(at, state, within)
-        return _Begun(ways, state, written)
+            targets = await self._targets(at, state, within)
+        return _Begun([target for target in targets if target != END], state, written)
+
+    def _next(
+        self, at: str, targets: Sequence[_Target], state: dict[str, Any], seen: Set[str], recorded: bool
+    ) -> _Target | None:
+        """What a graph goes on with that has just begun."""
+        if len(targets) != 1:
+            return None
+        target = targets[0]
+        if isinstance(target, Send):
+            ways = (way for way in self._ways[at] if isinstance(way, Fan))
+            return target if any(w.one_inline and (w.again is None or w.again(state)) for w in ways) else None
+        node = None if target in seen else self._nodes.get(target)
+        return target if node and (node.pure or (node.recorded and not recorded)) else None
 
     async def _done(
         self, name: str, state: dict[str, Any], runtime: Runtime[Deps], first: bool = False
@@ -202,13 +215,6 @@ class Chain:
         steps.ended(info.task_id, (time.perf_counter() - started) * 1000, [*written])
         return written
 
-    async def _branches(self, source: str, state: dict[str, Any], runtime: Runtime[Deps]) -> list[str]:
-        targets = await self._targets(source, state, runtime)
-        branches = [target for target in targets if isinstance(target, str)]
-        if len(branches) < len(targets):
-            raise TypeError(f"{source!r} sends payloads, which a graph that is a node can't begin with.")
-        return [branch for branch in branches if branch != END]
-
 
 class Halted(Exception):  # noqa: N818 - a message between chains
     """The run is asked to stop in the middle of a graph that shares a superstep: it begins anew by itself."""
@@ -219,8 +225,8 @@ async def _as_it_is(state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
 
 
 class _Begun(NamedTuple):
-    at: Sequence[str]
-    """The nodes that come next; none: it is over."""
+    targets: Sequence[_Target]
+    """The nodes that come next, and payloads; none: it is over."""
     state: dict[str, Any]
     written: dict[str, Any]
 
@@ -256,6 +262,16 @@ class Task(Runnable[Any, Any]):
         ]
         ChannelWrite.do_write(config, [*writes, *ways])
         return update
+
+
+class Branch(Runnable[Any, Any]):
+    """A conditional edge as LangGraph draws it; at run time `Task` takes it."""
+
+    def __init__(self, name: str, *, sends: bool = False) -> None:
+        self.name, self.sends = name, sends
+
+    def invoke(self, input: Any, config: Any = None, **_: Any) -> Any:
+        raise NotImplementedError("Nodes take their ways themselves.")
 
 
 def _within(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:

@@ -46,10 +46,12 @@ class Part:
         if _is_under_way(config):
             return await compiled.ainvoke(given, config) or {}
         begun = await self.graph.chain.begun({**self._empty(), **given}, get_runtime(Deps))
-        if not begun.at:
+        if not begun.targets:
             return self._returned(begun.written)
-        # The channels by which LangGraph's edges lead to nodes.
-        ways = {f"branch:to:{node}": None for node in begun.at}
+        # The channels by which LangGraph's edges lead to nodes, and its channel of payloads.
+        ways: dict[str, Any] = {f"branch:to:{node}": None for node in begun.targets if isinstance(node, str)}
+        if sent := [target for target in begun.targets if not isinstance(target, str)]:
+            ways["__pregel_tasks"] = sent
         # Graphs that ran in its superstep have left keys of their own.
         state = {key: value for key, value in begun.state.items() if key in compiled.channels}
         return await compiled.ainvoke({**state, **ways}, config) or {}
@@ -58,7 +60,7 @@ class Part:
         """From its start to its end in the superstep of another node. Raises `Halted`."""
         given = {key: state[key] for key in channels_of(self.given) if key in state}
         begun = await self.graph.chain.begun({**self._empty(), **given}, runtime)
-        if begun.at:
+        if begun.targets:
             raise Halted
         return self._returned(begun.written)
 

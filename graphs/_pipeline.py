@@ -6,13 +6,12 @@ from functools import cache, cached_property
 from inspect import signature
 from typing import Any, cast, get_args
 
-from langchain_core.runnables import Runnable
 from langgraph.checkpoint.base import BaseCheckpointSaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
 
-from interlock.graphs._chain import Chain, Choice, Fan, Task
+from interlock.graphs._chain import Branch, Chain, Choice, Fan, Task
 from interlock.graphs._checks import (
     branches_of,
     channels_of,
@@ -40,16 +39,6 @@ Compiled = CompiledStateGraph[Any, Deps, Any, Any]
 Node = Callable[..., Awaitable[Any]]
 Router = Callable[[Any], str]
 Sender = Callable[[Any], Sequence[Mapping[str, Any]]]
-
-
-class Branch(Runnable[Any, Any]):
-    """A conditional edge as LangGraph draws it; at run time `Task` takes it."""
-
-    def __init__(self, name: str, *, sends: bool = False) -> None:
-        self.name, self.sends = name, sends
-
-    def invoke(self, input: Any, config: Any = None, **_: Any) -> Any:
-        raise NotImplementedError("Nodes take their ways themselves.")
 
 
 @dataclass
@@ -195,20 +184,29 @@ class Graph:
         return Branch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
 
     def fan_out(
-        self, source: str, sender: Sender, target: str, otherwise: str | None = None, one_inline: bool = False
+        self,
+        source: str,
+        sender: Sender,
+        target: str,
+        otherwise: str | None = None,
+        one_inline: bool = False,
+        again: Callable[[Any], bool] | None = None,
     ) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`.
 
         `one_inline`: a graph that takes the only payload of a pure node may run in that node's superstep. What its
-        nodes record must be found again by any task, for where it doesn't come to its end so it begins anew.
+        nodes record must be found again by any task, for where it doesn't come to its end so it begins anew. `again`:
+        asked of the state, whether it may do so in the superstep in which this graph began: a kill would have the
+        payload made anew, too.
         """
-        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, one_inline)))
+        self.declared.append((Graph.fan_out, (source, sender, target, otherwise, one_inline, again)))
         targets = [target] if otherwise is None else [target, otherwise]
         for name in targets:
             self._note(source, name)
         self._sent.add(target)
         sends = checked_sender(sender, self._reads(sender), target, self._payload(target), otherwise)
-        self.chain.lead(source, Fan(sends, one_inline and isinstance(self._contracts.get(target), Part)))
+        inline = one_inline and isinstance(self._contracts.get(target), Part)
+        self.chain.lead(source, Fan(sends, inline, again))
         branch = self._branch(source, getattr(sender, "__name__", "sender"), sends=True)
         self._branches.append((source, branch, {name: name for name in targets}))
 

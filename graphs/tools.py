@@ -17,7 +17,14 @@ from interlock.graphs._hooks import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.hooks import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, request_approval
-from interlock.nodes.tools_batch import collect, each_call, each_of_group, next_group, parse
+from interlock.nodes.tools_batch import (
+    collect,
+    each_call,
+    each_of_group,
+    leaves_no_effect,
+    next_group,
+    parse,
+)
 from interlock.nodes.tools_decide import (
     before_tool,
     check_mode,
@@ -66,10 +73,12 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.node("collect", collect)
 
     g.edge(START, "parse")
-    g.fan_out("parse", each_call, "decide", otherwise="next_group")
+    g.fan_out("parse", each_call, "decide", otherwise="next_group", one_inline=True)
     g.edge("decide", "next_group")
     # Results are found in the journal by their call, whichever task asks.
-    g.fan_out("next_group", each_of_group, "execute", otherwise="collect", one_inline=True)
+    g.fan_out(
+        "next_group", each_of_group, "execute", otherwise="collect", one_inline=True, again=leaves_no_effect
+    )
     g.edge("execute", "collect")
     g.by_label("collect", {"groups left": "next_group", "done": END})
     return g

@@ -37,7 +37,11 @@ _REASON = 300
 """Characters of a reason in the state."""
 
 
-@node(reads=("head", "protocol", "withheld"), writes=("head", "message", "count", "decided", "stop"))
+@node(
+    reads=("head", "protocol", "withheld"),
+    writes=("head", "message", "count", "decided", "stop"),
+    pure=True,
+)
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Calls stay in the chain; the batch is named by the record that holds them."""
     deps = runtime.context
@@ -96,7 +100,7 @@ def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -
 
 @node(
     reads=("message", "count", "decided", "finished", "approval_mode", "plan_phase"),
-    writes=("group", "kinds", "decided", "stop", "plan_phase"),
+    writes=("group", "kinds", "reading", "decided", "stop", "plan_phase"),
     pure=True,
 )
 async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
@@ -108,6 +112,7 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         return {"group": [], "kinds": {}, "decided": undone, "stop": "cancelled by the user"}
     group: list[int] = []
     kinds: dict[str, str] = {}
+    reading = True
     for index, attempt in open_calls.items():
         key = CallKey(message=state["message"], index=index, attempt=attempt)
         info, waits = _info(runtime.context, key)
@@ -115,9 +120,10 @@ async def next_group(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
             break
         group.append(index)
         kinds[str(index)] = "question" if info.risk == "question" else info.kind
+        reading = reading and info.effect == "none"
         if info.alone or waits:
             break
-    found: ToolsState = {"group": group, "kinds": kinds}
+    found: ToolsState = {"group": group, "kinds": kinds, "reading": reading}
     if "review" not in kinds.values() or state["approval_mode"] != "plan":
         return found
     return {**found, "plan_phase": reviewing(_plan_of(state)).get("plan_phase", "")}
@@ -267,6 +273,11 @@ def each_call(state: ToolsState) -> Sequence[DecideSend]:
     mode, withheld = state["approval_mode"], state.get("withheld") or {}
     chosen = [i for i in range(state["count"]) if str(i) not in withheld]
     return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
+
+
+def leaves_no_effect(state: ToolsState) -> bool:
+    """What had an effect is found by its decision, which is kept before it: an edit that was made fits no more."""
+    return state["reading"]
 
 
 def each_of_group(state: ToolsState) -> Sequence[ExecuteSend]:

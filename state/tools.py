@@ -52,6 +52,8 @@ class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
     """Indices of the calls that run now, side by side."""
     kinds: dict[str, str]
     """Index of each call of the group → how it is executed: tool, question, agent or review."""
+    reading: bool
+    """No call of the group has an effect."""
     decided: Outcomes
     finished: Outcomes
     todos: str

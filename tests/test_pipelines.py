@@ -514,7 +514,7 @@ class Paid(TypedDict, total=False):
     paid: Annotated[dict[str, str], merge_by_key]
 
 
-def batch(calls: Calls) -> Graph:
+def batch(calls: Calls, again: bool = True) -> Graph:
     """begin (pure) → one graph for each job: pay (recorded) → END, or → wait; → tell (pure)."""
 
     @node(reads=("jobs",), writes=("jobs",), pure=True)
@@ -544,7 +544,7 @@ def batch(calls: Calls) -> Graph:
     g.nodes(begin, tell)
     g.part("job", part)
     g.edge(START, "begin")
-    g.fan_out("begin", _each_job, "job", "tell", one_inline=True)
+    g.fan_out("begin", _each_job, "job", "tell", one_inline=True, again=lambda _: again)
     g.edge("job", "tell")
     g.edge("tell", END)
     return g
@@ -584,6 +584,47 @@ def test_the_graph_of_an_only_payload_shares_its_senders_superstep_unless_it_wai
     conn.close()
     found = [" ".join(node for step, node in rows if step == at) for at in sorted({step for step, _ in rows})]
     assert " | ".join(found) == supersteps
+
+
+@pytest.mark.parametrize(
+    ("jobs", "again", "steps_taken"),
+    [
+        (["a"], True, "begin* job>pay** job* tell*"),
+        (["a"], False, "begin* job>pay* job tell"),
+        (["a", "b"], True, "begin* job>pay* job job>pay* job tell"),
+        (["asked"], True, "begin* job>pay* job>wait job tell"),
+    ],
+)
+def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
+    tmp_path: Path, jobs: list[str], again: bool, steps_taken: str
+) -> None:
+    """`*`: it ran in the superstep of the node that its graph is."""
+    store = Store(tmp_path)
+    store.open()
+    conn = store.connect_driver()
+    calls: Calls = []
+    steps = StepLog(conn=conn, run="t")
+    outer = Graph("outer", Batch)
+    outer.part("batch", batch(calls, again))
+    outer.edge(START, "batch")
+    outer.edge("batch", END)
+    app: Any = outer.compile(Saver(conn, steps))
+    deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
+    config = {"configurable": {"thread_id": "t"}}
+    out = asyncio.run(app.ainvoke({"jobs": jobs}, config, context=deps))
+    if "__interrupt__" in out:
+        assert calls == ["pay asked"] * 2, "once on the way, and once more in its own task"
+        out = asyncio.run(app.ainvoke(Command(resume="yes"), config, context=deps))
+    assert out["told"] == " ".join(f"{job}=yes" for job in jobs)
+    conn.commit_waiting()
+    rows = conn.execute("select namespace, node, superstep from steps order by seq").fetchall()
+    conn.close()
+    taken: list[str] = []
+    for namespace, name, superstep in rows:
+        within = [part.partition(":")[0] for part in namespace.split("|")[1:]]
+        taken.append(">".join([*within, name]) + "*" * superstep.count(".0"))
+    assert " ".join(taken[:-1]) == steps_taken
+    assert taken[-1] == "batch"
 
 
 def test_each_node_of_a_chain_has_a_step_and_a_task_of_its_own(tmp_path: Path) -> None:

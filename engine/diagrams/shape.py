@@ -8,8 +8,9 @@ from langgraph.graph import END, START
 from statemachine import State, StateChart
 
 from interlock.engine.diagrams.path import Place, RunPath
+from interlock.graphs._chain import Branch
 from interlock.graphs._part import Part
-from interlock.graphs._pipeline import Branch, Compiled
+from interlock.graphs._pipeline import Compiled
 from interlock.state.charts import leaf_of, name_of
 
 _EACH, _NONE = "one each", "none"

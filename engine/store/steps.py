@@ -5,7 +5,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -30,6 +30,8 @@ class _StepNote:
     keys: tuple[str, ...] = ()
     route: str | None = None
     reason: str | None = None
+    inside: "list[_StepNote]" = field(default_factory=list["_StepNote"])
+    """Of a graph that ran in the superstep of another node: what its nodes did."""
 
 
 class _Decided(NamedTuple):
@@ -65,8 +67,14 @@ class StepLog:
             self._notes.setdefault(owner, _StepNote("", name, "", now))
 
     def ended(self, task: str, ms: float, keys: Sequence[str]) -> None:
-        if note := self._notes.get(task):
-            note.ms, note.keys = ms, tuple(keys)
+        note = self._notes.get(task)
+        if note is None:
+            return
+        note.ms, note.keys = ms, tuple(keys)
+        within = inside(task)
+        if last := self._notes.pop(within, None):
+            note.inside = [*self._before.pop(within, ()), last]
+            self._decided.setdefault(task, []).extend(self._decided.pop(within, ()))
 
     def undone(self, task: str) -> None:
         del self._notes[task]
@@ -116,7 +124,8 @@ class StepLog:
         note = self._notes.pop(task, None) or _StepNote("", task_path.rpartition(", ")[2], "", now)
         if note.ms is None:
             note.ms = (now - note.started) * 1000
-        self._insert(conn, run, namespace, checkpoint[-12:], task, note)
+        notes = [*self._before.pop(task, ()), note]
+        self._insert(conn, run, namespace, checkpoint[-12:], task, notes)
 
     def save_inside(self, conn: sqlite3.Connection, run: str, checkpoint: str, task: str) -> None:
         """The rows of a graph's nodes that ran in the task of the node that it is, and of graphs inside it."""
@@ -126,20 +135,27 @@ class StepLog:
         if note := self._notes.pop(task, None):
             self._save_decided(conn, run, task)
             # The graph's next node may run in this very checkpoint, and follows these.
-            namespace = note.namespace.rpartition("|")[0]
-            self._insert(conn, run, namespace, superstep, task, note)
+            self._insert(conn, run, "", superstep, task, [*self._before.pop(task, ()), note])
 
     def _insert(
-        self, conn: sqlite3.Connection, run: str, namespace: str, superstep: str, task: str, note: _StepNote
+        self,
+        conn: sqlite3.Connection,
+        run: str,
+        namespace: str,
+        superstep: str,
+        task: str,
+        notes: Sequence[_StepNote],
     ) -> None:
-        for place, ran in enumerate([*self._before.pop(task, ()), note]):
+        """`namespace`: LangGraph's; of what ran inside a task each note has its own."""
+        for place, ran in enumerate(notes):
+            self._insert(conn, run, "", inside(superstep), inside(task), ran.inside)
             # Nodes that share a superstep ran one after the other: each counts as a task of its own.
             mark = f".{place}" if place else ""
             self._seq += 1
             row = {
                 **vars(ran),
                 "run": run,
-                "namespace": _short(namespace),
+                "namespace": _short(namespace or ran.namespace.rpartition("|")[0]),
                 "task": _short(task) + mark,
                 "ms": round(ran.ms or 0.0, 3),
                 "keys": ",".join(ran.keys),
@@ -147,6 +163,7 @@ class StepLog:
                 "superstep": superstep + mark,
                 "seq": self._seq,
             }
+            del row["inside"]
             later(conn, *insertion("steps", row))
 
     def _save_decided(self, conn: sqlite3.Connection, run: str, task: str) -> None:
