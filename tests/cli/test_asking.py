@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from patience import HANG_S
+from patience import HANG_S, until
 
 ENTRY = Path(sys.executable).with_name("interlock")
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -163,20 +163,21 @@ def test_later_leaves_it_parked_with_the_commands_and_keeps_what_was_said_before
     assert sorted(p.name for p in (tmp_path / "work").iterdir()) == ["a", "b"]
 
 
-def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: Open) -> None:
+def test_questions_are_answered_and_what_was_typed_ahead_is_no_answer(terminal: Open, tmp_path: Path) -> None:
     options = [{"label": "terse"}, {"label": "full"}]
     one = {"question": "Which style?", "type": "choice", "options": options}
     two = [{"question": "Your name?"}, {"question": "Your town?"}]
     run = terminal(
-        {"tool_calls": [shell("sleep 1; touch x")]},
+        {"tool_calls": [shell("touch x; until [ -e go ]; do sleep 0.05; done")]},
         {"tool_calls": [{"name": "ask_user", "args": {"questions": [one]}}]},
         {"expect": "full", "tool_calls": [{"name": "ask_user", "args": {"questions": two}}]},
         {"expect": "Your name\\?.*Ann.*Your town\\?.*Rome", **DONE},
     )
     run.until(ASKS)
     run.type("y\n")
-    time.sleep(0.3)
+    until((tmp_path / "work" / "x").exists)
     run.type("1\n")  # while the command runs: nothing is asked yet
+    (tmp_path / "work" / "go").touch()
     assert "2. full" in run.until(ASKS)
     run.type("2\n")
     run.until("[answer 1 of 2, l later] ")

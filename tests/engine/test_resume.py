@@ -120,7 +120,7 @@ def test_resuming_without_a_decision_waits_on_and_runs_nothing(tmp_path: Path) -
 
 
 def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path) -> None:
-    place = Place(tmp_path / "p", [{"text": "slow", "delay_s": 2}])
+    place = Place(tmp_path / "p", [{"text": "too late", "delay_s": 60}])
     process = place.start(*place.model(), "-p", "go", "-o", "stream-json")
     assert process.stdout is not None
     for line in process.stdout:
@@ -129,8 +129,9 @@ def test_ctrl_c_while_the_model_answers_asks_again_after_resuming(tmp_path: Path
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=HANG_S)
     assert process.returncode == 130
+    place.script.write_text(json.dumps([{"text": "again"}]))
     outcome = resume_sync("latest", options=place.options)
-    assert (outcome.status, outcome.output["response"]) == ("done", "slow")
+    assert (outcome.status, outcome.output["response"]) == ("done", "again")
 
 
 @pytest.mark.parametrize(

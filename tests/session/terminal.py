@@ -120,10 +120,9 @@ class Terminal:
         self.type(f"\x1b[200~{text}\x1b[201~")
 
     def press(self, *keys: str) -> None:
-        """`enter`, `c-c`, `s-tab`, `up`, … or a character."""
-        for key in keys:
-            control = re.fullmatch("c-(.)", key)
-            self.type(chr(ord(control[1]) & 0x1F) if control else KEYS.get(key, key))
+        """`enter`, `c-c`, `s-tab`, `up`, … or a character; several come at once, however busy the machine."""
+        controls = ((key, re.fullmatch("c-(.)", key)) for key in keys)
+        self.type("".join(chr(ord(c[1]) & 0x1F) if c else KEYS.get(key, key) for key, c in controls))
 
     def say(self, prompt: str) -> None:
         self.waits_for("›")
@@ -189,6 +188,17 @@ class Terminal:
 
 Replies = list[dict[str, Any]]
 Opens = Callable[..., Terminal]
+
+
+HELD: dict[str, Any] = {
+    "tool_calls": [
+        {
+            "name": "run_shell_command",
+            "args": {"command": "touch began; until [ -e go ]; do sleep 0.05; done"},
+        }
+    ]
+}
+"""A reply that keeps the agent at work from when `began` is there until `go` is, in its folder."""
 
 
 def edit(text: str = "new\n", file: str = "notes.txt") -> dict[str, Any]:

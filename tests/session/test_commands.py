@@ -3,7 +3,8 @@
 import json
 from pathlib import Path
 
-from session.terminal import Opens, Terminal, edit
+from patience import until
+from session.terminal import HELD, Opens, Terminal, edit
 
 
 def command(terminal: Terminal, line: str, *shown: str) -> None:
@@ -163,17 +164,14 @@ def test_a_shell_line_is_shown_folded_and_goes_to_the_model_with_the_next_prompt
         terminal.waits_for("Not again.")
 
 
-def test_a_command_that_would_disturb_waits_until_the_agent_is_done(opens: Opens) -> None:
-    replies = [
-        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "sleep 1"}}]},
-        {"text": "Slept."},
-    ]
-    with opens(replies, "--yolo", rows=40) as terminal:
+def test_a_command_that_would_disturb_waits_until_the_agent_is_done(folder: Path, opens: Opens) -> None:
+    with opens([HELD, {"text": "Slept."}], "--yolo", rows=40) as terminal:
         terminal.waits_for("›")
         terminal.say("sleep a while")
-        terminal.waits_for("sleep 1")
+        until((folder / "began").exists)
         command(terminal, "/clear", "queued: /clear")
-        command(terminal, "/tools", "run_shell_command")
+        command(terminal, "/tools", "web_fetch")
+        (folder / "go").touch()
         terminal.waits_for("Slept.")
         terminal.waits_for("A new conversation.")
 

@@ -26,8 +26,13 @@ def test_a_word_that_is_typed_into_a_question_decides_nothing(folder: Path, open
     with opens([edit(), {"text": "Written."}]) as terminal:
         terminal.say("write it")
         terminal.waits_for("[n] no")
-        for letter in "yes, always every yacht":
-            terminal.type(letter)
+        for word in (
+            "yes, ",
+            "always ",
+            "every ",
+            "yacht",
+        ):  # letters of a word come together, however slow we are
+            terminal.type(word)
             time.sleep(0.02)
         time.sleep(1)
         assert "[n] no" in "\n".join(terminal.screen)
@@ -158,7 +163,7 @@ def test_what_is_being_typed_when_a_question_comes_is_no_answer_to_it(folder: Pa
     with opens([{**edit(), "delay_s": 1}, {"text": "Written."}, {"text": "Next."}]) as terminal:
         terminal.say("write it")
         while "write_file" not in "\n".join(terminal.screen):
-            terminal.type("y")
+            terminal.type("yyy")
             time.sleep(0.05)
         terminal.waits_for("[y] yes")
         assert not (folder / "notes.txt").exists()

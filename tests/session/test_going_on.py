@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from session.terminal import Opens, Terminal, edit
+from patience import until
+from session.terminal import HELD, Opens, Terminal, edit
 
 from interlock.engine.read.runs import list_runs
 
-SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo began >> began; sleep 3"}}]}
+SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo began >> began; sleep 60"}}]}
 
 
 def shown(terminal: Terminal) -> str:
@@ -33,12 +34,12 @@ def test_killed_while_typing_the_conversation_is_as_it_was(opens: Opens) -> None
 
 
 def test_killed_while_an_answer_streams_it_is_asked_for_again(opens: Opens) -> None:
-    slow = {"text": " ".join(map(str, range(400))) + " end of it", "chunks": 400, "delay_s": 1}
-    with opens([slow]) as terminal:
+    text = " ".join(map(str, range(400))) + " end of it"
+    with opens([{"text": text, "chunks": 400, "delay_s": 60}]) as terminal:
         terminal.say("talk")
         terminal.waits_for("thinking")
         terminal.kill()
-    with opens(None, "-c") as terminal:
+    with opens([{"text": text}], "-c") as terminal:
         terminal.waits_for("press Enter to go on")
         assert "❯ talk" in shown(terminal)
         terminal.press("enter")
@@ -51,8 +52,7 @@ def test_killed_in_a_tool_its_outcome_is_asked_and_it_is_not_run_twice(folder: P
     with opens([SLEEP, {"text": "All right."}], "-y") as terminal:
         terminal.say("sleep a bit")
         terminal.waits_for("began >> began")
-        while not (folder / "began").exists():
-            pass
+        until((folder / "began").exists)
         terminal.kill()
     with opens(None, "-c") as terminal:
         terminal.waits_for("press Enter to go on")
@@ -79,18 +79,17 @@ def test_killed_while_something_is_asked_it_is_asked_again(folder: Path, opens: 
 def test_ctrl_c_stops_the_agent_and_the_next_prompt_takes_its_place(folder: Path, opens: Opens) -> None:
     with opens([SLEEP, {"text": "As you wish.", "expect": "do this instead"}], "-y") as terminal:
         terminal.say("sleep a bit")
-        while not (folder / "began").exists():
-            pass
+        until((folder / "began").exists)
         terminal.press("c-c")
         terminal.waits_for("Cancelled")
         terminal.say("do this instead")
         terminal.waits_for("As you wish.")
 
 
-def test_prompts_wait_their_turn_and_can_be_taken_back(opens: Opens) -> None:
-    with opens([{"text": "One.", "delay_s": 2}, {"text": "Two.", "expect": "second, better"}]) as terminal:
+def test_prompts_wait_their_turn_and_can_be_taken_back(folder: Path, opens: Opens) -> None:
+    with opens([HELD, {"text": "One."}, {"text": "Two.", "expect": "second, better"}], "-y") as terminal:
         terminal.say("first")
-        terminal.waits_for("thinking")
+        until((folder / "began").exists)
         terminal.type("second")
         terminal.press("enter")
         terminal.waits_for("queued: second")
@@ -98,6 +97,8 @@ def test_prompts_wait_their_turn_and_can_be_taken_back(opens: Opens) -> None:
         terminal.waits_for("queued", gone=True)
         terminal.type(", better")
         terminal.press("enter")
+        terminal.waits_for("queued: second, better")
+        (folder / "go").touch()
         terminal.waits_for("Two.")
         assert shown(terminal).index("One.") < shown(terminal).index("❯ second, better")
 
@@ -145,12 +146,12 @@ def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
 
 
 def test_a_terminal_that_is_gone_ends_the_session_and_loses_nothing(opens: Opens) -> None:
-    with opens([{"text": "The answer.", "delay_s": 2}]) as terminal:
+    with opens([{"text": "The answer.", "delay_s": 60}]) as terminal:
         terminal.say("talk")
         terminal.waits_for("thinking")
         terminal.hang_up()
         assert terminal.ends() == 0
-    with opens(None, "-c") as terminal:
+    with opens([{"text": "The answer."}], "-c") as terminal:
         terminal.waits_for("press Enter to go on")
         terminal.press("enter")
         terminal.waits_for("The answer.")

@@ -18,10 +18,9 @@ SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "touch
 @pytest.mark.parametrize("cut", ["request", "tool", "second request"])
 def test_what_was_stopped_ends_and_the_prompt_is_answered_in_its_place(tmp_path: Path, cut: str) -> None:
     look = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}]}
-    answer = {"text": "as you wish", "delay_s": 0 if cut == "tool" else 1}  # long enough to be stopped in
-    replies = [*{"request": [], "tool": [SLEEP], "second request": [look]}[cut], answer]
+    before = {"request": [], "tool": [SLEEP], "second request": [look]}[cut]
     script = tmp_path / "replies.json"
-    script.write_text(json.dumps(replies))
+    script.write_text(json.dumps([*before, {"text": "too late", "delay_s": 60}]))
     (tmp_path / "work").mkdir()
     options = Options(tmp_path / "state", tmp_path, tmp_path / "work", f"script:{script}", "yolo")
 
@@ -48,6 +47,7 @@ def test_what_was_stopped_ends_and_the_prompt_is_answered_in_its_place(tmp_path:
         first = await run("main", {"prompt": "go"}, options=options, renderers=[show], stop=stop)
         await task
         assert first.status == "cancelled"
+        script.write_text(json.dumps([*before, {"text": "as you wish"}]))
         return await resume(first.run, prompt="do that instead", options=options, instead=True)
 
     outcome = asyncio.run(cut_short())

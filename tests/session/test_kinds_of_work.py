@@ -4,7 +4,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from session.terminal import ENTRY, Opens, Terminal
+from patience import until
+from session.terminal import ENTRY, HELD, Opens, Terminal
 
 
 def test_a_plan_is_reviewed_and_carried_out(opens: Opens) -> None:
@@ -42,34 +43,26 @@ def test_a_mode_of_work_makes_it_a_task_whose_result_is_accepted(folder: Path, o
 
 
 def test_a_run_that_another_process_drives_is_followed_and_then_gone_on_with(opens: Opens) -> None:
-    terminal = opens([{"text": "The first answer.", "delay_s": 4}, {"text": "The second."}], "-c")
+    terminal = opens([HELD, {"text": "The first answer."}, {"text": "The second."}], "-c")
     script = ("-m", terminal.arguments[1])
     other = subprocess.Popen(
-        [ENTRY, "-p", "hi", *script],
+        [ENTRY, "-p", "hi", "-y", *script],
         cwd=terminal.folder,
         env=terminal.env,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     )
     try:
-        _until_driven(terminal)
+        until((terminal.folder / "began").exists, "the other process's run")
         with terminal:
             terminal.waits_for("goes on with this run")
+            (terminal.folder / "go").touch()
             terminal.waits_for("The first answer.")
             terminal.say("and then?")
             terminal.waits_for("The second.")
             assert "\n".join(terminal.scrollback).count("The first answer.") == 1
     finally:
         other.communicate()
-
-
-def _until_driven(terminal: Terminal) -> None:
-    from patience import until
-
-    from interlock.engine.read.runs import list_runs
-
-    home = terminal.folder.parent / "state"
-    until(lambda: [run for run in list_runs(home) if run.status == "running"], "the other process's run")
 
 
 @pytest.mark.parametrize(

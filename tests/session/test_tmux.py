@@ -88,8 +88,7 @@ def test_a_first_session_to_an_approved_edit_a_long_output_and_out_of_it(tmux: T
     tmux.do("send-keys", "C-c")
     tmux.waits_for("Cancelled")
     time.sleep(2.1)  # a second one within two seconds would leave
-    tmux.do("send-keys", "C-c")
-    tmux.do("send-keys", "C-c")
+    tmux.do("send-keys", "C-c", "C-c")
     assert tmux.left()
 
 

@@ -91,10 +91,10 @@ def test_a_directory_that_can_not_be_used_is_an_error(shell: Shell, dir_path: st
 
 
 def test_a_time_out_keeps_what_was_written(shell: Shell) -> None:
-    result = shell("echo partial; sleep 60", timeout_s=0.5)
+    result = shell("echo partial; sleep 60", timeout_s=2)
     assert result.error is not None and result.error["type"] == "timeout"
     assert result.content == (
-        "The command was ended because it ran longer than 0.5 s.\nOutput:\npartial\nSignal: SIGTERM"
+        "The command was ended because it ran longer than 2 s.\nOutput:\npartial\nSignal: SIGTERM"
     )
 
 
@@ -104,11 +104,11 @@ def test_settings_cap_the_time_out(shell: Shell) -> None:
 
 
 def test_silence_ends_a_command(shell: Shell) -> None:
-    shell.context.settings.tools.shell.inactivity_timeout_s = 0.5
+    shell.context.settings.tools.shell.inactivity_timeout_s = 2
     result = shell("echo partial; sleep 60")
     assert result.error is not None and result.error["type"] == "inactivity"
     assert result.content.startswith(
-        "The command was ended because it wrote nothing for 0.5 s.\nOutput:\npartial\n"
+        "The command was ended because it wrote nothing for 2 s.\nOutput:\npartial\n"
     )
 
 
