@@ -105,7 +105,7 @@ def test_settings_of_roo_code_are_rules(
 
 
 def test_a_servers_tool_is_allowed_where_both_settings_name_it() -> None:
-    from interlock.services.policy.auto_approval import auto_approval_rules
+    from interlock.services.policy.fields import auto_approval_rules
     from interlock.state.settings import Settings
 
     servers = {"s": {"command": "x", "alwaysAllow": ["look"]}, "t": {"command": "x"}}

@@ -9,8 +9,7 @@ from typing import Any, Literal, TypeVar, cast, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from interlock.services.config.settings import HookLayer, expand, explain, shown
-from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
-from interlock.services.policy.rule import names_of
+from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, names_of
 from interlock.state.errors import ConfigError
 from interlock.state.hooks import HookEvent
 

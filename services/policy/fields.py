@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from pydantic import (
     BaseModel,
@@ -18,9 +18,16 @@ from pydantic import (
     model_validator,
 )
 
-from interlock.services.policy.auto_approval import auto_approval_rules
-from interlock.services.policy.patterns import Pattern, PatternError, compile_pattern
-from interlock.services.policy.rule import SHELL_TOOLS, USER, WORKSPACE, Rule, canonical
+from interlock.services.policy.rule import (
+    SHELL_TOOLS,
+    USER,
+    WORKSPACE,
+    Pattern,
+    PatternError,
+    Rule,
+    canonical,
+    compile_pattern,
+)
 from interlock.state.calls import ApprovalMode, Decision, Risk
 from interlock.state.names import mcp_name
 from interlock.state.settings import Settings
@@ -236,3 +243,58 @@ def _servers(settings: Settings) -> Iterator[Rule]:
     for setting, names, decision, priority in lists:
         for name in names:
             yield Rule(f"settings {setting} {name!r}", ("*",), decision, USER, priority, server=name)
+
+
+# ---- the task loop's auto-approval (Roo Code's names)
+
+_PRIORITY = 300
+"""As `tools.allowed`."""
+_WRITING = ("write_to_file", "apply_diff", "insert_content", "generate_image")
+_LONGEST = 90
+_MODES: frozenset[ApprovalMode] = frozenset({"default", "auto_edit"})
+
+
+def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
+    """They are about the task loop's own tools. Of commands the longest beginning decides, of two alike the denial."""
+    task = settings.task
+    if not task.auto_approval:
+        return
+    switches = (
+        ("alwaysAllowWrite", task.allow_write, _WRITING),
+        ("alwaysAllowBrowser", task.allow_browser, ("browser_action",)),
+        ("alwaysAllowModeSwitch", task.allow_mode_switch, ("switch_mode",)),
+        ("alwaysAllowSubtasks", task.allow_subtasks, ("new_task",)),
+        ("alwaysAllowMcp", task.allow_mcp, (*_of_servers(settings),)),
+    )
+    yield from (_approval(name, tools, "allow") for name, on, tools in switches if on and tools)
+    if task.allow_execute:
+        yield from _commands("allowedCommands", task.allowed_commands, "allow", 0)
+    yield from _commands("deniedCommands", task.denied_commands, "deny", 0.5)
+
+
+def _approval(
+    name: str, tools: tuple[str, ...], decision: Decision, prefix: str = "", more: float = 0
+) -> Rule:
+    return Rule(
+        source=f"settings task.{name}",
+        tools=tools,
+        decision=decision,
+        tier=USER,
+        priority=_PRIORITY + more,
+        modes=_MODES if decision == "allow" else frozenset(),
+        prefixes=((*prefix.split(),),) if prefix else (),
+    )
+
+
+def _commands(name: str, beginnings: Iterable[str], decision: Decision, more: float) -> Iterator[Rule]:
+    for text in (beginning.strip() for beginning in beginnings):
+        prefix, length = ("", 0) if text == "*" else (text, min(len(text), _LONGEST))
+        if text:
+            yield _approval(f"{name} {text!r}", ("execute_command",), decision, prefix, length + more)
+
+
+def _of_servers(settings: Settings) -> Iterator[str]:
+    for name, server in settings.mcp_servers.items():
+        named = (server.model_extra or {}).get("alwaysAllow")
+        tools = cast(list[Any], named) if isinstance(named, list) else []
+        yield from (mcp_name(name, str(tool)) for tool in (*tools, "read_resource"))

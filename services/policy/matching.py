@@ -10,8 +10,7 @@ from typing import cast
 
 from pydantic import JsonValue
 
-from interlock.services.policy.patterns import Pattern
-from interlock.services.policy.rule import ADMIN, USER, Rule
+from interlock.services.policy.rule import ADMIN, USER, Pattern, Rule
 from interlock.services.shell.model import HARMLESS_VARIABLES, ShellCommand, Word, program_of
 from interlock.state.calls import CallView, Risk
 from interlock.state.text import clean

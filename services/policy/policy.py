@@ -21,10 +21,10 @@ from interlock.services.policy.decision import (
 from interlock.services.policy.fields import MODE_NAMES, Problem, settings_rules
 from interlock.services.policy.load import about_nothing, load_rules, shipped_rules
 from interlock.services.policy.matching import meets, names_it, protection, with_plan_file
-from interlock.services.policy.patterns import Pattern
 from interlock.services.policy.rule import (
     SHELL_TOOLS,
     SHIPPED,
+    Pattern,
     Rule,
     RuleBook,
     Scope,

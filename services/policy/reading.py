@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from interlock.services.files.protected import is_private
+from interlock.services.shell.commands import Options
 from interlock.services.shell.model import ShellCommand, ShellLine, Word, names, program_of
-from interlock.services.shell.options import Options
 from interlock.state.calls import CallView
 from interlock.state.tooling import PathRefused, Workspace
 

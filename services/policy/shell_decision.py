@@ -4,7 +4,7 @@ import posixpath
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from interlock.services.policy.always import covering, works_alike_everywhere
@@ -101,7 +101,8 @@ class _LineCheck:
         lowered: Outcome | None = None
         for rule in self.rules:
             if rule.decision == "allow":
-                if (rule.reading and plain) or allows(rule, command, self.call.args):
+                known = command.words or not rule.narrows
+                if known and ((rule.reading and plain) or allows(rule, command, self.call.args)):
                     return lowered or Outcome("allow", "rule", rule)
                 continue
             match = self._restricts(rule, command)
@@ -113,20 +114,10 @@ class _LineCheck:
         return lowered or Outcome("ask", "none")
 
     def against(self, command: ShellCommand) -> Outcome | None:
-        """What a rule refuses, of what needs no leave."""
-        for rule in self.rules:
-            if not rule.narrows:
-                continue
-            if rule.decision == "allow":
-                if command.words and allows(rule, command, self.call.args):
-                    return None
-                continue
-            match = self._restricts(rule, command)
-            if match is Match.YES:
-                return Outcome(rule.decision, "rule", rule)
-            if match is Match.MAYBE:
-                return Outcome("ask", "hidden", rule)
-        return None
+        """What a rule with a condition refuses, of what needs no leave."""
+        narrow = replace(self, rules=[r for r in self.rules if r.narrows])
+        outcome = narrow._by_rules(command, plain=False)
+        return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
 
     def _restricts(self, rule: Rule, command: ShellCommand) -> Match:
         match = restricts(rule, command, self.call.args)

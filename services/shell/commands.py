@@ -6,7 +6,7 @@ opaque; what may be a command among its words is noted all the same, so that a r
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from interlock.services.shell.danger import danger_of
@@ -21,7 +21,6 @@ from interlock.services.shell.model import (
     program_of,
     sets_clause,
 )
-from interlock.services.shell.options import Options
 
 _Words = Sequence[Word]
 RESERVED = names(
@@ -157,6 +156,60 @@ def _inner(words: _Words) -> _Inner:
 
 
 # ---- wrappers
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options that a program may have."""
+
+    flags: str = ""
+    values: str = ""
+    """Letters that take a value, in the same word or the next."""
+    longs: str = ""
+    """Without dashes; `name=` takes a value behind the sign."""
+    numbers: bool = False
+    """`-20` is an option."""
+
+    def read(self, words: Iterable[Word], *, leading: bool = False) -> tuple[set[str], list[Word]] | None:
+        """Those that are given, and the operands; None: one that isn't listed, or can't be known.
+
+        `leading`: the first operand ends them; without, who asks looks at what operands may stand for.
+        """
+        given: set[str] = set()
+        operands: list[Word] = []
+        rest = iter(words)
+        for word in rest:
+            if not word.lead.startswith("-") or word.text == "-":
+                if leading:
+                    return None if word.may_be_option else (given, [word, *rest])
+                operands.append(word)
+            elif not word.literal:
+                return None
+            elif word.text == "--":
+                operands += rest
+            elif (found := self._names(word.text)) is None:
+                return None
+            else:
+                given |= set(found[0])
+                after = next(rest, None) if found[1] else word
+                if after is None or not after.literal:
+                    return None
+        return given, operands
+
+    def _names(self, text: str) -> tuple[Sequence[str], bool] | None:
+        """The options in one word, and whether the next word is the value of the last."""
+        if text.startswith("--"):
+            name, sign, _ = text[2:].partition("=")
+            return ([name], False) if name + sign in self.longs.split() else None
+        if self.numbers and text[1:].isdecimal():
+            return (), False
+        for place, letter in enumerate(text[1:], 1):
+            if letter in self.values:
+                return text[1 : place + 1], place + 1 == len(text)
+            if letter not in self.flags:
+                return None
+        return text[1:], False
+
 
 _PREFIXES: dict[str, tuple[Options, int]] = {
     "nohup": (Options(), 0),

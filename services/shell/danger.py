@@ -5,9 +5,9 @@ A rule allows what it names: options that make a command do something else than 
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from interlock.services.shell.model import Word, names
-from interlock.services.shell.options import Form, form
 
 _Words = Sequence[Word]
 INDIFFERENT = names(
@@ -141,6 +141,52 @@ _GIT_GLOBAL = (
 )
 _WHOLE = names("npm pnpm yarn npx pytest py.test cargo go")
 """Their long options are met as a whole only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Options and words that make a command do something of its own kind; any of them."""
+
+    why: str
+    letters: frozenset[str]
+    longs: tuple[str, ...]
+    words: frozenset[str]
+    leads: tuple[str, ...]
+
+    def met(self, words: Sequence[Word], *, whole: bool = False) -> bool:
+        """`whole`: long names only as a whole, by one dash or two; else by any beginning, as GNU programs take them."""
+        letters: set[str] = set()
+        longs: list[str] = []
+        for word in words:
+            if word.literal and word.text == "--":
+                break
+            if word.lead.startswith("--"):
+                longs.append(word.lead[2:].partition("=")[0])
+            elif word.lead.startswith("-"):
+                letters.update(word.lead[1:])
+        if whole:
+            names = {w.lead.lstrip("-").partition("=")[0] for w in words if w.lead.startswith("-")}
+            named = not names.isdisjoint(self.longs)
+        else:
+            named = any(given and name.startswith(given) for given in longs for name in self.longs)
+        said = any(w.text in self.words or (self.leads and w.text.startswith(self.leads)) for w in words)
+        return named or said or not letters.isdisjoint(self.letters)
+
+
+def form(why: str, text: str) -> Form:
+    """`-x` a letter, `--name` a long name, `+…` a word that begins so, and whole words."""
+    tokens = text.split()
+    short = [t for t in tokens if len(t) == 2 and t[0] == "-" and t[1].isalpha()]
+    longs = [t for t in tokens if t.startswith("--") and len(t) > 2]
+    leads = [t for t in tokens if t.endswith("…")]
+    words = {*tokens} - {*short, *longs, *leads}
+    return Form(
+        why,
+        frozenset(t[1] for t in short),
+        tuple(t[2:] for t in longs),
+        frozenset(words),
+        tuple(t[:-1] for t in leads),
+    )
 
 
 def _by_name(rows: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -196,7 +196,8 @@ class _Reader(Words):
         function = _FUNCTION.match(self.text, self.at)
         if function or place.begun or place.closed:
             self.doubt("a function, or a parenthesis behind a word")
-            place.words = [] if function else place.words
+            if function and len(place.words) == 1:
+                place.words = []
             self._command()
         elif self.text.startswith("((", self.at):
             self.doubt("arithmetic isn't understood")

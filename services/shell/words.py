@@ -190,14 +190,14 @@ class Words:
             self.at = known.end()
         elif self.text[self.at] == "`":
             self._backquotes()
-        elif self.text.startswith(("$((", "$[", "${"), self.at):
+        elif self.text.startswith(("$[", "${"), self.at):
             self.doubt("an expansion that may evaluate a value which is only known when it runs")
-            self.at += 3 if self.text.startswith("$((", self.at) else 2
+            self.at += 2
         elif self.text.startswith("$(", self.at):
             start = self.at
             self._substitution(2)
             if not _SUBSTITUTION.fullmatch(self.text, start, self.at):
-                self.doubt("a substitution that isn't a plain $(…)")
+                self.doubt("arithmetic, or a substitution that isn't a plain $(…)")
         else:
             return False
         return True

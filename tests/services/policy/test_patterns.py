@@ -4,7 +4,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from interlock.services.policy.patterns import PatternError, compile_pattern
+from interlock.services.policy.rule import PatternError, compile_pattern
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=a)", "(a)\\1", "(?<!a)b", "a{2000}", "x" * 2001, "*"])

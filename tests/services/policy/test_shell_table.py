@@ -151,7 +151,7 @@ LINES: list[tuple[str, str, str]] = [
     ("xargs -I X X push < cmds", "xargs …", "kkk"),
     ("parallel git ::: push", "parallel …", "kkk"),
     ("coproc git push", "coproc …", "kkk"),
-    ("x='a[$(git push)]'; echo $((x))", "echo …", "kkk"),
+    ("x='a[$(git push)]'; echo $((x))", "x echo …", "kkk"),
     ("echo ${!x}", "echo …", "kkk"),
     ("echo ${x@P}", "echo …", "kkk"),
     ("((x=1))", "…", "kkk"),
