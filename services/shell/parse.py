@@ -76,8 +76,10 @@ _CONDITION = re.compile(
     re.ASCII,
 )
 _KEYWORDS: dict[str, tuple[Sequence[str], str]] = {
-    **dict.fromkeys(("{", "if"), ((), "itself")),
-    **dict.fromkeys(("while", "until"), ((), "while")),
+    "{": ((), "{"),
+    "if": ((), "if"),
+    "while": ((), "while"),
+    "until": ((), "while"),
     "then": (("if",), "then"),
     "elif": (("then",), "if"),
     "else": (("then",), "else"),
@@ -244,7 +246,7 @@ class _Reader(Words):
                 place.open.pop()
             if place.closed or (place.owed and needed):
                 self.doubt(f"{word!r} behind a compound command or an operator")
-            place.open += [word if opened == "itself" else opened] if opened else []
+            place.open += [opened] if opened else []
             place.closed, place.owed = not opened, False
         else:
             return False

@@ -90,7 +90,7 @@ LINES: list[tuple[str, str, str]] = [
     ("echo `git push`", "git echo …", "ddd"),
     ('echo "a `git push` b"', "git echo …", "ddd"),
     ("echo ${x:-$(git push)}", "git echo …", "ddd"),
-    ("echo $((1 + $(git push)))", "git echo …", "ddd"),
+    ("echo $((1 + $(git push)))", "git 1 echo …", "ddd"),
     ("cat <(git push)", "git cat …", "ddd"),
     ("ls > >(git push)", "git ls …", "ddd"),
     ("x=$(git push)", "git", "ddd"),
