@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
 
@@ -134,7 +135,8 @@ def _check(found: os.stat_result, tier: int, what: str) -> None:
         raise RuleTextError(f"doesn't count: {what} belongs to another user (uid {found.st_uid})")
 
 
-_HEADER = re.compile(r"[ \t]*\[")
+_HEADER = re.compile(r"^[ \t]*\[(?![ \t]*[^\[\]\n]*\.)", re.MULTILINE)
+"""Of a table; not of `[rule.toolAnnotations]`, a part of the table before it."""
 _AT = re.compile(r" ?\(at line (\d+), column (\d+)\)$")
 
 
@@ -161,30 +163,19 @@ def _chunks_of(text: str) -> list[_Chunk]:
         return [c for line, piece in _pieces(text) for c in _one(line, piece)]
     except RecursionError:
         return [_Chunk(1, error="nested too deeply")]
-    lines = [line for line, piece in _pieces(text) if _HEADER.match(piece) and not _inner(piece)]
+    lines = [line for line, piece in _pieces(text) if _HEADER.match(piece)]
     if len(lines) != len(tables):
         return tables
     return [replace(table, line=line) for table, line in zip(tables, lines, strict=True)]
 
 
-def _inner(piece: str) -> bool:
-    """`[rule.toolAnnotations]`: a part of the table before it."""
-    return re.match(r"[ \t]*\[[ \t]*[^\[\]]*\.", piece) is not None
-
-
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """(line, text) from one table header to the next; a `[x.y]` header belongs to what precedes."""
-    start, held = 1, list[str]()
-    for number, line in enumerate(text.splitlines(keepends=True), 1):
-        if _HEADER.match(line) and not _inner(line):
-            if any(h.strip() for h in held):
-                yield start, "".join(held)
-            held = []
-        if not held:
-            start = number
-        held.append(line)
-    if any(h.strip() for h in held):
-        yield start, "".join(held)
+    """(line, text) from one table header to the next."""
+    line = 1
+    for start, end in pairwise((0, *(m.start() for m in _HEADER.finditer(text)), len(text))):
+        if text[start:end].strip():
+            yield line, text[start:end]
+        line += text.count("\n", start, end)
 
 
 def _one(line: int, piece: str) -> Iterator[_Chunk]:

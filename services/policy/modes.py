@@ -59,6 +59,11 @@ class _Restriction(BaseModel):
         return text
 
 
+def _no_twice(what: str, names: Sequence[str]) -> None:
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ValueError(f"{what} {twice!r} stands there twice")
+
+
 def _as_pair(value: object) -> object:
     """`edit` and `[edit]` are `[edit, {}]`."""
     items = cast(list[object], value) if isinstance(value, list) else [value]
@@ -80,9 +85,7 @@ class _Mode(BaseModel):
     @field_validator("groups")
     @classmethod
     def _once(cls, groups: list[tuple[Group, _Restriction]]) -> list[tuple[Group, _Restriction]]:
-        names = [name for name, _ in groups]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise ValueError(f"group {twice!r} stands there twice")
+        _no_twice("group", [name for name, _ in groups])
         return groups
 
 
@@ -93,9 +96,7 @@ class _File(BaseModel):
     @field_validator("modes")
     @classmethod
     def _once(cls, modes: list[_Mode]) -> list[_Mode]:
-        slugs = [mode.slug for mode in modes]
-        if twice := next((slug for slug in slugs if slugs.count(slug) > 1), None):
-            raise ValueError(f"slug {twice!r} stands there twice")
+        _no_twice("slug", [mode.slug for mode in modes])
         return modes
 
 
