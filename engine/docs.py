@@ -98,7 +98,7 @@ def help_text() -> str:
 
 def session() -> str:
     """A table of the session's commands and keys, from itself."""
-    return _said("from interlock.cli.session.help import page; print(page(), end='')")
+    return _said("from interlock.cli.session.commands import page; print(page(), end='')")
 
 
 def _said(code: str, *arguments: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from interlock.cli import quick_start
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import go_on, notified, start, tell_trace, view_for
+from interlock.cli.driving import converse, go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Parser, flag
@@ -59,16 +59,18 @@ def prompt(arguments: list[str]) -> int:
     if _opens_session(args):
         from interlock.cli.session.keyboard import held
 
+        workflow, options = "task" if args.mode else "main", replace(options, interactive=True)
         with held():
             quick_start.import_lightly()
             from interlock.cli.session import first_start
 
             if not name and first_start.is_needed(options):
                 first_start.ask(options)
+            if is_plain():
+                return converse(workflow, words, found and found.run, options)
             from interlock.cli.session.app import execute as session
 
-            workflow = "task" if args.mode else "main"
-            return session(replace(options, interactive=True), workflow, words, found and found.run)
+            return session(options, workflow, words, found and found.run)
     quick_start.begin()
     if found:
         return go_on(found.run, (), words or None, options, view_for(args, found.title))

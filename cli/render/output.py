@@ -7,9 +7,12 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from interlock.state.text import harmless, visible, visible_json
+
+if TYPE_CHECKING:
+    from interlock.state.events import NotificationEvent
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "reverse": "7"}
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
@@ -154,3 +157,17 @@ def redacted(text: str) -> str:
     from interlock.services.secrets.redaction import Redactor
 
     return Redactor(secret_variables(os.environ))(text)
+
+
+def ring(event: "NotificationEvent", stream: TextIO) -> None:
+    """A run waits: the terminal's bell, or by OSC 9 or 777 a notification of the desktop; nothing elsewhere."""
+    if not stream.isatty():
+        return
+    title, message = (visible(" ".join(text.split())) for text in (event.title, event.message))
+    sequences = {
+        "bell": "\a",
+        "osc9": f"\x1b]9;{title}: {message}\a",
+        "osc777": f"\x1b]777;notify;{title.replace(';', ',')};{message.replace(';', ',')}\a",
+    }
+    stream.write("".join(sequences[way] for way in event.ways))
+    stream.flush()

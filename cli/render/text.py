@@ -5,8 +5,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from interlock.cli.render.notification import ring
-from interlock.cli.render.output import Paint, harmless, one_line, redacted, write_json
+from interlock.cli.render.output import Paint, harmless, one_line, redacted, ring, write_json
 from interlock.cli.render.pending import screen
 from interlock.cli.render.tools import ToolLines
 from interlock.engine.options import Decision, Outcome

@@ -28,16 +28,13 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
-from interlock.cli.render.notification import ring
-from interlock.cli.render.output import close_stdout, redacted
-from interlock.cli.session.approvals import Panel, plan_of, shown, spoken
+from interlock.cli.render.output import close_stdout, redacted, ring
+from interlock.cli.session.asking import Panel, Picker, Row, plan_of, shown, spoken
 from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
 from interlock.cli.session.completion import Files, SessionCompleter, files_of
-from interlock.cli.session.editing import STYLE, input_buffer, input_control, input_keys
-from interlock.cli.session.input_history import InputHistory, Pastes
-from interlock.cli.session.output import HeldOutput, cut_lines, once, size
-from interlock.cli.session.picker import Picker, Row
+from interlock.cli.session.editing import STYLE, InputHistory, Pastes, input_buffer, input_control, input_keys
+from interlock.cli.session.painting import HeldOutput, cut_lines, once, size
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.session import Session
 from interlock.cli.session.status import Readings, status_line
@@ -62,12 +59,13 @@ _AGAIN_S = 2.0
 
 
 class App:
-    """Implements `Terminal` with a prompt_toolkit application that leaves the scrollback alone."""
+    """The terminal: a prompt_toolkit application that leaves the scrollback alone."""
 
     def __init__(self, options: Options, workflow: str) -> None:
         self.color = not os.environ.get("NO_COLOR")
         self.screen = Screen(size().columns, THEMES[DEFAULT], self.color)
-        self.session = Session(options, workflow, self.screen, self)
+        # To pyright this file has two names (`.links/`), and so has its class.
+        self.session = Session(options, workflow, self.screen, self)  # pyright: ignore[reportArgumentType]
         self.session.take = lambda text: typed(self.session, text)
         self.screen.changed = self.paint
         self.panel: Panel | None = None
@@ -151,6 +149,7 @@ class App:
             self._loop.call_soon_threadsafe(ring, event, sys.stdout)
 
     async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
+        """What the person says to them now; what isn't among the answers is left for later."""
         made: list[Decision] = []
         draft = ""
         self._waiting = {request["id"] for request in requests}
@@ -180,12 +179,14 @@ class App:
         return made
 
     def still_asked(self, waiting: Collection[str]) -> None:
+        """A request that no longer waits was decided elsewhere: nothing is asked of it any more."""
         self._waiting = waiting
         if self.panel is not None and self.panel.request["id"] not in waiting:
             self.screen.note("Decided in another terminal.")
             self.panel.withdraw()
 
     async def handed_over(self, work: Callable[[], T]) -> T:
+        """Do something that needs the whole terminal, such as an editor, in a thread of its own."""
         return await run_in_terminal(work, in_executor=True)
 
     async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None:
@@ -204,6 +205,7 @@ class App:
         return bool(picked and picked.value)
 
     def suggest(self, text: str) -> None:
+        """Something to send, which the person can change first."""
         if not self.buffer.text:
             self.buffer.document = Document(text)
 
@@ -383,10 +385,6 @@ def _key(work: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
 
 def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
     """A session, until the person leaves; the exit code."""
-    from interlock.cli.session.plain import converse, is_plain
-
-    if is_plain():
-        return converse(options, workflow, prompt, run)
     sys.setswitchinterval(0.001)  # a key waits for whatever the engine's thread does
     terminal = App(options, workflow)
     asyncio.run(terminal.run(prompt, run))

@@ -1,6 +1,7 @@
 """choices: what the next prompt runs with: model, modes; and how the session looks and is typed in."""
 
 import base64
+from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -12,8 +13,8 @@ from rich.text import Text
 
 from interlock.cli.catalog import execute, nearest
 from interlock.cli.render.output import place
-from interlock.cli.session.picker import Row
-from interlock.cli.session.printed import show_printed, words
+from interlock.cli.session.asking import Row
+from interlock.cli.session.programs import show_printed, words
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ async def _chosen(session: "Session", title: str, rows: Sequence[Row], now: str,
     if rest.strip():
         return rest.strip()
     at = next((place for place, row in enumerate(rows) if row.value == now), 0)
-    picked = await session.pick(title, rows, at)
+    picked = await session.terminal.pick(title, rows, at)
     return picked and picked.value
 
 
@@ -51,7 +52,7 @@ async def model(session: "Session", rest: str) -> None:
     from interlock.engine.driver.prepare import prepare
     from interlock.services.models.names import limit
 
-    settings = await session.in_thread(lambda: _settings(session))
+    settings = await to_thread(lambda: _settings(session))
     rows = [Row("auto", "chosen for each prompt", "auto")]
     for alias, name in settings.model.aliases.items():
         rows.append(Row(alias, f"{name}, {limit(settings, name):,} tokens", alias))
@@ -61,7 +62,7 @@ async def model(session: "Session", rest: str) -> None:
     if name is None:
         return
     options = replace(session.options, model=name, workspace=session.workspace)
-    await session.in_thread(lambda: prepare(options, needs_model=True))  # says what is wrong with it
+    await to_thread(lambda: prepare(options, needs_model=True))  # says what is wrong with it
     session.options, session.model = replace(session.options, model=name), name
     session.screen.note(f"From the next prompt on {name} answers.")
 
@@ -81,7 +82,7 @@ def _modes(session: "Session") -> list[Row]:
 
 
 async def mode(session: "Session", rest: str) -> None:
-    rows = await session.in_thread(lambda: _modes(session))
+    rows = await to_thread(lambda: _modes(session))
     name = await _chosen(session, "Which mode of work?", rows, session.mode, rest)
     if name is None:
         return
@@ -156,7 +157,7 @@ async def stats(session: "Session", _: str) -> None:
     from interlock.engine.travel.record import costs
 
     run = find_run(session.home, this_run(session))
-    used = await session.in_thread(lambda: costs(run, models(session.home, run.run)))
+    used = await to_thread(lambda: costs(run, models(session.home, run.run)))
     lines = [f"run {run.run} · {run.workflow} · step {run.step}", *usage_lines(used)]
     session.screen.show(Text("\n".join(lines)))
 
@@ -172,7 +173,7 @@ def _last_answer(session: "Session") -> str:
 
 async def copy(session: "Session", _: str) -> None:
     """By the terminal itself (OSC 52), which works through ssh, too."""
-    text = await session.in_thread(lambda: _last_answer(session))
+    text = await to_thread(lambda: _last_answer(session))
     if not text:
         raise UserError("There is no answer to copy yet.")
     output = get_app().output
@@ -193,7 +194,7 @@ async def mcp(session: "Session", rest: str) -> None:
     if given[:1] == ["serve"]:
         raise UserError("`serve` speaks to another program on stdin; start it there: interlock mcp serve")
     if given[:1] == ["auth"]:
-        await session.hand_over(lambda: execute("mcp", [*given, "-C", str(session.workspace)]))
+        await session.terminal.handed_over(lambda: execute("mcp", [*given, "-C", str(session.workspace)]))
     else:
         await show_printed(session, "mcp", ["-C", str(session.workspace), *given])
 
@@ -227,7 +228,7 @@ async def dress(session: "Session") -> None:
         folder = place(str(session.workspace))
         session.screen.note(f"Interlock in {folder}. Commands and keys: /help")
     with suppress(InterlockError):
-        settings = await session.in_thread(lambda: _settings(session))
+        settings = await to_thread(lambda: _settings(session))
         ui = settings.ui
         session.model = session.model or settings.model.name
         if session.options.approval_mode is None and session.run is None:
@@ -258,4 +259,4 @@ async def _keep(session: "Session", section: str, key: str, value: object) -> No
         with changed_settings(file, f"{section}.{key}") as settings:
             settings.setdefault(section, {})[key] = value
 
-    await session.in_thread(write)
+    await to_thread(write)

@@ -1,4 +1,4 @@
-"""commands: everything that begins with a slash: the table, and how a typed line finds its command."""
+"""commands: everything that begins with a slash: the table, its help, and how a typed line finds its command."""
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from rich.table import Table
+
 from interlock.cli.catalog import nearest
-from interlock.cli.session import choices, shell_line, travel
-from interlock.cli.session.help import show_help
-from interlock.cli.session.printed import show_printed, words
+from interlock.cli.session import choices, travel
+from interlock.cli.session.completion import Offer
+from interlock.cli.session.programs import run_shell_line, show_printed, words
 from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
@@ -21,63 +23,69 @@ _NAME = re.compile(r"/(\?|[\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
 """A path is no command: `/etc/hosts is gone` is a prompt."""
 
 
+KEYS = (
+    ("Enter", "send; while the agent works: wait in line"),
+    ("Alt-Enter, Ctrl-J, \\ Enter", "a new line"),
+    ("@", "a file or folder of this workspace"),
+    ("!", "a shell line of your own; the model sees it with your next prompt"),
+    ("Shift-Tab", "approval mode: default, auto_edit, plan"),
+    ("Esc, Ctrl-C", "stop what is under way; Ctrl-C twice, or Ctrl-D: leave"),
+    ("Esc Esc", "clear the line"),
+    ("↑ ↓, Ctrl-R", "what was typed here before, and a search in it"),
+    ("Ctrl-G, Ctrl-X Ctrl-E", "write in $EDITOR"),
+)
+"""Of the input line."""
+
+
 @dataclass(frozen=True)
 class SessionCommand:
     """One command of the session."""
 
-    name: str
     usage: str
     summary: str
     run: Run
     complete: Complete | None = None
-    while_busy: bool = False
-    """Doesn't disturb the agent that works."""
     aliases: tuple[str, ...] = ()
+    waits: bool = False
+    """While the agent works, which it would disturb."""
+
+    @property
+    def name(self) -> str:
+        return self.usage.partition(" ")[0]
 
 
-def _of_here(name: str, *given: str) -> Run:
-    """A command about this folder."""
+def _prints(name: str, given: "Callable[[Session, list[str]], list[str]]" = lambda _, typed: typed) -> Run:
+    """What `interlock NAME` prints; `given` makes its arguments of what was typed."""
 
     async def run(session: "Session", rest: str) -> None:
-        folder = ["-C", str(session.workspace)] if name not in ("tools", "doctor") else []
-        await show_printed(session, name, [*given, *words(rest), *folder])
+        await show_printed(session, name, given(session, words(rest)))
 
     return run
 
 
-def _of_run(name: str) -> Run:
-    """A command about this session's run, or another that is named first."""
-
-    async def run(session: "Session", rest: str) -> None:
-        given = words(rest)
-        if not given or given[0].startswith("-") or given[0].isdecimal():
-            given = [travel.this_run(session), *given]
-        if name == "diff" and len(given) == 1:
-            given.append("--files")
-        await show_printed(session, name, given)
-
-    return run
+def _here(session: "Session", typed: list[str]) -> list[str]:
+    return [*typed, "-C", str(session.workspace)]
 
 
-def _of_all(name: str) -> Run:
-    async def run(session: "Session", rest: str) -> None:
-        await show_printed(session, name, words(rest))
+def _this_run(session: "Session", typed: list[str]) -> list[str]:
+    """Or another that is named first."""
+    named = typed and not typed[0].startswith("-") and not typed[0].isdecimal()
+    return typed if named else [travel.this_run(session), *typed]
 
-    return run
+
+def _diff(session: "Session", typed: list[str]) -> list[str]:
+    given = _this_run(session, typed)
+    return given if len(given) > 1 else [*given, "--files"]
+
+
+def _export(session: "Session", typed: list[str]) -> list[str]:
+    run = travel.this_run(session)
+    given = typed or [str(session.workspace / f"run-{run}.html")]
+    return [run, *([] if {"-o", "--output"} & {*given} else ["-o"]), *given]
 
 
 def _among(*offered: str) -> Complete:
-    def complete(_session: "Session", _typed: str) -> Iterable[str]:
-        return offered
-
-    return complete
-
-
-async def _export(session: "Session", rest: str) -> None:
-    run = travel.this_run(session)
-    given = words(rest) or [str(session.workspace / f"run-{run}.html")]
-    output = [] if any(word in ("-o", "--output") for word in given) else ["-o"]
-    await show_printed(session, "export", [run, *output, *given])
+    return lambda _session, _typed: offered
 
 
 async def _init(session: "Session", rest: str) -> None:
@@ -88,141 +96,112 @@ async def _quit(session: "Session", _: str) -> None:
     session.leave()
 
 
+async def _help(session: "Session", rest: str) -> None:
+    if name := rest.strip().lstrip("/"):
+        command = find(session, name)
+        session.screen.show(_table([(f"/{command.usage}", _told(command))]))
+        return
+    session.screen.show(_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()]))
+    own = session.available.own()
+    if added := [*own.commands.items(), *own.skills.items()]:
+        session.screen.show(_table([(f"/{name}", summary) for name, summary in added]))
+    session.screen.show(_table(KEYS))
+
+
 _LISTED = (
-    SessionCommand("help", "help [COMMAND]", "the commands and keys", show_help, None, True, ("?",)),
+    SessionCommand("help [COMMAND]", "the commands and keys", _help, None, ("?",)),
     SessionCommand(
-        "model",
-        "model [NAME]",
-        "which model answers from the next prompt on",
-        choices.model,
-        choices.models,
-        True,
+        "model [NAME]", "which model answers from the next prompt on", choices.model, choices.models
     ),
+    SessionCommand("mode [NAME]", "the mode of work: architect, code, ask, …", choices.mode, choices.modes),
     SessionCommand(
-        "mode", "mode [NAME]", "the mode of work: architect, code, ask, …", choices.mode, choices.modes, True
-    ),
-    SessionCommand(
-        "approval-mode",
         "approval-mode [MODE]",
         "what needs asking: default, auto_edit or plan (Shift-Tab)",
         choices.approval_mode,
         choices.approval_modes,
-        True,
     ),
     SessionCommand(
-        "plan", "plan [PROMPT]", "plan first: nothing is changed until you approve the plan", choices.plan
+        "plan [PROMPT]", "plan first: nothing is changed until you approve the plan", choices.plan, waits=True
     ),
     SessionCommand(
-        "compress",
         "compress",
         "the conversation so far becomes a summary, and room for more",
         choices.compress,
         aliases=("compact", "summarize"),
+        waits=True,
     ),
     SessionCommand(
-        "clear",
         "clear",
         "a new conversation; this one can be resumed",
         travel.clear,
-        aliases=("new", "reset"),
+        None,
+        ("new", "reset"),
+        waits=True,
     ),
     SessionCommand(
-        "resume",
         "resume [RUN]",
         "go on with another run of this folder",
         travel.resume,
         travel.runs,
-        aliases=("continue", "chat"),
+        ("continue", "chat"),
+        waits=True,
     ),
     SessionCommand(
-        "fork", "fork [STEP]", "a second run from here; with STEP in a folder of its own", travel.fork
+        "fork [STEP]", "a second run from here; with STEP in a folder of its own", travel.fork, waits=True
     ),
     SessionCommand(
-        "rewind",
-        "rewind [STEP]",
-        "back to before one of your prompts, with the files",
-        travel.rewind,
+        "rewind [STEP]", "back to before one of your prompts, with the files", travel.rewind, waits=True
     ),
     SessionCommand(
-        "undo",
         "undo [CALL|all]",
         "take back the last change to the files, or one call, or all",
         travel.undo,
         aliases=("restore",),
+        waits=True,
     ),
     SessionCommand(
-        "diff",
-        "diff [STEP STEP]",
-        "what this run changed in the files, or in its state",
-        _of_run("diff"),
+        "diff [STEP STEP]", "what this run changed in the files, or in its state", _prints("diff", _diff)
+    ),
+    SessionCommand(
+        "show [--calls]", "this run: path, calls, tokens, what was decided", _prints("show", _this_run)
+    ),
+    SessionCommand("history [--all]", "its steps", _prints("history", _this_run)),
+    SessionCommand("stats", "tokens, requests and cost, by model", choices.stats, aliases=("cost", "usage")),
+    SessionCommand(
+        "export [FILE]",
+        "this run as a page: .html, .md or .json",
+        _prints("export", _export),
         None,
-        True,
+        ("share",),
     ),
+    SessionCommand("copy", "the last answer to the clipboard", choices.copy),
+    SessionCommand("approvals [RUN]", "what waits for you, in all runs", _prints("approvals"), travel.runs),
     SessionCommand(
-        "show",
-        "show [--calls]",
-        "this run: path, calls, tokens, what was decided",
-        _of_run("show"),
-        None,
-        True,
+        "runs [--all]", "all runs; `runs rm RUN` deletes one", _prints("runs"), None, ("sessions",)
     ),
-    SessionCommand("history", "history [--all]", "its steps", _of_run("history"), None, True),
+    SessionCommand("tools", "what the model can call", _prints("tools")),
+    SessionCommand("mcp [test SERVER]", "MCP servers, and what they offer", choices.mcp, choices.mcp_words),
     SessionCommand(
-        "stats", "stats", "tokens, requests and cost, by model", choices.stats, None, True, ("cost", "usage")
-    ),
-    SessionCommand(
-        "export", "export [FILE]", "this run as a page: .html, .md or .json", _export, None, True, ("share",)
-    ),
-    SessionCommand("copy", "copy", "the last answer to the clipboard", choices.copy, None, True),
-    SessionCommand(
-        "approvals",
-        "approvals [RUN]",
-        "what waits for you, in all runs",
-        _of_all("approvals"),
-        travel.runs,
-        True,
-    ),
-    SessionCommand(
-        "runs",
-        "runs [--all]",
-        "all runs; `runs rm RUN` deletes one",
-        _of_all("runs"),
-        None,
-        True,
-        ("sessions",),
-    ),
-    SessionCommand("tools", "tools", "what the model can call", _of_here("tools"), None, True),
-    SessionCommand(
-        "mcp", "mcp [test SERVER]", "MCP servers, and what they offer", choices.mcp, choices.mcp_words, True
-    ),
-    SessionCommand(
-        "memory",
         "memory [add TEXT]",
         "the files that every conversation begins with",
-        _of_here("memory"),
+        _prints("memory", _here),
         _among("show", "add", "refresh"),
-        True,
     ),
     SessionCommand(
-        "init", "init [HINT]", "write GEMINI.md from a look at this repository; asks first", _init
+        "init [HINT]", "write GEMINI.md from a look at this repository; asks first", _init, waits=True
     ),
-    SessionCommand("agents", "agents", "sub-agents that the model can ask", _of_here("agents"), None, True),
-    SessionCommand("hooks", "hooks [test EVENT]", "which hooks count here", _of_here("hooks"), None, True),
+    SessionCommand("agents", "sub-agents that the model can ask", _prints("agents", _here)),
+    SessionCommand("hooks [test EVENT]", "which hooks count here", _prints("hooks", _here)),
     SessionCommand(
-        "policy",
         "policy check TOOL JSON",
         "may this call run, and which rule decides",
-        _of_here("policy"),
-        None,
-        True,
-        ("permissions",),
+        _prints("policy", _here),
+        aliases=("permissions",),
     ),
-    SessionCommand(
-        "doctor", "doctor", "check this machine, the settings and the store", _of_here("doctor"), None, True
-    ),
-    SessionCommand("theme", "theme [NAME]", "the colours", choices.theme, choices.themes, True),
-    SessionCommand("vim", "vim", "vi keys on or off", choices.vim, None, True),
-    SessionCommand("quit", "quit", "leave; the run can be resumed", _quit, None, True, ("exit", "q")),
+    SessionCommand("doctor", "check this machine, the settings and the store", _prints("doctor")),
+    SessionCommand("theme [NAME]", "the colours", choices.theme, choices.themes),
+    SessionCommand("vim", "vi keys on or off", choices.vim),
+    SessionCommand("quit", "leave; the run can be resumed", _quit, aliases=("exit", "q")),
 )
 COMMANDS: dict[str, SessionCommand] = {command.name: command for command in _LISTED}
 _BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases}
@@ -231,15 +210,13 @@ _BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases}
 def known(session: "Session") -> Mapping[str, SessionCommand]:
     """With what the user and the project add, which never hides one of the session's own."""
     own = session.available.own()
-    skills = {
-        name: SessionCommand(name, name, summary, partial(_skill, name))
-        for name, summary in own.skills.items()
-    }
-    added = {
-        name: SessionCommand(name, name, summary, partial(_prompt, name))
-        for name, summary in own.commands.items()
-    }
+    skills = {name: _own(name, summary, _skill) for name, summary in own.skills.items()}
+    added = {name: _own(name, summary, _prompt) for name, summary in own.commands.items()}
     return {**skills, **added, **COMMANDS}
+
+
+def _own(name: str, summary: str, run: "Callable[[str, Session, str], Awaitable[None]]") -> SessionCommand:
+    return SessionCommand(name, summary, partial(run, name), waits=True)
 
 
 async def _prompt(name: str, session: "Session", rest: str) -> None:
@@ -251,39 +228,18 @@ async def _skill(name: str, session: "Session", rest: str) -> None:
     session.submit(f"Use the skill {name!r}. {rest}".strip())
 
 
-@dataclass(frozen=True)
-class Offered:
-    """A command as the completion shows it."""
-
-    session: "Session"
-    command: SessionCommand
-
-    @property
-    def summary(self) -> str:
-        return self.command.summary
-
-    def arguments(self, typed: str) -> Iterable[str]:
-        return self.command.complete(self.session, typed) if self.command.complete else ()
-
-
-def offers(session: "Session", typed: str) -> Mapping[str, Offered]:
+def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
     """What a name that is being typed can become: with the prompts of the MCP server that it begins with."""
     there = dict(known(session))
     server, colon, _ = typed.partition(":")
     for name in session.available.own().servers:
-        found = (
-            session.available.prompts(name)
-            if colon and name == server
-            else {"": "prompts of this MCP server"}
-        )
-        there |= {
-            f"{name}:{prompt}": _of_server(f"{name}:{prompt}", about) for prompt, about in found.items()
-        }
-    return {name: Offered(session, command) for name, command in there.items()}
-
-
-def _of_server(name: str, summary: str = "a prompt of an MCP server") -> SessionCommand:
-    return SessionCommand(name, name, summary, partial(_prompt, name))
+        asked = colon and name == server
+        found = session.available.prompts(name) if asked else {"": "prompts of this MCP server"}
+        there |= {f"{name}:{one}": _own(f"{name}:{one}", about, _prompt) for one, about in found.items()}
+    return {
+        name: Offer(c.summary, partial(c.complete, session) if c.complete else None)
+        for name, c in there.items()
+    }
 
 
 def find(session: "Session", name: str) -> SessionCommand:
@@ -293,7 +249,7 @@ def find(session: "Session", name: str) -> SessionCommand:
         return found
     server = name.partition(":")[0]
     if ":" in name and server in session.available.own().servers:
-        return _of_server(name)
+        return _own(name, "a prompt of an MCP server", _prompt)
     begun = [n for n in there if n.startswith(name)] if name else []
     if len(begun) == 1:
         return there[begun[0]]
@@ -306,7 +262,7 @@ def find(session: "Session", name: str) -> SessionCommand:
 def typed(session: "Session", line: str) -> None:
     """What was sent: a command, a shell line, or a prompt. What would disturb the agent that works waits in line."""
     if line.startswith("!") and line[1:].strip() and not session.busy:
-        session.pursue(lambda: shell_line.run(session, line[1:].strip()))
+        session.pursue(lambda: run_shell_line(session, line[1:].strip()))
         return
     if not (found := _NAME.match(line.strip())):
         session.submit(line)
@@ -316,7 +272,7 @@ def typed(session: "Session", line: str) -> None:
     except InterlockError as error:
         session.failed(error)
         return
-    if session.busy and not command.while_busy:
+    if session.busy and command.waits:
         session.submit(line.strip())
     else:
         session.aside(_executed(session, command, found[2] or ""))
@@ -325,3 +281,26 @@ def typed(session: "Session", line: str) -> None:
 async def _executed(session: "Session", command: SessionCommand, rest: str) -> None:
     session.screen.note(f"/{command.name} {rest}".rstrip())
     await command.run(session, rest)
+
+
+def _told(command: "SessionCommand") -> str:
+    also = " or ".join(f"/{name}" for name in command.aliases)
+    return f"{command.summary} (also {also})" if also else command.summary
+
+
+def _table(rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(style="accent", no_wrap=False)
+    table.add_column(overflow="fold")
+    for left, right in rows:
+        table.add_row(left, right)
+    return table
+
+
+def page() -> str:
+    """The commands and keys as Markdown, for README."""
+
+    commands = [(f"`/{command.usage}`", _told(command)) for command in COMMANDS.values()]
+    keys = [(f"`{key}`" if len(key) == 1 else key, what) for key, what in KEYS]
+    rows = [(left.replace("|", "\\|"), right.replace("|", "\\|")) for left, right in (*commands, *keys)]
+    return "\n".join(["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]) + "\n"

@@ -1,24 +1,126 @@
-"""completion: what the input line offers while one types: `/commands`, their arguments, and files behind an `@`."""
+"""completion: what can be typed: `/commands` of the user and the project, their arguments, files behind an `@`."""
 
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from heapq import nsmallest
 from pathlib import Path
 from threading import Lock, Thread
-from typing import Protocol
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from interlock.cli.render.output import one_line
-from interlock.cli.session.matching import Names
+from interlock.engine.options import Options
 from interlock.state.errors import InterlockError
 from interlock.state.tooling import Workspace
 
+
+class Names:
+    """Names that are looked through again and again, as letters are typed."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self._names = names
+        self._lower = [name.lower() for name in names]
+
+    def matching(self, typed: str, most: int) -> list[int]:
+        """Places of the names that have the typed letters in this order, whatever their case; the likeliest first."""
+        wanted = typed.lower()
+        if not wanted:
+            return list(range(min(most, len(self._names))))
+        # Each letter up to its first occurrence: one pass over a name, whatever is typed.
+        pattern = re.compile("".join(f"[^{_in_class(c)}]*{re.escape(c)}" for c in wanted), re.DOTALL)
+        found = (place for place, name in enumerate(self._lower) if pattern.match(name))
+        return nsmallest(most, found, key=lambda place: self._rank(place, wanted))
+
+    def _rank(self, place: int, wanted: str) -> tuple[int, int, int]:
+        name = self._lower[place]
+        last = name.rstrip("/").rpartition("/")[2]
+        tests = (
+            name == wanted,
+            last.startswith(wanted),
+            name.startswith(wanted),
+            wanted in last,
+            wanted in name,
+        )
+        kind = next((number for number, holds in enumerate(tests) if holds), len(tests))
+        return kind, len(name), place
+
+
+def _in_class(letter: str) -> str:
+    return f"\\{letter}" if letter in "\\]^-[&~|" else letter
+
+
+_COMMANDS_FRESH_S = 2.0
+"""Seconds that what was read counts as new."""
+
+
+@dataclass(frozen=True)
+class Own:
+    """Name → what it does."""
+
+    commands: Mapping[str, str]
+    skills: Mapping[str, str]
+    servers: tuple[str, ...]
+    """MCP servers, whose prompts are `/SERVER:PROMPT`."""
+
+
+class Available:
+    """Read anew when it may have changed. What can't be read isn't there; a run says why."""
+
+    def __init__(self, options: Options, workspace: Path) -> None:
+        self._options, self._root = options, workspace
+        self._own = Own({}, {}, ())
+        self._read_at = -_COMMANDS_FRESH_S
+        self._prompts: dict[str, dict[str, str]] = {}
+
+    def own(self) -> Own:
+        if time.monotonic() - self._read_at >= _COMMANDS_FRESH_S:
+            self._own, self._read_at = self._found(), time.monotonic()
+        return self._own
+
+    def _found(self) -> Own:
+        from interlock.engine.travel.files import settings_of
+        from interlock.services.context.skills import load_commands, load_skills
+        from interlock.services.trust import is_trusted
+
+        home = self._options.user_home
+        trusted = self._options.skip_trust or is_trusted(self._root, home)
+        commands, _ = load_commands(self._root, home, trusted)
+        skills, _ = load_skills(self._root, home, trusted)
+        try:
+            servers = tuple(settings_of(self._root).mcp_servers)
+        except InterlockError:
+            servers = ()
+        return Own(
+            {name: found.description or found.source for name, found in commands.items()},
+            {name: found.description for name, found in skills.items()},
+            servers,
+        )
+
+    def prompts(self, server: str) -> Mapping[str, str]:
+        """Those of an MCP server, which is started for it the first time."""
+        if server not in self._prompts:
+            self._prompts[server] = self._asked(server)
+        return self._prompts[server]
+
+    def _asked(self, server: str) -> dict[str, str]:
+        import asyncio
+
+        from interlock.engine.check.mcp import McpCheck
+
+        try:
+            (view,) = asyncio.run(McpCheck(self._options).views(server))
+        except InterlockError:
+            return {}
+        return {prompt["name"]: prompt["description"] for prompt in view["prompts"]}
+
+
 _MOST = 50
 """Offers at a time; who types on sees others."""
-_FRESH_S = 3.0
+_FILES_FRESH_S = 3.0
 """Seconds that a list of files counts as new."""
 _LONGEST = 400
 """Characters of what is completed; nobody types more of a name."""
@@ -29,15 +131,13 @@ _CUT_OFF = (".", ":", "?")
 """What is taken for the sentence's at the end of a name without quotes."""
 
 
-class Offer(Protocol):
+@dataclass(frozen=True)
+class Offer:
     """What is known of one command."""
 
-    @property
-    def summary(self) -> str: ...
-
-    def arguments(self, typed: str) -> Iterable[str]:
-        """What may stand in place of the last word of `typed`."""
-        ...
+    summary: str
+    arguments: Callable[[str], Iterable[str]] | None = None
+    """What may stand in place of the last word of what is typed behind its name."""
 
 
 class Files:
@@ -56,7 +156,7 @@ class Files:
         """Paths, folders with a `/` at their end; the likeliest first."""
         if self._read_at is None:
             self._read()
-        elif time.monotonic() - self._read_at > _FRESH_S and not self._lock.locked():
+        elif time.monotonic() - self._read_at > _FILES_FRESH_S and not self._lock.locked():
             Thread(target=self._read, daemon=True).start()
         names, paths = self._names, self._paths
         return [paths[place] for place in names.matching(typed, most)]
@@ -127,9 +227,9 @@ class SessionCompleter(Completer):
             for place in Names(names).matching(name, _MOST):
                 about = one_line(known[names[place]].summary, 60)
                 yield Completion(f"/{names[place]}", -len(before), display_meta=about)
-        elif name in known:
+        elif name in known and (arguments := known[name].arguments):
             word = rest.rpartition(" ")[2]
-            offered = list(known[name].arguments(rest))
+            offered = list(arguments(rest))
             for place in Names(offered).matching(word, _MOST):
                 yield Completion(offered[place], -len(word))
 

@@ -6,7 +6,7 @@ import termios
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
-from interlock.cli.session.plain import is_plain
+from interlock.cli.driving import is_plain
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from rich.text import Text
 from interlock.cli.render.output import one_line
 from interlock.cli.render.text import notice
 from interlock.cli.session import blocks
+from interlock.cli.session.blocks import Work
 from interlock.cli.session.markdown import MarkdownStream
 from interlock.cli.session.page import Page, ansi, fold, hanging, safe
+from interlock.cli.session.painting import Turns
 from interlock.cli.session.theme import Theme
-from interlock.cli.session.turns import Turns
-from interlock.cli.session.work import Work
 from interlock.state.events import (
     AgentEnd,
     AgentStart,

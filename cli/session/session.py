@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from interlock.cli.render.output import one_line, redacted
-from interlock.cli.session.available import Available
+from interlock.cli.session.completion import Available
 from interlock.cli.session.driver import Driver
-from interlock.cli.session.terminal import Terminal
 from interlock.engine.options import Decision, Options, Pending
 from interlock.engine.read.runs import Changes, RunRow, find_run, waiting_requests
 from interlock.state.errors import BugError, BusyError, InterlockError, UserError
@@ -18,7 +17,7 @@ from interlock.state.errors import BugError, BusyError, InterlockError, UserErro
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from interlock.cli.session.picker import Row
+    from interlock.cli.session.app import App
     from interlock.cli.session.screen import Screen
     from interlock.state.events import Event
 
@@ -44,7 +43,7 @@ class Used:
 class Session:
     """One conversation at a time; each is a durable run. Used from the painting thread only."""
 
-    def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: Terminal) -> None:
+    def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: "App") -> None:
         self.options: Options = options
         self.workflow, self.screen, self.terminal = workflow, screen, terminal
         self.home = options.home
@@ -120,17 +119,6 @@ class Session:
         self.run, self.workflow, self.workspace = row.run, row.workflow, Path(row.workspace)
         self._spawn(self._taken_up(row))
 
-    async def pick(self, title: str, rows: "Sequence[Row]", at: int = 0) -> "Row | None":
-        """`at`: the one that is marked first."""
-        return await self.terminal.pick(title, rows, at)
-
-    async def confirm(self, question: str) -> bool:
-        return await self.terminal.confirm(question)
-
-    async def in_thread(self, work: Callable[[], T]) -> T:
-        """Slow things, away from the painting loop."""
-        return await asyncio.to_thread(work)
-
     async def edit(self, text: str, suffix: str) -> str | None:
         """In $VISUAL or $EDITOR. None: it failed, which is told."""
         from interlock.cli.decisions import in_editor
@@ -181,14 +169,6 @@ class Session:
         task = asyncio.get_running_loop().create_task(done())
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-
-    async def hand_over(self, work: Callable[[], T]) -> T:
-        """What needs the whole terminal."""
-        return await self.terminal.handed_over(work)
-
-    def suggest(self, text: str) -> None:
-        """Something to send, which the person can change first."""
-        self.terminal.suggest(text)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self.busy = True

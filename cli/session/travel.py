@@ -1,5 +1,6 @@
 """travel: to another run, to an earlier step of this one, and back from what was done to the files."""
 
+from asyncio import to_thread
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -7,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.text import Text
 
 from interlock.cli.render.output import ago, one_line
-from interlock.cli.session.picker import Row
-from interlock.cli.session.printed import show_printed
+from interlock.cli.session.asking import Row
+from interlock.cli.session.programs import show_printed
 from interlock.engine.read.runs import RunRow, checkpoints, find_run, list_runs
 from interlock.state.errors import UserError
 
@@ -48,11 +49,11 @@ def runs(session: "Session", _: str) -> Iterable[str]:
 async def resume(session: "Session", rest: str) -> None:
     name = rest.strip()
     if not name:
-        found = await session.in_thread(lambda: _of_here(session))
+        found = await to_thread(lambda: _of_here(session))
         rows = [_row(row) for row in found if row.run != session.run]
         if not rows:
             raise UserError(f"No other run in {str(session.workspace)!r}. Those of other folders: /runs")
-        chosen = await session.pick("Go on with which run?", rows)
+        chosen = await session.terminal.pick("Go on with which run?", rows)
         if chosen is None:
             return
         name = chosen.value
@@ -80,7 +81,7 @@ async def fork(session: "Session", rest: str) -> None:
         await show_printed(session, "fork", [run, "--at", rest.strip()])
         return
     newest = checkpoints(session.home, run)[-1].step
-    made = await session.in_thread(lambda: fork_sync(run, newest, home=session.home, in_place=True))
+    made = await to_thread(lambda: fork_sync(run, newest, home=session.home, in_place=True))
     session.switch(made.run)
     session.screen.note(f"This is run {made.run}, forked from {run}. Back to that one: /resume {run}")
 
@@ -114,14 +115,14 @@ async def rewind(session: "Session", rest: str) -> None:
             raise UserError(f"/rewind takes a step, got {rest.strip()!r}. See the steps: /history")
         point = Point("", int(rest))
     else:
-        found = await session.in_thread(lambda: points(session, run))
+        found = await to_thread(lambda: points(session, run))
         if not found:
             raise UserError(f"Run {run!r} has no prompt to go back to. See its steps: /history")
         rows = [
             Row(one_line(p.prompt), f"step {p.before}" if p.before is not None else "the beginning", p)
             for p in found
         ]
-        chosen = await session.pick("Back to before which prompt?", rows)
+        chosen = await session.terminal.pick("Back to before which prompt?", rows)
         if chosen is None:
             return
         point = chosen.value
@@ -136,21 +137,21 @@ async def _back(session: "Session", run: str, point: Point) -> None:
     files = RunFiles(session.home, find_run(session.home, run))
     files.refuse_driven()
     step = -1 if point.before is None else point.before
-    work, now = await session.in_thread(lambda: files.to_step(step))
+    work, now = await to_thread(lambda: files.to_step(step))
     changes = list(marks(work, now))
     _show_changes(session, changes)
     question = "Change these files, and go back?" if changes else "Go back? No file will change."
-    if not await session.confirm(question):
+    if not await session.terminal.confirm(question):
         session.screen.note("Nothing was changed.")
         return
     if point.before is None:
-        await session.in_thread(lambda: files.put(work))
+        await to_thread(lambda: files.put(work))
         session.switch(None)
     else:
-        made = await session.in_thread(lambda: fork_sync(run, step, home=session.home, in_place=True))
+        made = await to_thread(lambda: fork_sync(run, step, home=session.home, in_place=True))
         session.switch(made.run)
     session.screen.note(f"Back before that prompt. As it was: /resume {run}")
-    session.suggest(point.prompt)
+    session.terminal.suggest(point.prompt)
 
 
 def _show_changes(session: "Session", changes: Sequence[tuple[str, str]]) -> None:
@@ -167,7 +168,7 @@ async def undo(session: "Session", rest: str) -> None:
     if which == "all":
         undone = await show_printed(session, "undo", [run])
     else:
-        call, shown = (which, which) if which else await session.in_thread(lambda: _last_change(session, run))
+        call, shown = (which, which) if which else await to_thread(lambda: _last_change(session, run))
         session.screen.note(f"Taking back {shown}:")
         undone = await show_printed(session, "undo", [run, "--call", call])
     if undone:

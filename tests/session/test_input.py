@@ -1,8 +1,6 @@
 """The input line by itself: what it offers, how it folds pastes, what it keeps."""
 
 import json
-from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,23 +9,13 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from interlock.cli.session.completion import Files, SessionCompleter, reference
-from interlock.cli.session.input_history import InputHistory, Pastes
-from interlock.cli.session.matching import Names
+from interlock.cli.session.completion import Files, Names, Offer, SessionCompleter, reference
+from interlock.cli.session.editing import InputHistory, Pastes
 from interlock.services.context.references import references
 from interlock.services.files.workspace import FolderWorkspace
 
-
-@dataclass(frozen=True)
-class Command:
-    summary: str = "what it does"
-    offered: tuple[str, ...] = ()
-
-    def arguments(self, typed: str) -> Iterable[str]:
-        return self.offered
-
-
-COMMANDS = {"model": Command(offered=("flash", "pro")), "mode": Command(), "git:commit": Command()}
+OTHER = Offer("what it does")
+COMMANDS = {"model": Offer("what it does", lambda _: ("flash", "pro")), "mode": OTHER, "git:commit": OTHER}
 
 
 @pytest.fixture(scope="module")
@@ -172,8 +160,8 @@ def test_a_paste_comes_back_folded_and_whole_and_a_huge_one_isnt_kept(tmp_path: 
 def test_a_file_that_grew_too_large_keeps_its_newest_entries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.cli.session.input_history._FILE_SIZE", 2_000)
-    monkeypatch.setattr("interlock.cli.session.input_history._ENTRIES", 10)
+    monkeypatch.setattr("interlock.cli.session.editing._FILE_SIZE", 2_000)
+    monkeypatch.setattr("interlock.cli.session.editing._ENTRIES", 10)
     kept = history(tmp_path)
     for number in range(300):
         kept.append_string(f"prompt {number}")

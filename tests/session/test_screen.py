@@ -7,8 +7,8 @@ from pydantic import JsonValue
 from rich.cells import cell_len
 from rich.table import Table
 
-from interlock.cli.session.approvals import plan_of
-from interlock.cli.session.approvals import shown as approval
+from interlock.cli.session.asking import plan_of
+from interlock.cli.session.asking import shown as approval
 from interlock.cli.session.screen import Screen
 from interlock.cli.session.theme import THEMES
 from interlock.state.events import (

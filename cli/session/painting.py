@@ -1,7 +1,8 @@
-"""output: how a session writes to its terminal: several changes as one write, and never much at once."""
+"""painting: how a session writes to its terminal: several changes at once, never much, and keys don't wait."""
 
 import os
 import sys
+import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -63,3 +64,31 @@ def once(app: Application[None], work: Callable[[], None]) -> Callable[[object],
         work()
 
     return called
+
+
+class Turns:
+    """Whoever paints comes next: Python's own locks mostly go back to the thread that has just let go."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._waiting = 0
+        self._nobody_waits = threading.Event()
+        self._nobody_waits.set()
+
+    def __enter__(self) -> None:
+        self._waiting += 1
+        self._nobody_waits.clear()
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self._nobody_waits.set()
+        self._lock.release()
+
+    @contextmanager
+    def last(self) -> Generator[None]:
+        """For the thread that feeds."""
+        self._nobody_waits.wait(1.0)  # a count that two threads changed at once holds nobody up for long
+        with self._lock:
+            yield

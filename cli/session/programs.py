@@ -1,19 +1,84 @@
-"""shell_line: `!command`: a line of the user's own, as their shell runs it; the model sees it with the next prompt."""
+"""programs: what other programs print, shown in the session: `interlock NAME …`, and the user's own `!command`."""
 
 import asyncio
 import codecs
+import io
 import os
+import shlex
 import signal
-from contextlib import suppress
+import sys
+from asyncio import to_thread
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from interlock.cli.render.output import elapsed, one_line, plain
+from interlock.cli.catalog import execute
+from interlock.cli.render.output import elapsed, one_line, plain, redacted
+from interlock.state.errors import InterlockError, UserError
 
 if TYPE_CHECKING:
     from interlock.cli.session.session import Session
+
+_MOST_LINES = 400
+"""Of a command's output; what is longer is read better in a pager."""
+_alone = Lock()
+"""Output of the process has one place at a time."""
+
+
+class _Page(io.StringIO):
+    """Taken for a terminal, so that what is printed has its colours and its width."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def printed(name: str, arguments: list[str]) -> tuple[int, str]:
+    """Run `interlock NAME ARGUMENTS`, which can ask nobody; the exit code and all that it says, with its colours."""
+    page = _Page()
+    with _alone, redirect_stdout(page), redirect_stderr(page), _nobody_there():
+        try:
+            code = execute(name, arguments)
+        except InterlockError as error:
+            page.write(redacted(str(error)))
+            code = error.exit_code
+        except SystemExit as end:  # --help
+            code = int(end.code or 0)
+    return code, page.getvalue().rstrip()
+
+
+@contextmanager
+def _nobody_there() -> Generator[None]:
+    keyboard, sys.stdin = sys.stdin, io.StringIO()
+    try:
+        yield
+    finally:
+        sys.stdin = keyboard
+
+
+async def show_printed(session: "Session", name: str, arguments: Sequence[str]) -> str:
+    """What `interlock NAME ARGUMENTS` prints, which is shown; nothing where it failed."""
+    code, text = await to_thread(lambda: printed(name, [*arguments]))
+    lines = text.split("\n") if text else []
+    shown = "\n".join(lines[:_MOST_LINES])
+    if shown:
+        session.screen.show(Text.from_ansi(shown))
+    if len(lines) > _MOST_LINES:
+        command = shlex.join(["interlock", name, *arguments])
+        session.screen.note(f"… {len(lines) - _MOST_LINES:,} more lines: {command}")
+    return "" if code else text
+
+
+def words(rest: str) -> list[str]:
+    """As a shell splits them. Raises `UserError`."""
+    try:
+        return shlex.split(rest)
+    except ValueError as error:
+        raise UserError(f"{rest!r} can't be read: {error}. Close the quotes.") from None
+
 
 _HEAD, _TAIL = 60, 40
 """Lines of the output that are shown."""
@@ -54,7 +119,7 @@ class Output:
         return self.head + between + self.tail
 
 
-async def run(session: "Session", line: str) -> None:
+async def run_shell_line(session: "Session", line: str) -> None:
     """To its end, or until the session's `cancel`. What it leaves running in the background stays."""
     from interlock.state.events import ToolOutput, ToolStart
 
@@ -84,7 +149,7 @@ async def run(session: "Session", line: str) -> None:
     session.aside(_drained(process.stdout))
     session.screen.end()
     facts = [_told(code), elapsed(loop.time() - began)]
-    _show(session, line, output.text, " · ".join(filter(None, facts)))
+    _show_output(session, line, output.text, " · ".join(filter(None, facts)))
     told = f"$ {line}\n{output.text.rstrip()}\n[{_told(code) or 'exit 0'}]\n"
     session.note_for_model("a shell line that the user ran, and its output", told)
 
@@ -120,7 +185,7 @@ def _told(code: int) -> str:
     return signal.Signals(-code).name
 
 
-def _show(session: "Session", line: str, text: str, facts: str) -> None:
+def _show_output(session: "Session", line: str, text: str, facts: str) -> None:
     lines = [plain(part) for part in text.rstrip("\n").split("\n")] if text else []
     cut = len(lines) - _HEAD - _TAIL
     shown = Text.assemble(("! ", "prompt"), (one_line(line), "strong"), (f" · {facts}", "dim"))

@@ -1,0 +1,267 @@
+"""asking: what stands in place of the prompt: the keys that decide a request, or a list to pick from."""
+
+import asyncio
+import io
+import textwrap
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.layout.containers import HSplit, Window
+from prompt_toolkit.layout.controls import BufferControl, FormattedTextControl
+from prompt_toolkit.layout.dimension import Dimension
+from prompt_toolkit.layout.processors import BeforeInput
+from rich.cells import cell_len, set_cell_size
+
+from interlock.cli.decisions import KEYS, OUTCOMES, answer, answered, answers_wanted, new_arguments, offered
+from interlock.cli.render.output import Paint, one_line
+from interlock.cli.render.pending import PLAN_REVIEW, PREVIEW_LINES, question
+from interlock.cli.session.completion import Names
+from interlock.engine.options import Decision
+from interlock.state.errors import UserError
+
+Fields = Mapping[str, Any]
+HandedOver = Callable[[Callable[[], Any]], Awaitable[Any]]
+_LATER = "later"
+_HELD = "\N{NO-BREAK SPACE}"
+
+
+def shown(run: str, request: Fields, count: str, color: bool) -> str:
+    """The request as lines for the terminal; of control characters only our colours are in them. Without a plan."""
+    request = {**request, "preview": ""} if plan_of(request) else request
+    text = io.StringIO()
+    paint = Paint(text) if not color else _Colored(text)
+    paint.print_all(["", *question(run, request, count, paint, PREVIEW_LINES)])
+    return text.getvalue().strip("\n")
+
+
+def plan_of(request: Fields) -> str:
+    """The Markdown that is reviewed; empty: it is no plan."""
+    return str(request["preview"]) if request["tool_name"] == PLAN_REVIEW else ""
+
+
+class _Colored(Paint):
+    def __init__(self, stream: io.StringIO) -> None:
+        super().__init__(stream)
+        self.on = True
+
+
+class Panel:
+    """One request that is being decided: keys, or a line of text that the prompt's buffer takes."""
+
+    def __init__(self, request: Fields, handed_over: HandedOver) -> None:
+        self.request, self._handed_over = request, handed_over
+        self.keys = _keys_of(request)
+        self.asks_for = ""
+        """What the line of text is; empty: a key is waited for."""
+        self.problem = ""
+        self.elsewhere = False
+        """Somebody else has decided it."""
+        self._texts: list[str] = []
+        self.decided: asyncio.Future[Decision | None] = asyncio.get_running_loop().create_future()
+        """None: later."""
+        if request["kind"] == "question":
+            self.asks_for = answers_wanted(request)[0]
+
+    def hint(self, columns: int) -> str:
+        """The keys, or what to type; a line ends between two of them."""
+        if self.asks_for:
+            later = "" if self.asks_for.startswith("why") else ", Esc later"
+            return f"{self.asks_for} (Enter{later})"
+        keys = "  ".join(f"[{key}] {what}".replace(" ", _HELD) for key, what in self.keys.items())
+        return textwrap.fill(keys, columns, break_on_hyphens=False).replace(_HELD, " ")
+
+    async def press(self, key: str) -> None:
+        """One of the keys."""
+        self.problem = ""
+        name = self.request["id"]
+        if key == "l":
+            self._end(None)
+        elif self.request["kind"] == "outcome":
+            self._end(answer(self.request, OUTCOMES[key]))
+        elif key == "e":
+            await self._edit()
+        elif key == "n":
+            self.asks_for = "why not? (Enter alone: no reason)"
+        else:
+            self._end(Decision(name, offered(self.request)[key]))
+
+    def say(self, text: str) -> None:
+        """The line of text: a reason, or an answer."""
+        self.problem = ""
+        if self.request["kind"] != "question":
+            self._end(Decision(self.request["id"], "reject", feedback=text.strip() or None))
+            return
+        if not text.strip():
+            return
+        self._texts.append(text.strip())
+        wanted = answers_wanted(self.request)
+        if len(self._texts) < len(wanted):
+            self.asks_for = wanted[len(self._texts)]
+            return
+        try:
+            self._end(answered(self.request, self._texts))
+        except UserError as error:
+            self._texts.clear()
+            self.problem, self.asks_for = str(error), wanted[0]
+
+    def back(self) -> None:
+        """From a reason to the keys; from anything else: later."""
+        if self.asks_for and self.request["kind"] != "question":
+            self.asks_for = ""
+        else:
+            self._end(None)
+
+    def withdraw(self) -> None:
+        """Nothing is asked any more."""
+        self.elsewhere = True
+        self._end(None)
+
+    async def _edit(self) -> None:
+        try:
+            args = await self._handed_over(lambda: new_arguments(self.request))
+        except UserError as error:
+            self.problem = str(error)
+            return
+        self._end(Decision(self.request["id"], "modify", args=args))
+
+    def _end(self, decision: Decision | None) -> None:
+        if not self.decided.done():
+            self.decided.set_result(decision)
+
+
+def _keys_of(request: Fields) -> dict[str, str]:
+    if request["kind"] == "outcome":
+        found = {"r": "redo: run it again", "s": "skip: leave it"}
+    else:
+        found = {key: KEYS[key] for key in offered(request)}
+    return {**found, "l": _LATER}
+
+
+def spoken(request: Fields, decision: Decision) -> str:
+    """What the person said, on one line."""
+    if decision.text is not None:
+        said = decision.text
+    elif decision.choice == "reject":
+        said = f"no: {decision.feedback}" if decision.feedback else "no"
+    else:
+        key = next((key for key, choice in offered(request).items() if choice == decision.choice), "")
+        said = KEYS.get(key, decision.choice)
+    return f"▸ {one_line(said, 200)}"
+
+
+_MOST_LINES = 10
+_MARK = "❯ "
+
+
+@dataclass(frozen=True)
+class Row:
+    """What can be picked."""
+
+    name: str
+    about: str = ""
+    value: Any = None
+
+
+class Picker:
+    """A list in place of the input line; `chosen` is the row, or None."""
+
+    def __init__(self, title: str, rows: Sequence[Row], width: Callable[[], int], at: int = 0) -> None:
+        """`at`: the row that is marked first."""
+        self.chosen: asyncio.Future[Row | None] = asyncio.get_running_loop().create_future()
+        self._title, self._rows, self._width = title, rows, width
+        self._names = Names([f"{row.name} {row.about}" for row in rows])
+        self._longest = max((cell_len(one_line(row.name)) for row in rows), default=0)
+        self._longest_about = max((cell_len(one_line(row.about)) for row in rows), default=0)
+        self._found = list(range(len(rows)))
+        self._at = min(max(at, 0), max(len(rows) - 1, 0))
+        self._typed = Buffer(multiline=False, on_text_changed=lambda _: self._filter())
+        keys = self._keys()
+        self.input = BufferControl(
+            self._typed,
+            [BeforeInput("  filter: " if len(rows) > 2 else "  ", "class:dim")],
+            key_bindings=keys,
+        )
+        height = Dimension(preferred=min(_MOST_LINES, max(len(rows), 1)), max=_MOST_LINES)
+        self.container = HSplit(
+            [
+                Window(FormattedTextControl(self.heading), height=1),
+                Window(FormattedTextControl(self.lines), height=height, dont_extend_height=True),
+                Window(self.input, height=1),
+            ]
+        )
+
+    def _filter(self) -> None:
+        self._found = self._names.matching(self._typed.text, len(self._rows))
+        self._at = 0
+
+    def heading(self) -> StyleAndTextTuples:
+        many = len(self._rows) > _MOST_LINES or self._typed.text
+        count = f" ({len(self._found)} of {len(self._rows)})" if many else ""
+        return [("bold", _cut(self._title, self._width() - len(count))), ("class:dim", count)]
+
+    def lines(self) -> StyleAndTextTuples:
+        if not self._found:
+            return [("class:dim", "  nothing fits")]
+        first = max(0, min(self._at - _MOST_LINES // 2, len(self._found) - _MOST_LINES))
+        lines: StyleAndTextTuples = []
+        for place in range(first, min(first + _MOST_LINES, len(self._found))):
+            lines += self._line(self._rows[self._found[place]], place == self._at)
+        return lines[:-1]
+
+    def _line(self, row: Row, marked: bool) -> StyleAndTextTuples:
+        """Names stand in one column; what is said about them gets at least two fifths."""
+        width = self._width() - len(_MARK) - 1
+        name, about = one_line(row.name), one_line(row.about)
+        column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
+        name = _cut(name, column)
+        told = _cut(about, width - column - 2)
+        return [
+            ("class:mark bold" if marked else "", _MARK if marked else "  "),
+            ("bold" if marked else "", name if not told else set_cell_size(name, column)),
+            ("class:dim", f"  {told}" if told else ""),
+            ("", "\n"),
+        ]
+
+    def _end(self, row: Row | None) -> None:
+        if not self.chosen.done():
+            self.chosen.set_result(row)
+
+    def _move(self, by: int) -> Callable[[KeyPressEvent], None]:
+        def move(_: KeyPressEvent) -> None:
+            self._at = max(0, min(self._at + by, len(self._found) - 1))
+
+        return move
+
+    def _keys(self) -> KeyBindings:
+        keys = KeyBindings()
+        steps = {"up": -1, "c-p": -1, "s-tab": -1, "down": 1, "c-n": 1, "tab": 1}
+        steps |= {
+            "pageup": 1 - _MOST_LINES,
+            "pagedown": _MOST_LINES - 1,
+            "c-home": -1_000_000,
+            "c-end": 1_000_000,
+        }
+        for key, by in steps.items():
+            keys.add(key, eager=True)(self._move(by))
+
+        @keys.add("enter", eager=True)
+        def _take(_: KeyPressEvent) -> None:
+            if self._found:
+                self._end(self._rows[self._found[self._at]])
+
+        @keys.add("escape", eager=True)
+        @keys.add("c-c", eager=True)
+        @keys.add("c-d", eager=True)
+        @keys.add("c-g", eager=True)
+        def _leave(_: KeyPressEvent) -> None:
+            self._end(None)
+
+        return keys
+
+
+def _cut(text: str, width: int) -> str:
+    return text if cell_len(text) <= width else set_cell_size(text, max(width - 1, 0)).rstrip() + "…"
