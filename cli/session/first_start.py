@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from interlock.cli.driving import is_plain
 from interlock.cli.render.output import one_line
-from interlock.cli.session.plain import is_plain
 from interlock.engine.options import Options
 from interlock.state.errors import CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -99,7 +99,7 @@ def _line(question: str, hidden: bool = False) -> str:
         return getpass.getpass(question) if hidden else input(question)
     from prompt_toolkit import PromptSession
 
-    from interlock.cli.session.output import HeldOutput
+    from interlock.cli.session.painting import HeldOutput
 
     return PromptSession[str](output=HeldOutput(sys.stdout), is_password=hidden).prompt(question)
 
