@@ -27,10 +27,6 @@ HEARTBEAT_STALE_S = 30.0
 C code that holds the interpreter for longer stops the heartbeats and so loses the run."""
 
 
-def _empty() -> dict[str, Any]:
-    return {}
-
-
 @dataclass(frozen=True)
 class Options:
     """What the door says about a drive. None means: the settings decide."""
@@ -47,14 +43,14 @@ class Options:
     protocol: str | None = None
     task_path: str = ""
     """Of a subtask: ids of the calls that it was asked for by; its scripted replies are chosen by that."""
-    overrides: Mapping[str, Any] = field(default_factory=_empty)
+    overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Settings from flags, in Gemini's nested keys."""
     include_directories: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     policy_files: tuple[Path, ...] = ()
     admin_policies: tuple[Path, ...] | None = None
     """Folders of the admin's rules, instead of those of this machine."""
-    limits: Mapping[str, Any] = field(default_factory=_empty)
+    limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     record_to: Path | None = None
     fake: Path | None = None
     system_prompt: str | None = None
@@ -79,7 +75,7 @@ class Options:
     interactive: bool = False
     debug: bool = False
     """The command line shows where an error came from."""
-    env: Mapping[str, str] = field(default_factory=_empty)
+    env: Mapping[str, str] = field(default_factory=dict[str, Any])
     stale_after_s: float = HEARTBEAT_STALE_S
 
 
@@ -130,9 +126,9 @@ class Outcome:
     workflow: str
     status: str
     exit_code: int
-    output: dict[str, Any] = field(default_factory=_empty)
+    output: dict[str, Any] = field(default_factory=dict[str, Any])
     error: dict[str, str] | None = None
-    stats: dict[str, Any] = field(default_factory=_empty)
+    stats: dict[str, Any] = field(default_factory=dict[str, Any])
     pending: list[Pending] = field(default_factory=list[Pending])
     """What waits for a person, where the status is `waiting`."""
     resume_command: str | None = None

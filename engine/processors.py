@@ -18,15 +18,11 @@ from interlock.state.errors import ConfigError, SetupError
 from interlock.state.node import spec_of
 from interlock.state.settings import Settings
 
-GROUP = "interlock.processors"
-"""Of entry points."""
-_HOW = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)
+_PROCESSORS_GROUP = "interlock.processors"
+
+_HOW_PROCESSORS = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)
 _TALKING = ("main", "task")
 """Workflows that have the places."""
-
-
-class _Misdeclared(Exception):  # noqa: N818 - becomes a line
-    """What stands under PROCESSORS can't be used."""
 
 
 def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -> list[Path]:
@@ -55,13 +51,13 @@ def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
 
 
 def _installed() -> Iterator[list[Processor]]:
-    for point in entry_points(group=GROUP):
+    for point in entry_points(group=_PROCESSORS_GROUP):
         try:
             yield [*_declared(point.load())]
         except (Exception, SystemExit) as error:
             what = " ".join(str(error).split())
             raise ConfigError(
-                f"Entry point {point.value} of {GROUP}: {type(error).__name__}: {what}; {_HOW}."
+                f"Entry point {point.value} of {_PROCESSORS_GROUP}: {type(error).__name__}: {what}; {_HOW_PROCESSORS}."
             ) from error
 
 
@@ -83,7 +79,9 @@ def _loaded(file: Path, code: bytes) -> list[Processor]:
     except (Exception, SystemExit) as error:
         line = line_of(file, code, error, "PROCESSORS")
         kind = "" if isinstance(error, _Misdeclared) else f"{type(error).__name__}: "
-        raise ConfigError(f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW}.") from error
+        raise ConfigError(
+            f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW_PROCESSORS}."
+        ) from error
 
 
 def _declared(found: Any) -> Iterator[Processor]:

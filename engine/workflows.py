@@ -1,8 +1,9 @@
-"""workflows: the workflows that users declare: where they are found, how they are loaded, and what one was begun with.
+"""workflows: what users bring: workflows of their own, and nodes of their own in ours; found, loaded, and remembered.
 
 A file `.interlock/workflows/NAME.py` of a trusted folder, or of the user's home, holds `WORKFLOW = Workflow(NAME, …)`;
 so does whatever an entry point of the group `interlock.workflows` leads to. Nothing of them is imported before it is
-asked for by name, or listed.
+asked for by name, or listed. A file that settings name, or an entry point of `interlock.processors`, holds
+`PROCESSORS = {PLACE: [node, …]}`; inside a workspace it counts only where that is trusted.
 """
 
 import ast
@@ -239,7 +240,7 @@ def _from_entry_point(source: Source) -> Pipeline:
 
 
 class _Misdeclared(Exception):  # noqa: N818 - becomes a line
-    """What stands under WORKFLOW can't be used."""
+    """What stands under WORKFLOW or PROCESSORS can't be used."""
 
 
 def _checked(found: Any, name: str, doc: str) -> Pipeline:

@@ -216,7 +216,7 @@ def test_a_server_that_is_not_there_ends_after_three_attempts(
 def test_a_bug_of_ours_is_no_failure_of_the_model(
     tmp_path: Path, fake_gemini: FakeGemini, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.services.models.answer.TextDelta", None)
+    monkeypatch.setattr("interlock.services.models.request.TextDelta", None)
     outcome = Stage(tmp_path, fake_gemini).run([GOOD, GOOD])
     assert outcome.error is not None and outcome.error["type"] == "bug", outcome.error
     assert len(fake_gemini.requests) == 1

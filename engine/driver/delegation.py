@@ -112,22 +112,24 @@ def begin_linked(
     return run
 
 
+@dataclass(frozen=True)
 class RunTasks:
     """Implements `Tasks`."""
 
-    def __init__(self, store: Store, info: RunInfo, prepared: RunConfig) -> None:
-        self._store, self._info, self._prepared = store, info, prepared
+    store: Store
+    info: RunInfo
+    prepared: RunConfig
 
     def begin(self, subtask: Subtask, parent: TaskState) -> str:
-        key = f"task {subtask.call} after {parent['reply']} of {self._info.run}"
+        key = f"task {subtask.call} after {parent['reply']} of {self.info.run}"
         run, path = linked_id(key), "/".join(filter(None, [parent["path"], f"task:{subtask.call}"]))
 
         def made(chain: ChainTranscript) -> NewRun:
             message = Message(role="user", origin="agent", content=subtask.message)
             mode = parent["approval_mode"]
-            kept = kept_options(self._prepared.options)
-            options = {**kept, "approval_mode": mode, "task_path": path, "subtask_of": self._info.run}
-            title = self._prepared.redact(subtask.message)[:200]
+            kept = kept_options(self.prepared.options)
+            options = {**kept, "approval_mode": mode, "task_path": path, "subtask_of": self.info.run}
+            title = self.prepared.redact(subtask.message)[:200]
             first = {
                 **self._same(parent),
                 "prompt": chain.append("", [message]),
@@ -139,22 +141,22 @@ class RunTasks:
                 "session_turns": 0,
                 "last_prompt_tokens": 0,
             }
-            return NewRun(run, "task", str(self._info.workspace), title, options, first)
+            return NewRun(run, "task", str(self.info.workspace), title, options, first)
 
-        return begin_linked(self._store, self._prepared, self._info.run, run, made)
+        return begin_linked(self.store, self.prepared, self.info.run, run, made)
 
     def _same(self, parent: TaskState) -> dict[str, object]:
-        limits = self._prepared.limits
+        limits = self.prepared.limits
         return {
             "approval_mode": parent["approval_mode"],
             "protocol": parent.get("protocol", ""),
-            "model": self._prepared.model,
+            "model": self.prepared.model,
             "max_turns": limits.max_turns,
             "max_session_turns": limits.max_session_turns,
         }
 
     def end(self, run: str) -> TaskEnd | None:
-        home = self._store.home
+        home = self.store.home
         rows = select(home, "select status from runs where run = ?", run)
         if not rows:
             return TaskEnd("removed", "", {})
@@ -163,8 +165,8 @@ class RunTasks:
         values = state_at(home, run)
         if rows[0]["status"] != "done" or not values.get("result"):
             return TaskEnd("cancelled", "", refusals_in(values))
-        with closing(self._store.connect()) as conn:
-            text = ChainTranscript(conn, self._store.outputs, run).message(values["result"]).text
+        with closing(self.store.connect()) as conn:
+            text = ChainTranscript(conn, self.store.outputs, run).message(values["result"]).text
         return TaskEnd("done", text, refusals_in(values))
 
 
@@ -196,19 +198,17 @@ def topmost(home: Path, run: str) -> str:
 _WRITES = ("write_file", "replace")
 
 
+@dataclass(frozen=True)
 class RunPlans:
     """Implements `Plans`."""
 
-    def __init__(self, store: Store, info: RunInfo, prepared: RunConfig) -> None:
-        self._folder = plans_folder(store.home, info.run)
-        self._store = store
-        self._info = info
-        self._workspace = prepared.workspace
-        self._prepared = prepared
+    store: Store
+    info: RunInfo
+    prepared: RunConfig
 
     @property
     def folder(self) -> Path:
-        return self._folder
+        return plans_folder(self.store.home, self.info.run)
 
     def placed(self, call: CallView) -> CallView | None:
         path = call.args.get("file_path")
@@ -222,30 +222,32 @@ class RunPlans:
             or path.startswith("~")
         ):
             return None
-        place = self._folder / relative
-        if call.name not in _WRITES and ((self._workspace.root / relative).exists() or not place.is_file()):
+        place = self.folder / relative
+        if call.name not in _WRITES and (
+            (self.prepared.workspace.root / relative).exists() or not place.is_file()
+        ):
             return None  # it reads a file of the workspace
         return CallView(id=call.id, name=call.name, args={**call.args, "file_path": str(place)})
 
     def find(self, name: str) -> Path | None:
-        return self._workspace.plan_file(str(self._folder / name.removeprefix("@")))
+        return self.prepared.workspace.plan_file(str(self.folder / name.removeprefix("@")))
 
     def write(self, path: Path, text: str, token: str) -> None:
-        with self._workspace.place(path, make=True) as place:
+        with self.prepared.workspace.place(path, make=True) as place:
             write_atomically(place, text.encode(), CallKey.parse(token))
 
     def hand_over(self, prompt: str, mode: str, plan: ApprovedPlan) -> str:
-        run = linked_id(f"main of {self._info.run}")
+        run = linked_id(f"main of {self.info.run}")
         text = render("plan/carry_out", prompt=prompt, file=plan.file, plan=plan.text)
 
         def made(chain: ChainTranscript) -> NewRun:
             head = chain.append("", [Message(role="user", origin="person", content=text)])
             return self._new(run, head, prompt, mode, plan)
 
-        return begin_linked(self._store, self._prepared, self._info.run, run, made)
+        return begin_linked(self.store, self.prepared, self.info.run, run, made)
 
     def _new(self, run: str, record: str, prompt: str, mode: str, plan: ApprovedPlan) -> NewRun:
-        prepared = self._prepared
+        prepared = self.prepared
         state = {
             "prompt": record,
             "head": "",
@@ -261,7 +263,7 @@ class RunPlans:
         }
         options = {**kept_options(prepared.options), "approval_mode": mode}
         title = prepared.redact(f"carries out: {prompt}")[:200]
-        return NewRun(run, "main", str(self._info.workspace), title, options, state)
+        return NewRun(run, "main", str(self.info.workspace), title, options, state)
 
 
 def plans_folder(home: Path, run: str) -> Path:

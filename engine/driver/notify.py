@@ -58,10 +58,8 @@ class Notifications:
         return Notice(self.prepared, self.home, self.prepared.redact.json(told))
 
 
-def watched(prepared: RunConfig, home: Path, run: str) -> Notifications | None:
-    """Before a run is driven; None where nobody wants to be told."""
-    if not prepared.settings.general.notify.wanted:
-        return None
+def watched(prepared: RunConfig, home: Path, run: str) -> Notifications:
+    """Before a run is driven."""
     return Notifications(prepared, home, [request.id for request in waiting_requests(home, run)])
 
 

@@ -286,7 +286,8 @@ async def _driven(
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
     bus = EventBus(renderers, redact=prepared.redact)
     lease = await _acquired(store, run, prepared.options.stale_after_s, stop)
-    notifications = None if replays else watched(prepared, store.home, run)
+    wanted = prepared.settings.general.notify.wanted and not replays
+    notifications = watched(prepared, store.home, run) if wanted else None
     try:
         with diagnosed(store.path):
             drive = Drive(store, lease, chosen, prepared, bus, stop)
@@ -375,9 +376,12 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
 
 def _attached(prepared: RunConfig) -> list[Message]:
     """Raises `InputError` naming a file that can't be shown."""
-    parts = attachments(prepared.options.attach, prepared.options.notes)
+    given = prepared.options
+    if not (given.attach or given.notes):
+        return []
     heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
-    return [Message(role="user", origin="context", content=(heading, *parts))] if parts else []
+    parts = attachments(given.attach, given.notes)
+    return [Message(role="user", origin="context", content=(heading, *parts))]
 
 
 async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:

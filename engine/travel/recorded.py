@@ -17,7 +17,7 @@ from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.runs import read_options
 from interlock.prompts import digest
 from interlock.services.hooks.reply import Reply, Said, merged
-from interlock.services.models.answer import OWN_ID
+from interlock.services.models.request import OWN_ID
 from interlock.services.models.script import Scripted, ScriptedCall, write_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure

@@ -89,59 +89,55 @@ class Flags:
     ide_context: Path | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
 class WorkspaceContext:
     """`ContextSource` of `state/deps.py`, for one drive."""
 
-    def __init__(
-        self,
-        *,
-        info: RunInfo,
-        settings: Settings,
-        env: Mapping[str, str],
-        workspace: Workspace,
-        flags: Flags,
-        home: Path,
-        trusted: bool,
-    ) -> None:
-        self._info = info
-        self._settings = settings
-        self._env = env
-        self._workspace = workspace
-        self._flags = flags
-        self._home = home
-        self._trusted = trusted
-        named = settings.ide.context_file
-        self._ide = flags.ide_context or (info.workspace / Path(named).expanduser() if named else None)
-        self.roots = list(dict.fromkeys([info.workspace, *workspace.roots]))
+    info: RunInfo
+    settings: Settings
+    env: Mapping[str, str]
+    workspace: Workspace
+    flags: Flags
+    home: Path
+    trusted: bool
+
+    @property
+    def roots(self) -> list[Path]:
+        return list(dict.fromkeys([self.info.workspace, *self.workspace.roots]))
+
+    @property
+    def _ide(self) -> Path | None:
+        named = self.settings.ide.context_file
+        return self.flags.ide_context or (self.info.workspace / Path(named).expanduser() if named else None)
 
     def replacement(self, mode: str = "") -> Replacement | None:
-        if self._flags.system_prompt is not None:
-            return Replacement(self._flags.system_prompt, "--system-prompt")
-        if mode and self._trusted and (found := of_mode(mode, self._info.workspace, self._env)):
+        if self.flags.system_prompt is not None:
+            return Replacement(self.flags.system_prompt, "--system-prompt")
+        if mode and self.trusted and (found := of_mode(mode, self.info.workspace, self.env)):
             return found
-        return replacement(self._env, self._info.workspace, self._home)
+        return replacement(self.env, self.info.workspace, self.home)
 
     def facts(self) -> SystemFacts:
-        return SystemFacts(git_root(self._info.workspace) is not None, self._flags.append or "")
+        return SystemFacts(git_root(self.info.workspace) is not None, self.flags.append or "")
 
     async def repository(self) -> str:
-        if git_root(self._info.workspace) is None:
+        if git_root(self.info.workspace) is None:
             return ""
-        env = tool_environment(self._env, rules=self._settings.security.environment)
-        return await git_summary(self._info.workspace, env)
+        env = tool_environment(self.env, rules=self.settings.security.environment)
+        return await git_summary(self.info.workspace, env)
 
     async def tree(self) -> str:
         return await asyncio.to_thread(self._trees)
 
     async def rules(self, mode: str) -> Sequence[RuleFile]:
-        agents = self._settings.context.use_agent_rules
-        return await asyncio.to_thread(load_rules, self._info.workspace, self._home, mode, agents=agents)
+        agents = self.settings.context.use_agent_rules
+        return await asyncio.to_thread(load_rules, self.info.workspace, self.home, mode, agents=agents)
 
     def commands(self) -> tuple[Mapping[str, CustomCommand], Sequence[str]]:
-        return load_commands(self._info.workspace, self._home, self._trusted)
+        return load_commands(self.info.workspace, self.home, self.trusted)
 
     async def file(self, path: str) -> Reference:
-        return await in_thread(shown_file, path, self._workspace)
+        return await in_thread(shown_file, path, self.workspace)
 
     @property
     def has_ide(self) -> bool:
@@ -153,28 +149,28 @@ class WorkspaceContext:
         return parse_ide(given, "of the input") if given else IdeState(open=[], active={})
 
     async def references(self, prompt: str) -> Sequence[Reference]:
-        return await in_thread(resolve, prompt, self._workspace) if "@" in prompt else []
+        return await in_thread(resolve, prompt, self.workspace) if "@" in prompt else []
 
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
-        names = self._settings.context.file_names
-        files = dict.fromkeys(f for path in paths for f in memory_below(path, self._workspace, names))
+        names = self.settings.context.file_names
+        files = dict.fromkeys(f for path in paths for f in memory_below(path, self.workspace, names))
         new = [f for f in files if self._shown(f) not in seen]
-        return [MemoryText(f, self._shown(f), "project", read_memory(f, self._workspace.roots)) for f in new]
+        return [MemoryText(f, self._shown(f), "project", read_memory(f, self.workspace.roots)) for f in new]
 
     async def memory(self) -> Sequence[MemoryText]:
-        names = self._settings.context.file_names
-        files = await asyncio.to_thread(load_memory, roots=self.roots, home=self._home, names=names)
+        names = self.settings.context.file_names
+        files = await asyncio.to_thread(load_memory, roots=self.roots, home=self.home, names=names)
         return [MemoryText(f.path, self._shown(f.path), f.level, f.text, problem_in(f.text)) for f in files]
 
     def _trees(self) -> str:
         limit = max(ENTRIES // len(self.roots), _EACH)
-        return "\n\n".join(f"{root}/\n{tree(root, self._workspace.ignored_in, limit)}" for root in self.roots)
+        return "\n\n".join(f"{root}/\n{tree(root, self.workspace.ignored_in, limit)}" for root in self.roots)
 
     def _shown(self, path: Path) -> str:
-        if path.is_relative_to(self._info.workspace):
-            return path.relative_to(self._info.workspace).as_posix()
-        if path.is_relative_to(self._home):
-            return f"~/{path.relative_to(self._home).as_posix()}"
+        if path.is_relative_to(self.info.workspace):
+            return path.relative_to(self.info.workspace).as_posix()
+        if path.is_relative_to(self.home):
+            return f"~/{path.relative_to(self.home).as_posix()}"
         return str(path)
 
 

@@ -5,6 +5,7 @@ import errno
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pydantic import BaseModel, JsonValue
@@ -26,12 +27,12 @@ from interlock.state.tooling import FileChange, FileNow, PathRefused, Tool, Tool
 from interlock.tools._opening import open_target, status_at
 
 
+@dataclass(frozen=True)
 class FileCalls:
     """Keeps each change from its plan to its run, so that what was planned is what is written."""
 
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-        self._changes: dict[str, FileChange] = {}
+    workspace: Workspace
+    _changes: dict[str, FileChange] = field(default_factory=dict[str, FileChange])
 
     async def preview(
         self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
@@ -63,18 +64,18 @@ class FileCalls:
         """Write it. After a crash: a file that is as planned already is the same success."""
         change = self._changes.pop(_name(run.call), None)
         if run.planned is not None and await asyncio.to_thread(self._written, run.planned, run.key):
-            return _success(self._workspace, run.planned)
+            return _success(self.workspace, run.planned)
         if change is None or (run.planned is not None and not _same(change, run.planned)):
             change = await _compute(tool, args, context, {})
         planned = run.planned or _planned(change)
         if not _same(change, planned):
-            return _changed(self._workspace, planned)
+            return _changed(self.workspace, planned)
         return await asyncio.to_thread(self._write, change, planned, run.key)
 
     def now(self, path: str) -> str | None:
         """As `Toolset.now`. A place that can't be reached without a link counts as unreadable."""
         try:
-            with self._workspace.place(Path(path)) as place:
+            with self.workspace.place(Path(path)) as place:
                 return hash_at(place)
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -84,7 +85,7 @@ class FileCalls:
     def _written(self, planned: Planned, key: CallKey) -> bool:
         """Whether the file is as planned already; then what a kill left behind is taken away."""
         try:
-            with self._workspace.place(Path(planned.path)) as place:
+            with self.workspace.place(Path(planned.path)) as place:
                 done = hash_at(place) == planned.after
                 if done:
                     remove_leftover(place, key)
@@ -95,23 +96,23 @@ class FileCalls:
     def _write(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
         path = Path(change.path)
         try:
-            if self._workspace.writable(change.path) != path:  # a link was put there meanwhile
-                return _changed(self._workspace, planned)
-            with self._workspace.place(path, make=planned.before is None) as place:
+            if self.workspace.writable(change.path) != path:  # a link was put there meanwhile
+                return _changed(self.workspace, planned)
+            with self.workspace.place(path, make=planned.before is None) as place:
                 if hash_at(place) != planned.before:
-                    return _changed(self._workspace, planned)
+                    return _changed(self.workspace, planned)
                 if change.before != change.after:
                     write_atomically(place, change.after, key)
         except OSError as error:
             return self._not_written(path, planned, error)
-        return _success(self._workspace, planned)
+        return _success(self.workspace, planned)
 
     def _not_written(self, path: Path, planned: Planned, error: OSError) -> ToolResult:
         gone = planned.before is not None and isinstance(error, FileNotFoundError | NotADirectoryError)
         if gone or error.errno == errno.ELOOP:
-            return _changed(self._workspace, planned)
+            return _changed(self.workspace, planned)
         reason = error.strerror or str(error)
-        shown = self._workspace.relative(path)
+        shown = self.workspace.relative(path)
         return failure("io_error", f"{shown!r} could not be written: {reason}. The file is as it was.")
 
 

@@ -4,8 +4,7 @@ Importing this loads no LangChain: a provider's package is loaded when its first
 """
 
 from interlock.services.models.chat import ChatModels
-from interlock.services.models.connect import turn_tracing_off
-from interlock.services.models.names import check_credentials, resolve, role_model
+from interlock.services.models.names import check_credentials, resolve, role_model, turn_tracing_off
 from interlock.services.models.request import ModelLog
 from interlock.services.models.script import ScriptError
 

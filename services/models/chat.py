@@ -9,11 +9,19 @@ from itertools import chain
 from pathlib import Path
 from random import Random
 
-from interlock.services.models.answer import Answer, call_ids, tagged
-from interlock.services.models.connect import Providers
 from interlock.services.models.failure import ATTEMPTS, PATIENCE_S, Backoff, explain, is_empty, raced
-from interlock.services.models.names import limit, provider_of, resolve, role_model
-from interlock.services.models.request import Budget, ModelLog, PerMessage, PerTools, Request, RequestHash
+from interlock.services.models.names import Providers, limit, provider_of, resolve, role_model
+from interlock.services.models.request import (
+    Answer,
+    Budget,
+    ModelLog,
+    PerMessage,
+    PerTools,
+    Request,
+    RequestHash,
+    call_ids,
+    tagged,
+)
 from interlock.services.models.script import ReplyRecorder
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock

@@ -17,9 +17,9 @@ from typing import Any, cast
 from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 
-from interlock.services.models.answer import OWN_ID
-from interlock.services.models.connect import quiet_clients, turn_tracing_off
+from interlock.services.models.names import quiet_clients, turn_tracing_off
 from interlock.services.models.request import (
+    OWN_ID,
     CallPiece,
     Chunk,
     PerMessage,

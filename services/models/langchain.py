@@ -15,8 +15,13 @@ from langchain_core.messages import (
     ToolMessage,
 )
 
-from interlock.services.models.connect import quiet_clients, turn_tracing_off
-from interlock.services.models.names import ProviderSpec, provider_of, provider_spec
+from interlock.services.models.names import (
+    ProviderSpec,
+    provider_of,
+    provider_spec,
+    quiet_clients,
+    turn_tracing_off,
+)
 from interlock.services.models.request import (
     CallPiece,
     Chunk,

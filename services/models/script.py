@@ -15,8 +15,7 @@ from typing import Any, cast
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_validator
 
-from interlock.services.models.answer import OWN_ID, Answer
-from interlock.services.models.request import CallPiece, Chunk, PerMessage, Request
+from interlock.services.models.request import OWN_ID, Answer, CallPiece, Chunk, PerMessage, Request
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
 from interlock.state.messages import Frozen, Message, estimate_message
 from interlock.state.models import Usage

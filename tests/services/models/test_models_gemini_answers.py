@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from fake_gemini.fake import FakeGemini
 
-from interlock.services.models.connect import Providers
 from interlock.services.models.gemini import FIXED_SAMPLING
+from interlock.services.models.names import Providers
 from interlock.state.models import TextDelta, Usage
 
 pytestmark = pytest.mark.anyio
