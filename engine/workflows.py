@@ -11,20 +11,24 @@ import hashlib
 import os
 import sys
 import traceback
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
 from interlock.graphs._pipeline import Pipeline
+from interlock.graphs._rewired import COMPRESS, PLACES, Processor, with_processors
 from interlock.services.config.settings import project_paths
 from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
-from interlock.state.errors import ConfigError, InterlockError, RunError, UntrustedError
+from interlock.state.errors import ConfigError, InterlockError, RunError, SetupError, UntrustedError
+from interlock.state.node import spec_of
+from interlock.state.settings import Settings
 
 _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"
 
@@ -292,3 +296,91 @@ def line_of(file: Path, code: bytes, error: BaseException, variable: str = "WORK
     assigned = (s for s in statements if isinstance(s, ast.Assign | ast.AnnAssign))
     named = [s.lineno for s in assigned if variable in ast.unparse(s).partition("=")[0]]
     return named[-1] if named else max(1, len(code.splitlines()))
+
+
+_PROCESSORS_GROUP = "interlock.processors"
+
+_HOW_PROCESSORS = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)
+_TALKING = ("main", "task")
+"""Workflows that have the places."""
+
+
+def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -> list[Path]:
+    """Real paths; relative ones are the workspace's. Those inside of it only where it is trusted."""
+    paths = (Path(os.path.realpath(path)) for path in settings.processor_files(root, home))
+    return [path for path in paths if trusted or not path.is_relative_to(root)]
+
+
+def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
+    """The workflow with the processors that count here. Raises `ConfigError`: one line with file, line, expected."""
+    if chosen.name not in _TALKING:
+        return chosen
+    found = [p for source in (*map(_processors_in, files), *_installed_processors()) for p in source]
+    if twice := next((p.name for p in found if sum(p.name == o.name for o in found) > 1), None):
+        raise ConfigError(
+            f"Two processors are called {twice!r} (place and function). Rename one of the functions."
+        )
+    if not found:
+        return chosen
+    try:
+        made = with_processors(chosen, tuple(found))
+        made.declared()  # whether every node fits the state
+        return made
+    except SetupError as error:
+        raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error
+
+
+def _installed_processors() -> Iterator[list[Processor]]:
+    for point in entry_points(group=_PROCESSORS_GROUP):
+        try:
+            yield [*_declared_processors(point.load())]
+        except (Exception, SystemExit) as error:
+            what = " ".join(str(error).split())
+            raise ConfigError(
+                f"Entry point {point.value} of {_PROCESSORS_GROUP}: {type(error).__name__}: {what}; {_HOW_PROCESSORS}."
+            ) from error
+
+
+def _processors_in(file: Path) -> list[Processor]:
+    try:
+        code = file.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{file}: can't be read ({error.strerror}); setting `processors` names it."
+        ) from None
+    return _loaded_processors(file, code)
+
+
+@cache
+def _loaded_processors(file: Path, code: bytes) -> list[Processor]:
+    """Once for the same bytes."""
+    try:
+        return [*_declared_processors(executed(file, code).__dict__.get("PROCESSORS"))]
+    except (Exception, SystemExit) as error:
+        line = line_of(file, code, error, "PROCESSORS")
+        kind = "" if isinstance(error, _Misdeclared) else f"{type(error).__name__}: "
+        raise ConfigError(
+            f"{file}:{line}: {kind}{' '.join(str(error).split())}; {_HOW_PROCESSORS}."
+        ) from error
+
+
+def _declared_processors(found: Any) -> Iterator[Processor]:
+    if not isinstance(found, Mapping):
+        raise _Misdeclared(f"PROCESSORS is {found!r}" if found is not None else "there is no PROCESSORS")
+    for place, nodes in cast(Mapping[Any, Any], found).items():
+        if place not in PLACES:
+            raise _Misdeclared(f"there is no place {place!r}")
+        several = isinstance(nodes, list | tuple)
+        for node in cast(Sequence[Any], nodes) if several else [nodes]:
+            yield _processor(place, node)
+
+
+def _processor(place: str, node: Any) -> Processor:
+    if node == COMPRESS:
+        if place != "after_tool":
+            raise _Misdeclared(f"{COMPRESS!r} may stand at after_tool, not at {place}")
+        return Processor(place, f"{place}_{COMPRESS}", None)
+    spec = spec_of(node) if callable(node) else None
+    if spec is None or spec.labels or not node.__name__.isidentifier():
+        raise _Misdeclared(f"{node!r} at {place} is no function under @node without labels")
+    return Processor(place, f"{place}_{node.__name__}", cast(Any, node))
