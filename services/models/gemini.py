@@ -10,11 +10,12 @@ import os
 import re
 import ssl
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from copy import copy
 from typing import Any, cast
 
-from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
 
 from interlock.services.models.names import quiet_clients, turn_tracing_off
@@ -162,7 +163,7 @@ _THINKS = re.compile(r"gemini-(2\.5|[3-9]|\d\d)")
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """What the client makes up (uuid4) where Gemini gives a call no id."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
-_REPLACED = [HumanMessage(".")]
+_REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client wants a message; `extra_body` replaces it."""
 
 
@@ -201,7 +202,10 @@ class GeminiProvider:
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Make the request once."""
-        options: dict[str, Any] = {"http_options": {"extra_body": self._body(request)}}
+        options: dict[str, Any] = {
+            "http_options": {"extra_body": self._body(request)},
+            "automatic_function_calling": {"disable": True},  # else the SDK copies its request once more
+        }
         if not self._fixed:
             options["temperature"] = request.temperature
         if request.feature == "picture":
@@ -211,11 +215,24 @@ class GeminiProvider:
                 "response_mime_type": "application/json",
                 "response_json_schema": dict(request.schema),
             }
-        async for piece in self._model.astream(_REPLACED, **options):
-            yield _chunk(piece)
+        async with aclosing(_pieces(self._model, options)) as pieces:
+            async for piece in pieces:
+                yield _chunk(piece)
 
     async def aclose(self) -> None:
         await self._model.aclose()
+
+
+async def _pieces(
+    model: ChatGoogleGenerativeAI, options: dict[str, Any]
+) -> AsyncGenerator[AIMessageChunk, None]:
+    """As `astream`, without its callbacks, which nobody waits for here: they are a tenth of what a request costs."""
+    source = model._astream(_REPLACED, **options)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
+    async with aclosing(cast(AsyncGenerator[ChatGenerationChunk], source)) as found:
+        async for piece in found:
+            message = cast(AIMessageChunk, piece.message)
+            message.response_metadata = {**(piece.generation_info or {}), **message.response_metadata}
+            yield message
 
 
 def _thinks(model: str) -> bool | None:
