@@ -110,7 +110,7 @@ def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None
     return SessionRule(tool=call.name, command_prefixes=prefixes, redirection=redirection, modes=LOOSER[mode])
 
 
-_READERS = names(
+READERS = names(
     "cat cd cut diff du echo file grep head id ls nl paste pwd rg stat tail tr tree uname uniq wc which"
 )
 """Programs that only read, whatever their arguments (their dangerous forms ask anyway)."""
@@ -146,12 +146,12 @@ def leading_words(command: ShellCommand) -> str | None:
 def works_alike_everywhere(prefix: str) -> bool:
     """It runs nothing that the folder it is run in brings along."""
     program = shlex.split(prefix)[0]
-    return program in _READERS or program == "git"
+    return program in READERS or program == "git"
 
 
 def _size(argv: tuple[str, ...]) -> int:
     program, second = argv[0], argv[1] if len(argv) > 1 else ""
-    if program in _READERS or program in _PROGRAMS:
+    if program in READERS or program in _PROGRAMS:
         return 1
     if second in _SUBCOMMANDS.get(program, "").split():
         return 2

@@ -20,26 +20,25 @@ _TIME_LIMIT_S = 5.0
 """Seconds that an external checker may take (gemini-cli)."""
 
 
-class _InProcess(BaseModel):
+class _Configured(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    type: Literal["in-process"]
-    name: Literal["allowed-path"]
     config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     required_context: list[str] = Field(default_factory=list[str])
 
 
-class _External(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
+class _InProcess(_Configured):
+    type: Literal["in-process"]
+    name: Literal["allowed-path"]
 
+
+class _External(_Configured):
     type: Literal["external"]
     command: str = Field(pattern=r"\S")
     """A line for bash."""
     name: str = ""
     timeout: Annotated[float, Field(gt=0, le=600)] = _TIME_LIMIT_S
     """Seconds."""
-    config: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
-    required_context: list[str] = Field(default_factory=list[str])
 
 
 class _CheckerFields(BaseModel):

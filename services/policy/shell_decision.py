@@ -2,12 +2,11 @@
 
 import posixpath
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from interlock.services.policy.always import covering, works_alike_everywhere
+from interlock.services.policy.always import READERS, covering
 from interlock.services.policy.decision import Outcome, PartOutcome
 from interlock.services.policy.matching import Match, allows, restricts
 from interlock.services.policy.reading import Folders, Reading, folders_of
@@ -91,11 +90,8 @@ class _LineCheck:
         return outcome
 
     def _holds_elsewhere(self, command: ShellCommand) -> bool:
-        """Whether a rule for the workspace's own folder counts in one below it, too."""
-        if not self.folders.bases or not command.words:
-            return False
-        program = command.words[0].text  # git would read the settings of a repository that lies there
-        return program == "cd" or (program != "git" and works_alike_everywhere(shlex.quote(program)))
+        """Whether a rule for the workspace's own folder counts in one below it, too: git would read its settings."""
+        return bool(self.folders.bases and command.words) and command.words[0].text in READERS
 
     def _by_rules(self, command: ShellCommand, plain: bool) -> Outcome:
         lowered: Outcome | None = None

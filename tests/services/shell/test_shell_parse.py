@@ -47,6 +47,61 @@ def test_quoting_is_resolved_where_it_is_literal(line: str, argv: tuple[str, ...
 
 
 @pytest.mark.parametrize(
+    ("line", "runs"),
+    [
+        ("for x in a $(c2); do c1 $x; done", "c2 c1"),
+        ("for x; do c1; done", "c1"),
+        ("for x\ndo c1\ndone | c2", "c1 c2"),
+        ("if c1; then c2; elif c3; then c4; else c5; fi >f", "c1 c2 c3 c4 c5"),
+        ("while read -r x; do c1; done <f", "read c1"),
+        ("while c1; do c2; done <<'E'\nrm x\nE\nc3", "c1 c2 c3"),
+        ("{ c1; (c2; c3); }; c4", "c1 c2 c3 c4"),
+        ("! c1 | c2 &\nc3", "c1 c2 c3"),
+        ("c1 \\\n  a # b; c2\n# c3\nc4;#c5", "c1 c4"),
+        ("c1 then fi } do", "c1"),
+        (">f c1 <g; x=1 y=$(c2) c3", "c1 c2 c3"),
+        ('c1 "a $(c2 "$(c3)") b" \'c4 $(c5)\'', "c3 c2 c1"),
+        ("cat <<E >f -n\nc1 $x\nE\nc2", "cat c2"),
+        ("[[ -f a ]] && c1", "c1"),
+        ("c1 a2 >f 2>g 3>&1 &>h", "c1"),
+    ],
+)
+def test_compound_commands_are_seen_through(line: str, runs: str) -> None:
+    assert parse(line).opaque is None
+    assert [argv[0] for argv in argvs(line)] == runs.split()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "if c1; fi",
+        "then c1",
+        "c1; }",
+        "{ c1; } c2",
+        "(c1) c2",
+        "for x in a; c1; done",
+        "while c1; done",
+        "do c1; done",
+        "c1 &&; c2",
+        "c1 | ; c2",
+        "(c1",
+        "if c1; then c2; done",
+        "! ",
+        ">f if c1; then c2; fi",
+        "a=1 for x in a; do c1; done",
+        "\\if c1; then c2; fi",
+        "c1 -2>f",
+        "{x}>f c1",
+        "cat <<E | c1\nx\nE",
+        'cat <<E "a\nb"\nx\nE',
+        "select x in a; do c1; done",
+    ],
+)
+def test_what_bash_refuses_or_reads_by_other_rules_is_opaque(line: str) -> None:
+    assert parse(line).opaque
+
+
+@pytest.mark.parametrize(
     "word", ["$x", '"$x"', "*", "a*", "~", "~/x", "{a,b}", "a{1..3}", "$(ls)", "${x}", "[a]", "<(ls)"]
 )
 def test_a_word_whose_value_is_not_known_says_so(word: str) -> None:
