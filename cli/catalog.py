@@ -43,7 +43,7 @@ COMMANDS = {
         "travel", "Travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"
     ),
     "replay": Command(
-        "travel", "Travel", "replay RUN", "once more, offline, from the record; names the first difference"
+        "travel", "Travel", "replay RUN", "run it again offline, from its record; names the first difference"
     ),
     "export": Command("draw", "Travel", "export RUN", "a run as one HTML page, as Markdown or as JSON"),
     "runs": Command("runs", "Look", "runs", "list runs; `runs rm RUN` deletes one"),
@@ -53,10 +53,12 @@ COMMANDS = {
         "runs", "Look", "diff RUN STEP STEP", "what changed in the state, or with --files in the files"
     ),
     "diagram": Command(
-        "draw", "Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took in it"
+        "draw", "Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took through it"
     ),
     "workflows": Command("workflows", "Learn", "workflows", "what can be run"),
-    "schema": Command("workflows", "Learn", "schema WORKFLOW", "its input and output as JSON Schema"),
+    "schema": Command(
+        "workflows", "Learn", "schema WORKFLOW", "a workflow's input and output as JSON Schema"
+    ),
     "memory": Command(
         "folder", "Learn", "memory [show|add|refresh]", "the files that every conversation begins with"
     ),
@@ -76,11 +78,9 @@ COMMANDS = {
         "mcp", "Learn", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"
     ),
     "completion": Command(
-        "completion", "Learn", "completion bash|zsh|fish", "TAB completion for your shell: a script"
+        "completion", "Learn", "completion bash|zsh|fish", "print the script for TAB completion in your shell"
     ),
-    "new": Command(
-        "workflows", "Develop", "new workflow NAME", "begin a workflow of your own, with its test"
-    ),
+    "new": Command("workflows", "Develop", "new workflow NAME", "start a workflow of your own, with a test"),
     "diagrams": Command("draw", "Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
 }
 
@@ -119,7 +119,8 @@ _INTRO = """\
 Interlock: a coding agent for the terminal. Each run can be stopped at any moment, looked
 into, decided on by somebody else tomorrow, and resumed; nothing it did is lost or done twice.
 
-usage: interlock -p 'what to do'          work in this folder, answer, end
+usage: interlock [PROMPT]                 a session in this folder: ask, watch, decide, go on
+       interlock -p 'what to do'          one prompt, without a session
        … | interlock -p 'what to do'      piped text is put before the prompt
        interlock COMMAND …
 

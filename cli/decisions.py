@@ -43,9 +43,9 @@ def add_decision_flags(parser: Parser) -> None:
     for choice, (always, _) in ALWAYS.items():
         flag(group, always, _ALWAYS_HELP[choice], action=_Add, nargs=0, dest="always")
     flag(group, "--reject --deny ID", "the model is told no", action=_Add)
-    flag(group, "--reason TEXT", "after --reject: what the model is told, too", action=_Add)
+    flag(group, "--reason TEXT", "after --reject: why; the model is told", action=_Add)
     flag(group, "--edit ID[=JSON|@FILE]", "run it with these arguments instead", action=_Add)
-    flag(group, "--answer ID=TEXT", "answer a question; redo or skip an outcome", action=_Add)
+    flag(group, "--answer ID=TEXT", "answer a question; an unknown outcome: redo or skip", action=_Add)
     flag(group, "--cancel ID", "run neither it nor the rest of its batch", action=_Add)
 
 

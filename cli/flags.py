@@ -31,17 +31,17 @@ def add_running_flags(parser: Parser) -> None:
     group = parser.add_argument_group("model and limits")
     flag(group, "-m --model MODEL", "auto, pro, flash, an id, provider:model or script:FILE")
     flag(group, "--max-turns N", "model turns per prompt (100)", type=number(int, 0))
-    flag(group, "--max-session-turns N", "over all prompts of the run", type=number(int, -1))
+    flag(group, "--max-session-turns N", "model turns over all prompts of the run", type=number(int, -1))
     flag(group, "--max-tokens N", "tokens over the whole run", type=number(int, 1))
     flag(group, "--max-budget-usd USD", "money over the whole run", type=number(float, 0))
     flag(group, "--timeout TIME", "running time: 90s, 15m, 2h", dest="timeout_s", type=duration)
-    flag(group, "--mode MODE", "of work: architect, code, ask, debug, … (interlock modes)")
+    flag(group, "--mode MODE", "mode of work: architect, code, ask, debug, … (interlock modes)")
     protocols = one_of(("native", "xml"))
     flag(group, "--protocol NAME", "native, or xml for models that can't call tools", type=protocols)
-    flag(group, "--no-loop-check", "let the model repeat itself (else: told once, then stopped)")
+    flag(group, "--no-loop-check", "don't stop a model that repeats itself")
     flag(group, "--record-responses FILE", "write the model's replies as a script", type=Path)
     flag(group, "--fake-responses FILE", "play such a script back, without a model", type=Path)
-    permission_flags(parser.add_argument_group("what needs asking"))
+    permission_flags(parser.add_argument_group("permissions"))
     group = parser.add_argument_group("context")
     flag(group, "-C --workspace --cd DIR", "work in DIR", type=Path)
     flag(group, "--include-directories --add-dir DIR", "tools may use DIR too", **_MANY)
@@ -62,10 +62,10 @@ def permission_flags(group: Any) -> None:
     flag(group, "--approval-mode --permission-mode MODE", "default, auto_edit, plan or yolo", type=MODE)
     flag(group, "-y --yolo --dangerously-skip-permissions", "allow everything; same as MODE yolo")
     flag(group, "--full-auto", argparse.SUPPRESS)
-    tools = "need no asking: 'glob,run_shell_command(git status)'"
+    tools = "run without asking: 'glob,run_shell_command(git status)'"
     flag(group, "--allowed-tools --allowedTools TOOLS", tools, **_MANY)
-    flag(group, "--disallowed-tools --disallowedTools TOOLS", "are denied", **_MANY)
-    flag(group, "--policy FILE", "policy rules (TOML)", type=Path, **_MANY)
+    flag(group, "--disallowed-tools --disallowedTools TOOLS", "deny these tools", **_MANY)
+    flag(group, "--policy FILE", "more policy rules (TOML)", type=Path, **_MANY)
     flag(group, "-s --sandbox", "shell commands in a sandbox (Linux)")
     flag(group, "--skip-trust", "trust this folder's settings, this once")
 
@@ -116,7 +116,7 @@ def options_here(args: argparse.Namespace, env: Mapping[str, str] = os.environ, 
 
 def add_folder_flags(made: Parser) -> None:
     """Of commands that list what there is in a folder."""
-    flag(made, "-C --workspace DIR", "of the folder DIR", type=Path)
+    flag(made, "-C --workspace DIR", "look in DIR", type=Path)
     flag(made, "--skip-trust", "with this folder's own, trusted or not")
     made.json_flag()
 

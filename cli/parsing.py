@@ -44,7 +44,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(
         self, name: str, usage: str, description: str, examples: Sequence[tuple[str, str]] = ()
     ) -> None:
-        epilog = "examples:\n" + "\n".join(f"  {line}\n      {what}" for line, what in examples)
+        shown = (f"  {line}\n      {what}" if what else f"  {line}" for line, what in examples)
+        epilog = "\n".join(["examples:", *shown])
         super().__init__(
             prog=f"interlock {name}".strip(),
             usage=f"interlock {name} {usage}".replace("  ", " ").strip(),

@@ -1,6 +1,10 @@
 """quick_start: what a process of the command line leaves for later, so that the first request is made sooner.
 
 Never where a program imports Interlock: when its modules are read and its memory is searched is its own affair.
+
+LangSmith is left out: nothing is traced there (`services/models/tracing.py`), and LangChain reads the whole library,
+110 modules, 12 MB, 0.2 s of a start, to ask whether it is on. What LangChain takes from it stands here and says that
+it is off; whoever takes anything else gets the library itself, turned off.
 """
 
 import gc
@@ -13,8 +17,6 @@ from importlib.util import find_spec
 from threading import RLock
 from types import ModuleType
 from typing import Any, cast
-
-from interlock.cli import no_tracing
 
 
 class _NeverRaised(Exception):  # noqa: N818 - in place of a class of another name
@@ -41,7 +43,7 @@ def begin() -> None:
     if not own_process:
         return
     import_lightly()
-    no_tracing.stand_in()
+    leave_tracing_out()
     for name, taken in PACKAGES.items():
         _leave_unread(name, taken)
     _import_httpx()
@@ -106,3 +108,69 @@ class _Unread(ModuleType):
             if read is not None:
                 read(self)
         return super().__getattribute__(name)
+
+
+LANGSMITH = "langsmith"
+
+
+class Untraced:
+    """In place of a traced run, of the client that sends it, and of an agent's address; nobody makes one."""
+
+
+def _tracing_context() -> dict[str, Any]:
+    """`get_tracing_context`."""
+    fields = ("parent", "project_name", "tags", "metadata", "client", "replicas", "distributed_parent_id")
+    return {**dict.fromkeys(fields), "enabled": False}
+
+
+def _off(*_: Any, **__: Any) -> bool:
+    return False
+
+
+TAKEN: dict[str, dict[str, Any]] = {
+    LANGSMITH: {
+        "RunTree": Untraced,
+        "Client": Untraced,
+        "get_tracing_context": _tracing_context,
+        "configure": _off,
+    },
+    f"{LANGSMITH}.run_trees": {"RunTree": Untraced},
+    f"{LANGSMITH}.run_helpers": {"get_tracing_context": _tracing_context, "_set_tracing_context": _off},
+    f"{LANGSMITH}.utils": {"tracing_is_enabled": _off},
+    f"{LANGSMITH}.address": {"AgentAddress": Untraced},
+}
+"""What LangChain and LangGraph take where nothing is traced."""
+
+
+def leave_tracing_out() -> None:
+    """Before anything of LangChain's is imported."""
+    spec = find_spec(LANGSMITH)
+    if spec is None or LANGSMITH in sys.modules:
+        return
+    for name, taken in TAKEN.items():
+        sys.modules[name] = module = _StandIn(name, taken)
+        _, _, child = name.rpartition(".")
+        if name != LANGSMITH:
+            setattr(sys.modules[LANGSMITH], child, module)
+    package = sys.modules[LANGSMITH]
+    package.__spec__, package.__path__ = spec, [*(spec.submodule_search_locations or ())]
+
+
+def is_left_out() -> bool:
+    """Nobody has taken anything else so far."""
+    return isinstance(sys.modules.get(LANGSMITH), _StandIn)
+
+
+class _StandIn(ModuleType):
+    def __init__(self, name: str, taken: dict[str, Callable[..., Any]]) -> None:
+        super().__init__(name)
+        self.__dict__.update(taken)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if is_left_out():
+            for known in [n for n in sys.modules if n.partition(".")[0] == LANGSMITH]:
+                del sys.modules[known]
+            import_module(LANGSMITH).configure(enabled=False)
+        return getattr(import_module(self.__name__), name)

@@ -168,10 +168,6 @@ def main(args: Sequence[str]) -> int:
     return 1 if problems else 0
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 _PATHS = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z_a-z])")
 _HIDDEN = re.compile(r" at 0x[0-9a-f]+")
 
@@ -254,3 +250,7 @@ def _body(cls: type) -> list[ast.stmt]:
 
 def _first_line(text: str) -> str:
     return text.strip().partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -36,7 +36,7 @@ def doctor_parser() -> Parser:
         "[--store] [--json]",
         "Check this machine, the settings that count here, and the store. Exit 1 when something is broken.",
     )
-    flag(made, "--store", "read the whole store, every page and record, and mend what lists show")
+    flag(made, "--store", "read the whole store, every page and record, and repair the lists")
     made.json_flag()
     return made
 

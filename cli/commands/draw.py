@@ -41,9 +41,9 @@ def diagram_parser() -> Parser:
     flag(made, "--format FORMAT", "mermaid (default), dot, svg, png", type=formats)
     flag(made, "--depth N", "levels of graphs drawn open", type=number(int, 1), default=1)
     flag(made, "--run RUN", "mark the path of this run, with counts")
-    flag(made, "-o --output FILE", "its ending names the format", type=Path)
+    flag(made, "-o --output FILE", "its extension gives the format", type=Path)
     flag(made, "-C --workspace --cd DIR", "a workflow of the folder DIR; default: the run's", type=Path)
-    flag(made, "--skip-trust", "of that folder, though nobody trusts it")
+    flag(made, "--skip-trust", "with that folder's own, trusted or not")
     return made
 
 
@@ -117,7 +117,7 @@ def export_parser() -> Parser:
         tuple(_FORMATS), {synonym: name for name, others in _FORMATS.items() for synonym in others}
     )
     flag(made, "--format FORMAT", "html (default), md or json", type=formats)
-    flag(made, "-o --output FILE", "its ending names the format; default: stdout", type=Path)
+    flag(made, "-o --output FILE", "its extension gives the format; default: stdout", type=Path)
     return made
 
 
@@ -149,8 +149,10 @@ def _written(run: RunRow, shape: str) -> str:
 
 
 def diagrams_parser() -> Parser:
-    made = Parser("diagrams", "--write|--check [FOLDER]", "Regenerate or verify the generated diagrams.")
-    made.add_argument("folder", nargs="?", type=Path, default=Path("diagrams"), help="default: diagrams")
+    made = Parser("diagrams", "--write|--check [DIR]", "Regenerate or verify the generated diagrams.")
+    made.add_argument(
+        "folder", nargs="?", type=Path, default=Path("diagrams"), metavar="DIR", help="default: diagrams"
+    )
     which = made.add_mutually_exclusive_group(required=True)
     flag(which, "--write", "write what is missing or stale")
     flag(which, "--check", "exit 1 when something is missing or stale")

@@ -20,7 +20,7 @@ def trust_parser() -> Parser:
         "trust",
         "[DIR] [FLAGS]",
         "Let a folder's own settings, hooks, policies, agents, servers and .env count, after a look at them.\n"
-        "It holds for everything below the folder, also for what comes later; the longest folder decides.",
+        "It covers everything below the folder, now and later; of nested folders the innermost decides.",
         [
             ("interlock trust", "look at what this folder brings along, and decide"),
             ("interlock trust ~/work/app --yes", "without being asked"),
@@ -29,9 +29,9 @@ def trust_parser() -> Parser:
     )
     made.add_argument("folder", nargs="?", default=".", metavar="DIR", help="default: this folder")
     flag(made, "--yes", "don't ask; needed without a terminal")
-    flag(made, "--parent", "the folder around it, and all that is in that")
-    flag(made, "--untrust", "what it brings along shall not count")
-    flag(made, "--list", "what was said, of any folder")
+    flag(made, "--parent", "its parent folder, and everything in that")
+    flag(made, "--untrust", "don't let them count")
+    flag(made, "--list", "what was decided, for all folders")
     made.json_flag()
     return made
 
@@ -138,8 +138,8 @@ def memory_parser() -> Parser:
     made.add_argument("action", nargs="?", default="show", metavar="show|add|refresh")
     made.add_argument("text", nargs="?", metavar="TEXT", help="add: what is to be remembered, in one line")
     flag(made, "--global", "add: to your own file, for every folder")
-    flag(made, "-C --workspace DIR", "of the folder DIR", type=Path)
-    flag(made, "--json", "as JSON")
+    flag(made, "-C --workspace DIR", "look in DIR", type=Path)
+    flag(made, "--json", "for programs")
     return made
 
 

@@ -50,7 +50,7 @@ def hooks_parser() -> Parser:
     flag(made, "--input JSON|@FILE|-", "the event's own fields; matchers look at them")
     flag(made, "--run", "run the hooks, and show what they say")
     made.json_flag()
-    flag(made, "-C --workspace --cd DIR", "as a run in DIR", type=Path)
+    flag(made, "-C --workspace --cd DIR", "as for a run in DIR", type=Path)
     flag(made, "--skip-trust", "count the folder's own hooks, this once")
     return made
 

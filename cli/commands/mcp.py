@@ -19,8 +19,8 @@ from interlock.state.errors import UserError
 _ACTIONS = ("list", "test", "add", "remove", "auth", "serve")
 _ABOUT = """\
 MCP servers lend their tools, resources and prompts. list and test start them as a run would, with its settings and
-its trust; add and remove write settings files. What stands in .mcp.json and .roo/mcp.json counts, too, where the
-folder is trusted. auth signs in to a server by OAuth, in a browser. serve is the other way round: it offers workflows
+its trust; add and remove write settings files. Servers in .mcp.json and .roo/mcp.json count, too, if the folder
+is trusted. auth signs in to a server by OAuth, in a browser. serve is the other way round: it offers workflows
 as tools, on stdin and stdout."""
 _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http": "http"}
 
@@ -32,7 +32,7 @@ _EXAMPLES = [
     ),
     ("interlock mcp test time", "start it, and show what it offers"),
     ("interlock mcp auth docs", "sign in, in a browser"),
-    ("interlock mcp serve investigate main", "what another agent starts to run these workflows here"),
+    ("interlock mcp serve investigate main", "for another agent: offers it these workflows as tools"),
 ]
 
 Shown = Mapping[str, Any]
@@ -41,8 +41,7 @@ Shown = Mapping[str, Any]
 def mcp_parser() -> Parser:
     made = Parser(
         "mcp",
-        "[list] | mcp test SERVER | mcp add [FLAGS] NAME COMMAND|URL [ARGS] | mcp remove NAME | mcp auth SERVER"
-        " | mcp serve [WORKFLOW …]",
+        "list | test SERVER | add [FLAGS] NAME COMMAND|URL [ARGS] | remove NAME | auth SERVER | serve [WORKFLOW …]",
         _ABOUT,
         _EXAMPLES,
     )
@@ -62,18 +61,30 @@ def mcp_parser() -> Parser:
     )
     kinds = one_of(("stdio", "sse", "http"), _TRANSPORTS)
     flag(made, "-t --transport stdio|sse|http", "add: default: http for an address, else stdio", type=kinds)
-    flag(made, "-e --env NAME=VALUE", "add: of its environment; also $NAME", action="append", default=[])
-    flag(made, "-H --header NAME:VALUE", "add: of each request; also $NAME", action="append", default=[])
-    flag(made, "--timeout MS", "add: milliseconds that a request may take", type=number(int, 1))
-    flag(made, "--trust", "add: its calls need no asking")
+    flag(
+        made,
+        "-e --env NAME=VALUE",
+        "add: an environment variable; $NAME is expanded",
+        action="append",
+        default=[],
+    )
+    flag(
+        made,
+        "-H --header NAME:VALUE",
+        "add: a header of each request; $NAME is expanded",
+        action="append",
+        default=[],
+    )
+    flag(made, "--timeout MS", "add: time limit of a request, in milliseconds", type=number(int, 1))
+    flag(made, "--trust", "add: run its tools without asking")
     flag(made, "--include-tools A,B", "add: only these of its tools", action="append", default=[])
-    flag(made, "--exclude-tools A,B", "add: not these", action="append", default=[])
-    flag(made, "--forget", "auth: sign out: its tokens are removed here")
-    flag(made, "-m --model MODEL", "serve: what the workflows ask")
+    flag(made, "--exclude-tools A,B", "add: all but these", action="append", default=[])
+    flag(made, "--forget", "auth: sign out, and delete its tokens here")
+    flag(made, "-m --model MODEL", "serve: the model that the workflows use")
     modes = one_of(("default", "auto_edit", "plan", "yolo"))
     flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=modes)
     made.json_flag()
-    flag(made, "-C --workspace --cd DIR", "as a run in DIR", type=Path)
+    flag(made, "-C --workspace --cd DIR", "as for a run in DIR", type=Path)
     flag(made, "--skip-trust", "count the folder's own servers, this once")
     return made
 

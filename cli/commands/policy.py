@@ -30,7 +30,7 @@ _ANSWERS = {
 }
 
 _ABOUT = """\
-What policy says of a call here: allow, ask or deny, which rule decides and why, and for a shell line each
+What the policy says about a call here: allow, ask or deny, which rule decides and why, and for a shell line each
 command by itself. It counts what a run in this folder counts: settings, trust, .env, rules of every place.
 Nobody is asked, and nothing is run but safety checkers. Exit code 0 whatever the decision is (scripts read
 --json), 42 for a question that can't be answered: no such tool, wrong arguments."""
@@ -59,16 +59,16 @@ def policy_parser() -> Parser:
             ),
         ],
     )
-    made.add_argument("action", metavar="check", help="the only action there is")
+    made.add_argument("action", metavar="check", help="the only action")
     made.add_argument("tool", nargs="?", metavar="TOOL", help="a tool's name; see: interlock tools")
     made.add_argument("args", nargs="?", metavar="JSON|@FILE|-", help="its arguments; -: from stdin")
     flag(made, "--batch FILE.jsonl", "one question a line; -: from stdin")
-    flag(made, "--agent NAME", "as a call of this sub-agent")
+    flag(made, "--agent NAME", "as a call by this sub-agent")
     flag(made, "--server NAME", "as a tool of this connected MCP server")
-    flag(made, "--annotations JSON|@FILE|-", "what the MCP server says of its tool")
+    flag(made, "--annotations JSON|@FILE|-", "what the MCP server says about its tool")
     flag(made, "--all --verbose", "list every rule that was considered")
     made.json_flag()
-    flag(made, "-C --workspace --cd DIR", "as a run in DIR", type=Path)
+    flag(made, "-C --workspace --cd DIR", "as for a run in DIR", type=Path)
     group = made.add_argument_group("as a run with these flags")
     permission_flags(group)
     group.add_argument("--mode", dest="approval_mode", type=MODE, help=argparse.SUPPRESS)

@@ -25,8 +25,8 @@ def fork_parser() -> Parser:
     made = Parser(
         "fork",
         "RUN --at STEP [--workspace DIR | --in-place] [--json]",
-        "Make a new run that shares the past of RUN up to STEP, in a new folder beside its own with the files as they\n"
-        "were then. RUN is never changed. What git ignores isn't brought along.",
+        "Make a new run that shares the past of RUN up to STEP, in a new folder next to its own, with the files as\n"
+        "they were then. RUN is never changed. Files that git ignores aren't copied.",
         [
             ("interlock fork latest --at 7", "then: interlock resume FORK -p 'try it another way'"),
             ("interlock fork 4k2 --at 7 --workspace ../second", "into a folder of that name"),
@@ -113,7 +113,7 @@ def undo_parser() -> Parser:
     made = Parser(
         "undo",
         "RUN [--call ID] [--json]",
-        "Take back what a run did to the files. Where somebody changed one of them since, nothing is taken back.\n"
+        "Take back what a run did to the files. If somebody has changed one of them since, nothing is.\n"
         "The run itself stays as it is; `rewind` goes back with the conversation, too.",
         [
             ("interlock undo latest", ""),
@@ -156,10 +156,10 @@ def replay_parser() -> Parser:
         "Execute a run's graph once more from the replies, results and decisions that were recorded: offline, and\n"
         "without touching a file. Prints each step with the hash of its state, and the first that is another now, as\n"
         "after a change of a prompt or of a graph. Exit code 1 where there is one.\n\n"
-        "--swap puts a function of yours in the place of one node's: it is under @node, has the same labels, and runs\n"
-        "as any code of yours. --model goes on with another model, for real: in a fork, in a new folder beside the\n"
-        "run's own with the files as they were; what a person said counts for the same request, any other one waits.\n"
-        "Both begin at --until STEP where that is given, and show where the paths part.",
+        "--swap puts a function of yours in the place of one node's: it is decorated with @node, has the same labels,\n"
+        "and runs like any code of yours. --model goes on with another model, for real: in a fork, in a new folder\n"
+        "next to the run's own, with the files as they were; what a person decided counts for the same request, any\n"
+        "other one waits. Both begin at --until STEP where that is given, and show where the paths part.",
         [
             ("interlock replay latest", ""),
             ("interlock replay 4k2 --until 7", "compare no further than step 7"),

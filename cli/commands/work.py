@@ -239,7 +239,7 @@ def resume_parser() -> Parser:
     made.run_flag()
     add_decision_flags(made)
     flag(made, "-p --prompt PROMPT", "one more prompt, after the run has answered")
-    flag(made, "--compress", "compress its conversation now, in a prompt's place")
+    flag(made, "--compress", "compress the conversation now, instead of a prompt")
     flag(made, "--new-rules", "obey policies and settings as they are now")
     add_running_flags(made)
     return made
@@ -260,15 +260,15 @@ def init_parser() -> Parser:
         "init",
         "[HINT] [FLAGS]",
         "Look at this repository and write GEMINI.md (or what `context.fileName` says), which every conversation\n"
-        "begins with. It is shown first, of a file that stands already as a diff. Same as: interlock run init",
+        "begins with. You see it before it is written, changes of an existing file as a diff. Same as: run init",
         [
             ("interlock init", "look, and ask before the file is written"),
             ("interlock init 'the services below apps/ matter most'", "with a hint"),
             ("interlock init --file AGENTS.md", "under another name"),
         ],
     )
-    made.add_argument("words", nargs="*", metavar="HINT", help="what else it shall look at, or hold")
-    flag(made, "--file NAME", "one of `context.fileName`; default: the one that stands, else the first")
+    made.add_argument("words", nargs="*", metavar="HINT", help="what to look at, or to mention")
+    flag(made, "--file NAME", "one of `context.fileName`; default: the one that exists, else the first")
     add_running_flags(made)
     return made
 

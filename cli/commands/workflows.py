@@ -18,12 +18,12 @@ def workflows_parser() -> Parser:
     made = Parser(
         "workflows",
         "[--json] [FLAGS]",
-        "What can be run with: interlock run WORKFLOW\nYour own stand in .interlock/workflows/NAME.py, here or in your "
-        "home directory.",
-        [("interlock new workflow NAME", "begin one of your own")],
+        "What can be run with: interlock run WORKFLOW\nYours are in .interlock/workflows/NAME.py, here or in your home "
+        "directory.",
+        [("interlock new workflow NAME", "start one of your own")],
     )
-    flag(made, "-C --workspace --cd DIR", "those of the folder DIR", type=Path)
-    flag(made, "--skip-trust", "this folder's, too, though nobody trusts it")
+    flag(made, "-C --workspace --cd DIR", "look in DIR", type=Path)
+    flag(made, "--skip-trust", "with this folder's own, trusted or not")
     made.json_flag()
     return made
 
@@ -58,11 +58,11 @@ def schema_parser() -> Parser:
     made = Parser("schema", "WORKFLOW [--input|--output]", "A workflow's input and output as JSON Schema.")
     made.add_argument("workflow", metavar="WORKFLOW", help="see: interlock workflows")
     which = made.add_mutually_exclusive_group()
-    flag(which, "--input", "only the input's")
-    flag(which, "--output", "only the output's")
-    flag(made, "-C --workspace --cd DIR", "of the folder DIR", type=Path)
-    flag(made, "--skip-trust", "of this folder, too, though nobody trusts it")
-    flag(made, "--json", "as everywhere; it is JSON anyway")
+    flag(which, "--input", "only the input's schema")
+    flag(which, "--output", "only the output's schema")
+    flag(made, "-C --workspace --cd DIR", "look in DIR", type=Path)
+    flag(made, "--skip-trust", "with this folder's own, trusted or not")
+    flag(made, "--json", "accepted; the output is always JSON")
     return made
 
 
@@ -85,11 +85,11 @@ def new_parser() -> Parser:
     made = Parser(
         "new",
         "workflow NAME",
-        "Begin a workflow of your own in this folder: .interlock/workflows/NAME.py, which runs at once, and\n"
+        "Start a workflow of your own in this folder: .interlock/workflows/NAME.py, which runs as it is, and\n"
         "tests/test_NAME.py. What it can be made of: docs/api.md, docs/tutorial.md.",
         [("interlock new workflow nightly-triage", "then: interlock run nightly-triage")],
     )
-    made.add_argument("what", metavar="workflow", help="what to begin")
+    made.add_argument("what", metavar="workflow", help="what to start")
     made.add_argument("name", metavar="NAME", help="lower-case words, joined by hyphens")
     return made
 

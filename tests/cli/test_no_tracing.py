@@ -9,27 +9,27 @@ from pathlib import Path
 
 from fake_gemini.fake import FakeGemini
 
-from interlock.cli.no_tracing import NAME, TAKEN
+from interlock.cli.quick_start import LANGSMITH, TAKEN
 
 _RUN = """
 import sys
-from interlock.cli import main, no_tracing
+from interlock.cli import main, quick_start
 main._is_watched = lambda: True  # come back here
 sys.argv = ["interlock", "-p", "go", "-m", "gemini-2.5-pro", "-y"]
 assert main.main() == 0
-taken = [m for m in sys.modules if m.partition(".")[0] == "langsmith" and m not in no_tracing.TAKEN]
-assert no_tracing.stands() and not taken, f"a run takes more of the library: {taken}"
+taken = [m for m in sys.modules if m.partition(".")[0] == "langsmith" and m not in quick_start.TAKEN]
+assert quick_start.is_left_out() and not taken, f"a run takes more of the library: {taken}"
 """
 _ANSWERS = """
 import sys
-from interlock.cli import no_tracing
-no_tracing.stand_in()
+from interlock.cli import quick_start
+quick_start.leave_tracing_out()
 import langsmith
 from langsmith import get_tracing_context as ours, utils
 said = ours(), utils.tracing_is_enabled()
 from langsmith import traceable, get_tracing_context as theirs, utils
 import langsmith
-assert not no_tracing.stands() and langsmith.__file__ and langsmith.traceable is traceable
+assert not quick_start.is_left_out() and langsmith.__file__ and langsmith.traceable is traceable
 assert (theirs(), bool(utils.tracing_is_enabled())) == said, (theirs(), utils.tracing_is_enabled(), said)
 """
 _NOT_IN_RUNS = {"tracers/evaluation.py", "document_loaders/langsmith.py", "pregel/remote.py"}
@@ -72,7 +72,7 @@ def test_all_names_that_langchain_and_langgraph_import_are_there() -> None:
     missing = {
         f"{name}: {taken}"
         for name, text in texts
-        if NAME in text
+        if LANGSMITH in text
         for taken in _imported(ast.parse(text))
         if taken not in known
     }
@@ -84,8 +84,8 @@ def _imported(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
             continue
         if isinstance(node, ast.Import):
-            yield from (a.name for a in node.names if a.name.partition(".")[0] == NAME)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == NAME:
+            yield from (a.name for a in node.names if a.name.partition(".")[0] == LANGSMITH)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == LANGSMITH:
             yield from (f"{node.module}.{a.name}" for a in node.names)
         else:
             yield from _imported(node)
