@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from interlock.cli.catalog import nearest
-from interlock.cli.flags import options_here
+from interlock.cli.flags import MODE, options_here
 from interlock.cli.parsing import Parser, flag, number, one_of
 from interlock.cli.render.output import Paint, elapsed, one_line, place, show_json, show_table, visible, warn
 from interlock.state.errors import UserError
 
-_ACTIONS = ("list", "test", "add", "remove", "auth", "serve")
 _ABOUT = """\
 MCP servers lend their tools, resources and prompts. list and test start them as a run would, with its settings and
 its trust; add and remove write settings files. Servers in .mcp.json and .roo/mcp.json count, too, if the folder
@@ -52,37 +51,18 @@ def mcp_parser() -> Parser:
     made.add_argument("target", nargs="?", metavar="COMMAND|URL", help="add: how it is reached")
     made.add_argument("args", nargs="*", metavar="ARGS", help="add: what the command is given")
     where = one_of(("project", "user"))
-    flag(
-        made,
-        "-s --scope project|user",
-        "add, remove: whose settings (default: project)",
-        type=where,
-        default="project",
-    )
+    flag(made, "-s --scope project|user", "add, remove: default: project", type=where, default="project")
     kinds = one_of(("stdio", "sse", "http"), _TRANSPORTS)
-    flag(made, "-t --transport stdio|sse|http", "add: default: http for an address, else stdio", type=kinds)
-    flag(
-        made,
-        "-e --env NAME=VALUE",
-        "add: an environment variable; $NAME is expanded",
-        action="append",
-        default=[],
-    )
-    flag(
-        made,
-        "-H --header NAME:VALUE",
-        "add: a header of each request; $NAME is expanded",
-        action="append",
-        default=[],
-    )
-    flag(made, "--timeout MS", "add: time limit of a request, in milliseconds", type=number(int, 1))
+    flag(made, "-t --transport stdio|sse|http", "add: default: by its address", type=kinds)
+    flag(made, "-e --env NAME=VALUE", "add: a variable; $NAME is expanded", action="append", default=[])
+    flag(made, "-H --header NAME:VALUE", "add: a header; $NAME is expanded", action="append", default=[])
+    flag(made, "--timeout MS", "add: a request's time limit, milliseconds", type=number(int, 1))
     flag(made, "--trust", "add: run its tools without asking")
     flag(made, "--include-tools A,B", "add: only these of its tools", action="append", default=[])
     flag(made, "--exclude-tools A,B", "add: all but these", action="append", default=[])
     flag(made, "--forget", "auth: sign out, and delete its tokens here")
     flag(made, "-m --model MODEL", "serve: the model that the workflows use")
-    modes = one_of(("default", "auto_edit", "plan", "yolo"))
-    flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=modes)
+    flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE)
     made.json_flag()
     flag(made, "-C --workspace --cd DIR", "as for a run in DIR", type=Path)
     flag(made, "--skip-trust", "count the folder's own servers, this once")
@@ -93,22 +73,11 @@ def mcp(arguments: list[str]) -> int:
     own, theirs = _split(arguments)
     args = mcp_parser().parse(own)
     args.args = [*args.args, *theirs]
-    match args.action:
-        case "list":
-            return _list(args)
-        case "test":
-            return _test(args)
-        case "add":
-            return _add(args)
-        case "remove":
-            return _remove(args)
-        case "auth":
-            return _auth(args)
-        case "serve":
-            return _serve(args)
-        case _:
-            near = nearest(args.action, list(_ACTIONS)) or f" There are {', '.join(_ACTIONS)}."
-            raise UserError(f"No action {args.action!r}.{near} See: interlock mcp --help")
+    actions = {"list": _list, "test": _test, "add": _add, "remove": _remove, "auth": _auth, "serve": _serve}
+    if args.action not in actions:
+        near = nearest(args.action, [*actions]) or f" There are {', '.join(actions)}."
+        raise UserError(f"No action {args.action!r}.{near} See: interlock mcp --help")
+    return actions[args.action](args)
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
