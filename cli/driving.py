@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli import quick_start
-from interlock.cli.render.output import close_stdout, one_line, redacted
+from interlock.cli.render.output import close_stdout
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read.runs import waiting_requests
 from interlock.state.errors import BugError, InterlockError, UserError
@@ -95,43 +95,6 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
 def is_plain() -> bool:
     """The terminal can't do more than lines."""
     return os.environ.get("TERM", "dumb") in ("dumb", "")
-
-
-def converse(workflow: str, prompt: str, run: str | None, options: Options) -> int:
-    """A session where the cursor can't be moved: prompt, answer, prompt, until the person leaves; the exit code."""
-    from interlock.cli.render.text import TextView
-
-    quick_start.begin()
-    while True:
-        try:
-            text = prompt or input("> ").strip()
-            prompt = ""
-            if not text and not run:
-                continue
-            run = _advanced(workflow, run, text or None, options, TextView(text)).run
-            options = replace(options, attach=(), approval_mode=None)
-        except (EOFError, KeyboardInterrupt):
-            print()
-            break
-        except InterlockError as error:
-            print(f"interlock: {one_line(redacted(str(error)))}", file=sys.stderr)
-    if run:
-        print(f"Go on with: interlock -r {run}")
-    return 0
-
-
-def _advanced(workflow: str, run: str | None, prompt: str | None, options: Options, view: View) -> Outcome:
-    """A new run, or one that goes on: to its end, or to where the rest is left for later."""
-    from interlock.engine import resume_sync, run_sync
-
-    shown = [_Settling(view)]
-    if run is None:
-        outcome = run_sync(workflow, {"prompt": prompt}, options=options, renderers=shown)
-    else:
-        outcome = resume_sync(run, prompt=prompt, options=replace(options, workspace=None), renderers=shown)
-    outcome = _asked(outcome, options, view)
-    _quietly(lambda: view.finish(outcome))
-    return outcome
 
 
 class _Settling:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from interlock.cli import quick_start
 from interlock.cli.decisions import add_decision_flags, decisions_from
-from interlock.cli.driving import converse, go_on, is_plain, notified, start, tell_trace, view_for
+from interlock.cli.driving import go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
 from interlock.cli.parsing import Parser, flag
@@ -67,8 +67,9 @@ def prompt(arguments: list[str]) -> int:
             if not name and first_start.is_needed(options):
                 first_start.ask(options)
             if is_plain():
-                return converse(workflow, words, found and found.run, options)
-            from interlock.cli.session.app import execute as session
+                from interlock.cli.session.plain import execute as session
+            else:
+                from interlock.cli.session.app import execute as session
 
             return session(options, workflow, words, found and found.run)
     quick_start.begin()

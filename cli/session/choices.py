@@ -12,6 +12,7 @@ from prompt_toolkit.enums import EditingMode
 from rich.text import Text
 
 from interlock.cli.catalog import execute, nearest
+from interlock.cli.driving import is_plain
 from interlock.cli.render.output import place
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed, words
@@ -173,6 +174,8 @@ def _last_answer(session: "Session") -> str:
 
 async def copy(session: "Session", _: str) -> None:
     """By the terminal itself (OSC 52), which works through ssh, too."""
+    if is_plain():
+        raise UserError("This terminal has no clipboard that a program can reach.")
     text = await to_thread(lambda: _last_answer(session))
     if not text:
         raise UserError("There is no answer to copy yet.")

@@ -27,6 +27,11 @@ def held() -> Generator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSANOW, quiet)
         _keep()
         yield
+    except (
+        SystemExit
+    ):  # out of a question, wherever it was: pastes are unmarked again, and the cursor is seen
+        print("\x1b[?2004l\x1b[?25h", end="", flush=True)
+        raise
     finally:
         with suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(sys.stdin, termios.TCSANOW, before)

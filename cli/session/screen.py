@@ -38,7 +38,8 @@ from interlock.state.events import (
 )
 from interlock.state.text import harmless
 
-_COLOURS = re.compile(r"(\x1b\[[\d;]*m)")
+STYLES = re.compile(r"(\x1b\[[\d;]*m)")
+"""Colours, bold and the like, as rich writes them."""
 _PORTION = 4096
 """Characters of an answer that are taken in at once: some 20 ms in which nothing can be painted."""
 
@@ -58,6 +59,8 @@ class Screen:
         self.changed: Callable[[], None] = lambda: None
         """Called when there is something new; from the thread that brought it."""
         self.thoughts = thoughts
+        self.typed_above = False
+        """What the user says stands there as it was typed."""
         self._lock = Turns()
         self.width = width
         self._clock, self._color, self._theme = clock, color, theme
@@ -134,6 +137,8 @@ class Screen:
 
     def said(self, prompt: str) -> None:
         """The user's prompt, as a block."""
+        if self.typed_above:
+            return
         with self._lock:
             self._finish_answer()
             self._put(blocks.prompt(prompt, self.width), "prompt", apart=True)
@@ -165,7 +170,7 @@ class Screen:
             else:
                 with self._console.capture() as capture:
                     self._console.print(renderable)
-                parts = _COLOURS.split(capture.get())
+                parts = STYLES.split(capture.get())
                 parts[::2] = map(harmless, parts[::2])
                 self._out.append("\n" * bool(self._kind) + "".join(parts))
                 self._kind = "shown"

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from interlock.cli.session.app import App
+    from interlock.cli.session.plain import Lines
     from interlock.cli.session.screen import Screen
     from interlock.state.events import Event
 
@@ -43,7 +44,7 @@ class Used:
 class Session:
     """One conversation at a time; each is a durable run. Used from the painting thread only."""
 
-    def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: "App") -> None:
+    def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: "App | Lines") -> None:
         self.options: Options = options
         self.workflow, self.screen, self.terminal = workflow, screen, terminal
         self.home = options.home
@@ -75,6 +76,11 @@ class Session:
         self._shown: set[tuple[str, str]] = set()
         """What of the run's record stands on the screen."""
         self._work: set[asyncio.Task[None]] = set()
+
+    @property
+    def at_work(self) -> bool:
+        """Something is under way: a run, a command."""
+        return self.busy or bool(self._work)
 
     def submit(self, text: str) -> None:
         """A prompt, which waits for its turn while the agent works; nothing at all goes on with what was cut short."""

@@ -1,11 +1,15 @@
 """test_terminals: narrow, resized, stopped, without colours or a cursor: the session fits its terminal."""
 
 import re
+import signal
 import time
 from pathlib import Path
 
 import pytest
-from session.terminal import ENTRY, Opens, edit
+from patience import until
+from session.terminal import ENTRY, HELD, Opens, edit
+
+from interlock.engine.read.runs import list_runs
 
 SHELL = 'set -m; "$0" "$@"; echo stopped; fg'
 STREAM = {
@@ -75,6 +79,64 @@ def test_a_terminal_that_cannot_move_its_cursor_gets_lines(folder: Path, opens: 
         assert b"\x1b[" not in terminal.written
         assert "Go on with: interlock -r " in "\n".join(terminal.screen)
     assert (folder / "notes.txt").read_text() == "new\n"
+
+
+def test_commands_and_shell_lines_run_where_lines_are_all_there_is(folder: Path, opens: Opens) -> None:
+    (folder / "other.json").write_text('[{"text": "Another one answers."}]')
+    replies = [{"text": "First answer."}, {"text": "Seen.", "expect": "is-it-mine"}]
+    with opens(replies, env={"TERM": "dumb", "MINE": "mine"}, rows=60) as terminal:
+
+        def says(line: str, shown: str) -> None:
+            terminal.waits_for("\n>")
+            terminal.type(f"{line}\n")
+            terminal.waits_for(shown)
+
+        terminal.waits_for(">")
+        terminal.type("/nothing\n")
+        terminal.waits_for("No command '/nothing'.")
+        says("/diff", "Nothing has run yet")
+        says("one", "First answer.")
+        says("!echo is-it-$MINE; exit 3", "exit 3")
+        says("two", "Seen.")
+        says("/show", "path    open_prompt")
+        says("/copy", "no clipboard")
+        says("/approval-mode plan", "Approval mode plan")
+        says("/approval-mode", "What needs asking? [1-3, Enter: none]")
+        terminal.type("1\n")
+        terminal.waits_for("Approval mode default")
+        says("/clear", "A new conversation.")
+        says("/model script:other.json", "other.json")
+        says("three", "Another one answers.")
+        says("/quit", "Go on with: interlock -r ")
+        assert terminal.ends() == 0
+        assert b"\x1b[" not in terminal.written
+    assert len(list_runs(folder.parent / "state")) == 2
+
+
+def test_ctrl_c_stops_the_agent_where_lines_are_all_there_is(folder: Path, opens: Opens) -> None:
+    with opens([HELD, {"text": "Well."}], "-y", env={"TERM": "dumb"}) as terminal:
+        terminal.waits_for(">")
+        terminal.type("work\n")
+        until((folder / "began").exists)
+        terminal.press("c-c")
+        terminal.waits_for("It stands in the middle")
+        terminal.type("never mind\n")
+        terminal.waits_for("Well.\n>")
+        terminal.press("c-c")
+        assert terminal.ends() == 0
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_a_signal_ends_a_session_of_lines_cleanly(busy: bool, folder: Path, opens: Opens) -> None:
+    with opens([HELD], "-y", *(["work"] if busy else []), env={"TERM": "dumb"}) as terminal:
+        if busy:
+            until((folder / "began").exists)
+        else:
+            terminal.waits_for(">")
+        terminal.process.send_signal(signal.SIGTERM)
+        assert terminal.ends() == 0
+        assert ("Go on with: interlock -r " in "\n".join(terminal.screen)) is busy
+    assert [run.status for run in list_runs(folder.parent / "state")] == ["interrupted"] * busy
 
 
 @pytest.mark.sweep

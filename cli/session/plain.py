@@ -1,0 +1,150 @@
+"""plain: a session where the cursor can't be moved: prompt, answer, prompt, line by line, with the same commands."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, TypeVar
+
+from interlock.cli.decisions import ask
+from interlock.cli.render.output import Paint, ring
+from interlock.cli.session.asking import Row
+from interlock.cli.session.commands import typed
+from interlock.cli.session.painting import size
+from interlock.cli.session.screen import STYLES, Screen
+from interlock.cli.session.session import Session
+from interlock.cli.session.theme import DEFAULT, THEMES
+from interlock.engine.options import Decision, Options
+from interlock.state.errors import UserError
+from interlock.state.events import NotificationEvent
+
+T = TypeVar("T")
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LOOK_S = 0.05
+"""Seconds between two looks at what is finished."""
+
+
+class Lines:
+    """In `App`'s place: what is written and read line by line. Nothing else happens while a line is read."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self.left = False
+
+    async def run(self, session: Session, prompt: str, run: str | None) -> None:
+        """Until the person leaves."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, session.cancel if number == signal.SIGINT else self.exit)
+        session.driver.begin()
+        if run:
+            session.switch(run)
+        if prompt:
+            session.submit(prompt)
+        try:
+            await self._until_idle(session)
+            self._screen.typed_above = True
+            while not self.left:
+                self._read(session)
+                await self._until_idle(session)
+        finally:
+            await session.close()
+            self._write()
+
+    def _read(self, session: Session) -> None:
+        try:
+            with _interrupted():
+                line = input("> ").strip()
+        except (EOFError, KeyboardInterrupt):
+            print()
+            self.exit()
+            return
+        session.take(line)
+
+    async def _until_idle(self, session: Session) -> None:
+        while session.at_work and not self.left:
+            self._write()
+            await asyncio.sleep(_LOOK_S)
+        self._write()
+
+    def _write(self) -> None:
+        sys.stdout.write(STYLES.sub("", self._screen.finished()))
+        sys.stdout.flush()
+
+    def paint(self) -> None:
+        """What is finished is looked for."""
+
+    def exit(self) -> None:
+        self.left = True
+
+    def ring(self, event: NotificationEvent) -> None:
+        ring(event, sys.stdout)
+
+    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]:
+        self._write()
+        with _interrupted():
+            return ask(run, requests, Paint(sys.stderr))
+
+    def still_asked(self, waiting: Collection[str]) -> None:
+        """Who decides elsewhere is first: that is told when the answer comes."""
+
+    async def handed_over(self, work: Callable[[], T]) -> T:
+        self._write()
+        try:
+            with _interrupted():
+                return work()
+        except KeyboardInterrupt:
+            raise UserError("Stopped.") from None
+
+    async def pick(self, title: str, rows: Sequence[Row], at: int = 0) -> Row | None:
+        for number, row in enumerate(rows, 1):
+            self._screen.note(f"{'*' if number == at + 1 else ' '} {number:>2}  {row.name}  {row.about}")
+        self._write()
+        while True:
+            try:
+                with _interrupted():
+                    text = input(f"{title} [1-{len(rows)}, Enter: none] ").strip()
+            except (EOFError, KeyboardInterrupt):
+                return None
+            if not text:
+                return None
+            if text.isdecimal() and 0 < int(text) <= len(rows):
+                return rows[int(text) - 1]
+
+    async def confirm(self, question: str) -> bool:
+        return (await self.handed_over(lambda: input(f"{question} [y/N] "))).strip().lower() in ("y", "yes")
+
+    def suggest(self, text: str) -> None:
+        self._screen.note(f"It was: {text}")
+
+    def take_back(self, texts: Sequence[str]) -> None:
+        for text in texts:
+            self._screen.note(f"Not sent: {text}")
+
+
+@contextmanager
+def _interrupted() -> Generator[None]:
+    """A signal ends what reads a line: asyncio would only note it."""
+
+    def end(*_: object) -> NoReturn:
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
+    """Until the person leaves; the exit code."""
+    screen = Screen(size().columns, THEMES[DEFAULT], color=False)
+    lines = Lines(screen)
+    session = Session(options, workflow, screen, lines)  # pyright: ignore[reportArgumentType]
+    session.take = lambda text: typed(session, text)
+    asyncio.run(lines.run(session, prompt, run))
+    if session.run:
+        print(f"Go on with: interlock -r {session.run}")
+    return 0
