@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pydantic import JsonValue
 
 from interlock.engine.driver.budget import RunBudget
-from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks, plans_folder
+from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.store.approvals import SqlApprovals
@@ -124,7 +124,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     """Wire the services of one drive; nothing is connected to or started yet."""
     conn, epoch = connections.conn, connections.epoch
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
-    prepared.workspace.plans = plans_folder(store.home, info.run)
+    prepared.workspace.plans = store.plans / info.run
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs, index = OutputFiles(store.home, prepared.redact), IndexOnDemand(store.home, prepared)
     processes, commands = _processes(prepared, outputs)

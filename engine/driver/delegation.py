@@ -208,7 +208,7 @@ class RunPlans:
 
     @property
     def folder(self) -> Path:
-        return plans_folder(self.store.home, self.info.run)
+        return self.store.plans / self.info.run
 
     def placed(self, call: CallView) -> CallView | None:
         path = call.args.get("file_path")
@@ -264,7 +264,3 @@ class RunPlans:
         options = {**kept_options(prepared.options), "approval_mode": mode}
         title = prepared.redact(f"carries out: {prompt}")[:200]
         return NewRun(run, "main", str(self.info.workspace), title, options, state)
-
-
-def plans_folder(home: Path, run: str) -> Path:
-    return home / "plans" / run

@@ -248,7 +248,11 @@ _WAL_WRITE_LOCK = "120"
 """Byte of the `-shm` file that SQLite locks while it writes (WAL_WRITE_LOCK at UNIX_SHM_BASE)."""
 
 
-async def end_process(owner: Owner, timeout_s: float = 10.0) -> None:
+_KILLED_S = 10.0
+"""Within which a process that was killed has to be gone."""
+
+
+async def end_process(owner: Owner) -> None:
     """SIGKILL a process of this host and wait until nothing of it runs. Raises `BusyError` when it stays."""
     try:
         _kill(owner)
@@ -257,7 +261,7 @@ async def end_process(owner: Owner, timeout_s: float = 10.0) -> None:
             f"Process {owner.pid} of another user doesn't answer and holds what is needed here. "
             f"Have it ended, then try again: kill -9 {owner.pid}"
         ) from error
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + _KILLED_S
     while is_alive(owner):
         if time.monotonic() > deadline:
             raise BusyError(

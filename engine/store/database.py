@@ -89,6 +89,8 @@ class Store:
         self.home = home
         self.path = home / "interlock.db"
         self.outputs = home / "outputs"
+        self.plans = home / "plans"
+        """A folder of each run: its plan files."""
 
     def open(self) -> None:
         """Make the folder and the tables where they aren't. Raises `StoreError` in one line."""

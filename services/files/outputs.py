@@ -4,6 +4,7 @@ import hashlib
 import os
 import secrets
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from interlock.services.secrets.redaction import SHAPES, Redactor
@@ -14,18 +15,22 @@ _NAME_LENGTH = 32
 """Hex digits of the sha256 in a name: 128 bits."""
 
 
+@dataclass(frozen=True)
 class OutputFiles:
     """Implements `Outputs`. Only the owner can read what is in it."""
 
-    def __init__(self, state_directory: Path, redact: Redactor = SHAPES) -> None:
-        self.directory = state_directory / "outputs"
-        self._redact = redact.for_bytes()
+    state_directory: Path
+    redact: Redactor = SHAPES
+
+    @property
+    def directory(self) -> Path:
+        return self.state_directory / "outputs"
 
     def save(self, data: bytes, suffix: str = ".txt") -> Path:
         """Keep `data`; the same bytes have the same name. On return file and folder are on the disk."""
         self._make()
         if suffix == ".txt":
-            data = self._redact(data.decode("latin-1")).encode("latin-1")
+            data = self.redact.for_bytes()(data.decode("latin-1")).encode("latin-1")
         path = self.directory / (hashlib.sha256(data).hexdigest()[:_NAME_LENGTH] + suffix)
         store_file(self.directory, path.name, data)
         return path

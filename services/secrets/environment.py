@@ -14,7 +14,7 @@ A command can also look at the environment that the driver itself was started wi
 import os
 import re
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -68,10 +68,10 @@ def kept_back(environ: Mapping[str, str], rules: "EnvironmentSettings | None" = 
 
 
 def tool_environment(
-    environ: Mapping[str, str], keep: Collection[str] = (), rules: "EnvironmentSettings | None" = None
+    environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
-    """`environ` without secrets (but for the names in `keep`), made for a process that nobody watches."""
-    left_out = {*kept_back(environ, rules), *_FOR_TERMINALS} - {*keep}
+    """`environ` without secrets, made for a process that nobody watches."""
+    left_out = {*kept_back(environ, rules), *_FOR_TERMINALS}
     return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
 
 

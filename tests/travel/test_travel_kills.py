@@ -141,7 +141,7 @@ TAKING = """
 import sys
 from pathlib import Path
 from interlock.services.files.workspace import FolderWorkspace
-from interlock.services.snapshots import repository
+from interlock.services.snapshots import snapshots as repository
 from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 from interlock.state.settings import SnapshotSettings
 
