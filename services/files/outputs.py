@@ -15,7 +15,7 @@ _NAME_LENGTH = 32
 """Hex digits of the sha256 in a name: 128 bits."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class OutputFiles:
     """Implements `Outputs`. Only the owner can read what is in it."""
 
