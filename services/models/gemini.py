@@ -11,9 +11,12 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
+from contextvars import ContextVar
 from copy import copy
+from importlib.util import find_spec
 from typing import Any, cast
 
+import httpx
 from langchain_core.messages import AIMessageChunk, BaseMessage, HumanMessage
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_google_genai import ChatGoogleGenerativeAI, Modality
@@ -87,6 +90,39 @@ class GeminiBody:
             else:
                 contents.append(_Shared(role=role, parts=parts))
         return contents
+
+
+class _Encoded:
+    """`contents` as JSON. Those of the last request are remembered: the client would encode the conversation anew."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Json, bytes]] = {}
+
+    def __call__(self, contents: Sequence[Json]) -> bytes:
+        self._known = {id(content["parts"]): self._one(content) for content in contents}
+        return b"[%b]" % b", ".join([self._known[id(content["parts"])][1] for content in contents])
+
+    def _one(self, content: Json) -> tuple[Json, bytes]:
+        known = self._known.get(id(content["parts"]))
+        if known and known[0]["parts"] is content["parts"]:
+            return known
+        return content, json.dumps(content).encode()
+
+
+_BY_HTTPX = find_spec("aiohttp") is None
+"""Where aiohttp is installed the SDK takes that, which has no hook for a request."""
+_CONTENTS: ContextVar[bytes] = ContextVar("contents")
+"""Of the request that is being made."""
+_PLACE = "contents of the request"
+"""What the client encodes in their place."""
+
+
+async def _put_contents(request: httpx.Request) -> None:
+    """httpx's hook for a request that is about to be sent."""
+    head, place, rest = request.content.partition(json.dumps(_PLACE).encode())
+    if place:
+        request.stream = httpx.ByteStream(head + _CONTENTS.get() + rest)
+        request.headers["Content-Length"] = str(len(head) + len(_CONTENTS.get()) + len(rest))
 
 
 def _declared(tools: Sequence[ToolDeclaration]) -> _Shared:
@@ -163,6 +199,7 @@ _THINKS = re.compile(r"gemini-(2\.5|[3-9]|\d\d)")
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 """What the client makes up (uuid4) where Gemini gives a call no id."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
+_HOOKED: Json = {"event_hooks": {"request": [_put_contents]}} if _BY_HTTPX else {}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
 """The client wants a message; `extra_body` replaces it."""
 
@@ -185,7 +222,7 @@ class GeminiProvider:
                 include_thoughts=_thinks(model),
                 max_retries=1,  # one attempt: retrying is ours
                 # httpx calls it the one, websockets, which nobody opens, the other.
-                client_args={"verify": tls, "ssl": tls} if tls else None,
+                client_args={**({"verify": tls, "ssl": tls} if tls else {}), **_HOOKED},
             )
 
     def for_model(self, model: str) -> "GeminiProvider":
@@ -197,13 +234,17 @@ class GeminiProvider:
         return own
 
     def _ask(self, model: str) -> None:
-        self._body = GeminiBody(model)
+        self._body, self._encoded = GeminiBody(model), _Encoded()
         self._fixed = model in FIXED_SAMPLING
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
         """Make the request once."""
+        body = self._body(request)
+        if _BY_HTTPX:
+            _CONTENTS.set(self._encoded(body["contents"]))
+            body["contents"] = _PLACE
         options: dict[str, Any] = {
-            "http_options": {"extra_body": self._body(request)},
+            "http_options": {"extra_body": body},
             "automatic_function_calling": {"disable": True},  # else the SDK copies its request once more
         }
         if not self._fixed:
