@@ -26,7 +26,7 @@ from interlock.graphs._checks import (
     reducer_of,
     with_run_channels,
 )
-from interlock.graphs._part import Part, Parts, takes_up
+from interlock.graphs._part import Part, Parts, Told, takes_up
 from interlock.graphs._wrap import Contract, checked_node, checked_router, checked_sender, label
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError
@@ -97,12 +97,20 @@ class Graph:
         for function in functions:
             self.node(function.__name__, function)
 
-    def part(self, name: str, graph: "Graph | Callable[[], Graph]", pure: bool = False) -> None:
+    def part(
+        self,
+        name: str,
+        graph: "Graph | Callable[[], Graph]",
+        pure: bool = False,
+        outside: bool = False,
+        told: Told | None = None,
+    ) -> None:
         """Add another graph as a node; a function that makes it is asked when a run first enters it.
 
         Keys that both states have are handed over and back. `pure`: it has pure nodes and graphs only.
+        `outside`, where nothing inside asks a model: as of a node. `told`: see `Part`.
         """
-        self.declared.append((Graph.part, (name, graph, pure)))
+        self.declared.append((Graph.part, (name, graph, pure, outside, told)))
         where = f"{self.name}.{name}"
 
         def check(graph: Graph) -> None:
@@ -113,15 +121,14 @@ class Graph:
             if pure and (others := graph.chain.impure()):
                 raise SetupError(f"{where} is declared as pure, but {others} of {graph.name!r} are not.")
 
-        build: Any = (
-            (lambda: graph) if isinstance(graph, Graph) else graph
-        )  # Any: a module has its own types twice
+        # Any: a module has its own types twice.
+        build: Any = (lambda: graph) if isinstance(graph, Graph) else graph
         labels: tuple[str, ...] = ()
         if isinstance(graph, Graph):
             check(graph)
             labels = graph.labels
             self.bounds |= {name} if graph.asks else set()
-        part = Part(build, cast(Any, check), labels)
+        part = Part(build, cast(Any, check), labels, told)
         self.parts.declared[name] = self._contracts[name] = part
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
         self.chain.add_graph(name, part.run, part.whole, reducers, pure=pure)
@@ -220,8 +227,7 @@ class Graph:
 
     def _plain_keys(self, name: str) -> set[str]:
         """What a node writes without a reducer; of a part all that it shares."""
-        contract = self._contracts.get(name)
-        if contract is None:
+        if (contract := self._contracts.get(name)) is None:
             return set()
         if isinstance(contract, Contract):
             written = {*contract.writes}
@@ -389,8 +395,4 @@ class Pipeline:
 def _rooted(build: Callable[..., Graph], depth: int | None) -> Graph:
     from interlock.graphs._hooks import rooted
 
-    graph: Any = (
-        build() if depth is None else build(depth)
-    )  # Any: a module that imports this one has its types twice
-    root: Any = rooted(graph)
-    return root
+    return cast(Any, rooted(cast(Any, build() if depth is None else build(depth))))  # as in `part`

@@ -13,10 +13,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 from interlock.graphs import compress
+from interlock.graphs._part import Told
 from interlock.graphs._pipeline import Graph, Node, Pipeline
 from interlock.graphs._wrap import called
 from interlock.state.errors import UserError
-from interlock.state.node import NodeSpec, node, spec_of
+from interlock.state.node import node, spec_of
 
 PLACES = {
     "before_prompt": ("before", "context"),
@@ -67,7 +68,7 @@ def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Call
 
 
 def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
-    made = Graph(graph.name, graph.state, input=graph.input, output=graph.output, retired=graph.retired)
+    made = _blank(graph)
     first: dict[str, str] = {}
     last: dict[str, str] = {}
     between: list[tuple[str, str]] = []
@@ -121,10 +122,42 @@ def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]
     return made
 
 
-def outside(chosen: Pipeline) -> dict[str, NodeSpec]:
-    """The nodes of its own that read what may be another later."""
-    named = [arguments for declare, arguments in chosen.declared().declared if declare is Graph.node]
-    return {name: spec for name, function in named if (spec := spec_of(function)) and spec.outside}
+def outside(chosen: Pipeline) -> dict[str, Node | None]:
+    """The nodes of its own that read what may be another later, with their functions; its parts that do, without."""
+    declared = chosen.declared().declared
+    parts = [arguments[0] for declare, arguments in declared if declare is Graph.part and arguments[3]]
+    nodes = [arguments for declare, arguments in declared if declare is Graph.node]
+    return {
+        **dict.fromkeys(parts),
+        **{name: function for name, function in nodes if (spec := spec_of(function)) and spec.outside},
+    }
+
+
+def with_told(chosen: Pipeline, name: str, told: Told) -> Pipeline:
+    """With what its part `name` wrote once in the place of the part, as long as there is something."""
+
+    def change(graph: Graph) -> Graph:
+        made = _blank(graph)
+        for declare, arguments in graph.declared:
+            if declare is Graph.part and arguments[0] == name:
+                arguments = (*arguments[:4], told)
+            declare(made, *arguments)
+        made.bounds |= graph.bounds
+        return made
+
+    return replace(chosen, build=built(chosen.build, change))
+
+
+def _blank(graph: Graph) -> Graph:
+    return Graph(
+        graph.name,
+        graph.state,
+        input=graph.input,
+        output=graph.output,
+        retired=graph.retired,
+        labels=graph.labels,
+        asks=graph.asks,
+    )
 
 
 def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> Graph:
@@ -136,15 +169,7 @@ def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> 
         what = "part" if inner else "node"
         has = ", ".join(names) or "none"
         raise UserError(f"{graph.name!r} has no {what} {name!r}.{hint} It has the {what}s: {has}.")
-    made = Graph(
-        graph.name,
-        graph.state,
-        input=graph.input,
-        output=graph.output,
-        retired=graph.retired,
-        labels=graph.labels,
-        asks=graph.asks,
-    )
+    made = _blank(graph)
     for declare, arguments in graph.declared:
         if declare is Graph.node and (name, "") == (arguments[0], inner):
             made.node(name, _either(f"{graph.name}.{name}", arguments[1], other, due))
@@ -173,6 +198,7 @@ def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
         retry_wait_s=now.retry_wait_s,
         pure=was.pure,
         recorded=was.recorded,
+        outside=was.outside,
     )
     async def either(state: Any, runtime: Any) -> Any:
         return await called(new if due() else old, state, runtime)

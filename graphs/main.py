@@ -37,7 +37,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.part("command", command.build)
+    g.part("command", command.build, outside=True)
     g.part("context", opening.build, pure=True)
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))

@@ -22,6 +22,7 @@ OUTPUT_HEADING = "Output:\n"
     reads=("prompt", "approval_mode"),
     writes=("head", "prompt", "asked", "stop", "stopped_by"),
     labels=("shell", "text"),
+    outside=True,
 )
 async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """Its shell lines are calls like a model's: rules, hooks and people decide them."""
@@ -39,7 +40,7 @@ async def expand(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     return {**fresh, "label": "shell", "head": head}
 
 
-@node(reads=("prompt", "head"), writes=("prompt", "asked"))
+@node(reads=("prompt", "head"), writes=("prompt", "asked"), outside=True)
 async def fill(state: CommandState, runtime: Runtime[Deps]) -> CommandState:
     """What was refused says so in its place."""
     deps = runtime.context

@@ -241,7 +241,7 @@ def shown_memory(file: MemoryText) -> str:
 _SECTION = "ide"
 
 
-@node(reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), pure=True)
+@node(reads=("head", "ide_given", "ide_told"), writes=("head", "ide_told"), pure=True, outside=True)
 async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     """After a compression it is told in full: what was told before is gone with the messages."""
     transcript = runtime.context.transcript

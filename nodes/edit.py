@@ -109,7 +109,7 @@ async def repair(state: EditState, runtime: Runtime[Deps]) -> EditState:
     return {"label": "not for a model" if structured else "not found"}
 
 
-@node(reads=EDIT, writes=("helper", "helper_role"), labels=("found", "not found"))
+@node(reads=EDIT, writes=("helper", "helper_role"), labels=("found", "not found"), outside=True)
 async def correct_target(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Its answer must stand in the file exactly, as often as was expected; else it counts for nothing."""
     edit = await edit_at(runtime.context, state)
@@ -157,6 +157,7 @@ async def check_external_change(state: EditState, runtime: Runtime[Deps]) -> Edi
     reads=(*EDIT, "error"),
     writes=("helper", "helper_role", "explanation"),
     labels=("no changes needed", "changed strings", "no answer"),
+    outside=True,
 )
 async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     """Asked once, with the error and the text as it is now."""

@@ -51,6 +51,7 @@ _NEXT = {
     ),
     labels=("prompt", "command", "answered", "compress"),
     pure=True,
+    outside=True,
 )
 async def open_prompt(state: MainState, runtime: Runtime[Deps]) -> MainState:
     """Start a prompt: limits, sticky model and loop detection begin anew. Without one the conversation just goes on."""

@@ -13,6 +13,7 @@ from interlock.state.node import node
     writes=("mode", "allowed", "error"),
     labels=("list", "ask", "switch"),
     pure=True,
+    outside=True,
 )
 async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     label = "switch" if state["head"] else "ask" if state["tool"] else "list"
@@ -21,7 +22,7 @@ async def load_modes(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     return {"label": label, "mode": found, "allowed": None, "error": {}}
 
 
-@node(reads=("mode", "tool", "path"), writes=("allowed", "error"), pure=True)
+@node(reads=("mode", "tool", "path"), writes=("allowed", "error"), pure=True, outside=True)
 async def check_tool(state: ModeState, runtime: Runtime[Deps]) -> ModeState:
     """As a call of it would be checked, by whatever name and path."""
     deps, name, path = runtime.context, state["tool"], state["path"]

@@ -115,6 +115,7 @@ def _model(deps: Deps, definition: AgentDefinition) -> str:
     reads=("agent", "turn_no", "recovering"),
     writes=("reason", "time_left_s"),
     labels=("turn", "time or turns are up"),
+    outside=True,
 )
 async def check_end(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """Time is what its nodes worked; while a person decides, nothing does."""
@@ -204,6 +205,7 @@ async def recover(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState
 @node(
     reads=("agent", "call", "head", "reason", "answer", "turn_no", "refused", "error", "scratchpad"),
     writes=("status", "label"),
+    outside=True,
 )
 async def finish(state: SubagentState, runtime: Runtime[Deps]) -> SubagentState:
     """The row of the call is the result; whoever asked reads it there."""

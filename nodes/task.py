@@ -50,6 +50,7 @@ _CHILD = "child:"
     reads=("mode", "prompt", "head", "first_todos", "todos", "children", "unavailable"),
     writes=(*fresh_prompt(), *_FRESH, "mode", "asked", "head", "todos", "children", "unavailable"),
     pure=True,
+    outside=True,
 )
 async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Before the first request, and again with each further prompt."""

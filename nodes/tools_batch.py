@@ -11,6 +11,7 @@ from interlock.nodes.plan import reviewing, track
 from interlock.nodes.tools_results import as_sent, recorded_of, result_event
 from interlock.prompts import load, render
 from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, failure
+from interlock.state.context import MEMORY
 from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
@@ -30,7 +31,6 @@ _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "
 _PATHS = ("file_path", "dir_path", "path")
 """Arguments that say where a call was."""
 
-_MEMORY = "memory:"
 _Done = tuple[CallView, ToolResult]
 """A call, and what came of it."""
 _REASON = 300
@@ -158,6 +158,7 @@ _KEPT = ("head", "stop", "stopped_by", "refused", "noted_epoch", *_PLAN)
     writes=("ended", "plan_text", "plan_verdict", "todos", "mode", *LOOP_END, *_KEPT),
     labels=("groups left", "done"),
     pure=True,
+    outside=True,
 )
 async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
     """Only the join appends answers (`engine.md` 9), so that the chain never holds half a batch."""
@@ -199,10 +200,10 @@ def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:
     messages = deps.transcript.read(head)
     parts = (p for m in messages if m.origin == "context" for p in m.content if not isinstance(p, str))
     seen = {p.section for p in parts if isinstance(p, TextPart) and p.section}
-    files = deps.context.nearby(paths, {name.removeprefix(_MEMORY) for name in seen})
+    files = deps.context.nearby(paths, {name.removeprefix(MEMORY) for name in seen})
     if not files:
         return []
-    shown = tuple(TextPart(text=shown_memory(f) + "\n", section=_MEMORY + f.shown) for f in files)
+    shown = tuple(TextPart(text=shown_memory(f) + "\n", section=MEMORY + f.shown) for f in files)
     heading = TextPart(text=load("context/nearby").text() + "\n")
     return [Message(role="user", origin="context", content=(heading, *shown))]
 

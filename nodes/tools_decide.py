@@ -87,7 +87,13 @@ async def validate(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     return {"label": "invalid", "status": moved(state["status"], "fail")}
 
 
-@node(reads=(*CALL, "mode", "status"), writes=("status",), labels=("allowed", "restricted"), pure=True)
+@node(
+    reads=(*CALL, "mode", "status"),
+    writes=("status",),
+    labels=("allowed", "restricted"),
+    pure=True,
+    outside=True,
+)
 async def check_mode(state: DecideState, runtime: Runtime[Deps]) -> DecideState:
     """A tool, or a file, that the mode of work doesn't have."""
     deps, key, call = attempt_at(state, runtime)

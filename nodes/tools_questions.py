@@ -83,7 +83,12 @@ def _over(state: ExecuteState, event: str, otherwise: str) -> ExecuteState:
     return {**over, "label": "hooks" if is_result_for_hooks({**state, **over}) else otherwise}
 
 
-@node(reads=(*CALL, "asks", "hooked"), writes=("approval", "asks"), labels=("asked", "notify", "no plan"))
+@node(
+    reads=(*CALL, "asks", "hooked"),
+    writes=("approval", "asks"),
+    labels=("asked", "notify", "no plan"),
+    outside=True,
+)
 async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
     """Whatever rules say: no policy, no mode and no flag approves a plan. Without a plan the model is told so."""
     deps, key, call = attempt_at(state, runtime)

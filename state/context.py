@@ -140,6 +140,10 @@ class CustomCommand:
     source: str
 
 
+MEMORY = "memory:"
+"""Begins the name of a section that is a memory file of a sub-directory."""
+
+
 @dataclass(frozen=True)
 class MemoryText:
     """A memory file as the model is shown it, imports included."""

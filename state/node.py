@@ -26,7 +26,7 @@ class NodeSpec:
     pure nodes around it."""
     outside: bool = False
     """It reads files, an index or a clock, which may be others later: a replay has what it wrote then, where it stands
-    in the graph that a user started. What parts read is in records, or in the journal."""
+    in the graph that a user started. What parts read is in records, or in the journal, or the part says so, too."""
     timeout_s: float | None = None
     """Seconds for one try; then its label is `timeout` where it has that, else the run fails and can be resumed."""
     retries: int = 0

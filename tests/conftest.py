@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # `tests` is no package (importlib mode); shared programs below it are imported by their own name, like `fake_gemini`.
 sys.path.insert(0, str(Path(__file__).parent))
-pytest_plugins = ["fake_gemini.plugin"]
+pytest_plugins = ["fake_gemini.plugin", "outside"]
 
 # What would make a test depend on the machine, or reach a paid model.
 _REMOVED = (

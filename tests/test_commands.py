@@ -14,6 +14,8 @@ from interlock.engine.read.runs import step_rows
 from interlock.services.context.skills import load_commands
 from interlock.state.command import pieces, shell_lines, split_prompt
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 ALLOWED = {"tools": {"allowed": ["run_shell_command(echo)"]}, "model": {"skipNextSpeakerCheck": True}}
 
 

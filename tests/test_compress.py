@@ -15,6 +15,8 @@ from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.store.checkpoints import dropped
 from interlock.engine.store.damage import damage
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 RULES = {"role": "system", "content": "Never touch prod."}
 MEMORY = {"role": "user", "origin": "context", "content": "GEMINI.md: tabs, not spaces."}
 

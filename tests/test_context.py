@@ -30,6 +30,8 @@ from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
 from interlock.tools._in_thread import Stop
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 ROOT = Path(__file__).parent.parent
 TOOLS = [
     ToolDeclaration(name=n, description="", parameters={})

@@ -15,6 +15,8 @@ from interlock.engine.read.runs import step_rows
 from interlock.state.errors import InputError
 from interlock.state.text import estimate_tokens
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 ASKED = [{"role": "user", "content": "a question"}, {"role": "assistant", "content": "an answer"}]
 
 

@@ -15,6 +15,8 @@ from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 from interlock.engine.diagrams.path import run_path
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 BEFORE = "def total(items):\n    result = sum(items)\n    return result\n"
 Replies = list[dict[str, Any]]
 

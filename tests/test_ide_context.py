@@ -15,6 +15,8 @@ from interlock.engine.read.runs import step_rows
 from interlock.services.context.source import read_ide
 from interlock.state.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 
 def shown(file: Path, *paths: str, selection: str = "", active: bool = True) -> None:
     """The newest first."""

@@ -13,6 +13,8 @@ from commands import execute
 from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 TEXT = "# Demo\n\nOne module.\n"
 READ = call("read_file", file_path="a.py")
 WRITE = call("write_file", file_path="GEMINI.md", content=TEXT)

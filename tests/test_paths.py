@@ -21,6 +21,8 @@ from interlock.engine.store.journal import SqlJournal
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 Replies = list[dict[str, Any]]
 Move = Callable[["Stage", Outcome], list[Decision]]
 

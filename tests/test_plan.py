@@ -18,6 +18,8 @@ from interlock.state.charts import ApprovalModeChart, step
 from interlock.state.errors import RunError, UserError
 from interlock.tools.table import TASK_LOOP, TOOLS
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 PLAN = "# Plan\n\n- [ ] add g\n- [ ] test g\n"
 WRITE = call("write_file", file_path="plan.md", content=PLAN)
 HAND_IN = call("exit_plan_mode", plan_filename="plan.md")

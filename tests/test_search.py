@@ -14,6 +14,8 @@ from test_paths import Replies, Stage, call
 from interlock.engine import Outcome, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 CAR = '''class Garage:
     """Where what people drive stays over night."""
 

@@ -13,6 +13,8 @@ from interlock.engine import Decision, Outcome
 from interlock.engine.diagrams import declared_edges
 from interlock.engine.read.calls import agents
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 ME, DETECTIVE = "generalist:0", "codebase_investigator:0"
 LOOK = call("list_directory", dir_path=".")
 DONE = complete(result="all done")

@@ -11,6 +11,8 @@ from test_paths import Replies, Stage
 from interlock.engine import Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 LONG = "\n".join(f"test_{i} passed in 0.{i} s" for i in range(1000))
 TRACE = 'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    g()\nValueError: no'
 MIXED = f"{LONG[:12_000]}\n{TRACE}\nnpm WARN old\n{LONG[:12_000]}\nExit Code: 1"

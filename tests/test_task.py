@@ -17,6 +17,8 @@ from interlock.state.messages import ToolCall
 from interlock.tools._tags import as_tags
 from interlock.tools.table import TASK_LOOP
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 Move = Callable[[Outcome], list[Decision]]
 
 

@@ -18,6 +18,8 @@ from interlock.nodes.main import turn_end
 from interlock.state.errors import RunError
 from interlock.state.turn import TurnStatus
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 Replies = list[dict[str, Any]]
 DONE = {"text": "All of it is done."}
 USER = {"role": "next_speaker", "text": '{"reasoning": "finished", "next_speaker": "user"}'}

@@ -1,31 +1,41 @@
-"""recorded: the services of a replay: what a run's rows say, and nothing that reaches out of the process."""
+"""recorded: the services and nodes of a replay: what a run's rows say, and nothing that reaches out of the process."""
 
 import json
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from pathlib import Path
-from typing import Any
+from pathlib import Path, PurePath
+from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
+from interlock.engine.read.runs import RunRow, steps
+from interlock.engine.store.database import Store
 from interlock.engine.store.journal import SqlJournal
 from interlock.engine.store.runs import read_options
+from interlock.graphs._pipeline import Node, Pipeline
+from interlock.graphs._rewired import outside, with_node, with_told
+from interlock.graphs._wrap import called
 from interlock.prompts import digest
 from interlock.services.hooks.reply import Reply, Said, merged
 from interlock.services.models.request import OWN_ID
 from interlock.services.models.script import Scripted, ScriptedCall, write_entry
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
+from interlock.state.context import MEMORY, MemoryText
+from interlock.state.deps import ContextSource
 from interlock.state.events import Emit
 from interlock.state.hooks import HookEvent, HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
-from interlock.state.messages import Message
+from interlock.state.messages import Message, TextPart
 from interlock.state.models import ToolDeclaration, Usage
+from interlock.state.node import node, spec_of
 from interlock.state.tooling import FileNow, Tool, ToolInfo, ToolRun, Toolset
 
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
@@ -74,6 +84,7 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     toolset = RecordedToolset(services.deps.toolset, _results(kept))
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
     deps = replace(services.deps, journal=kept, toolset=toolset, hooks=hooks, snapshots=NoSnapshots())
+    deps = replace(deps, context=RecordedContext(deps.context, _nearby(journal.conn, transcript)))
     if isinstance(deps.agents, RunAgents):
         real = deps.agents.toolset
 
@@ -103,6 +114,31 @@ def _as_recorded(
         if found.origin == "context":
             return found
     return message
+
+
+def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
+    """Names of the memory files that the run came to."""
+    records = conn.execute("select id from chain where parent <> ''").fetchall()
+    told = (m.content for (name,) in records if (m := transcript.message(name)).origin == "context")
+    parts = (part for content in told if not isinstance(content, str) for part in content)
+    named = (part.section or "" for part in parts if isinstance(part, TextPart))
+    return {name.removeprefix(MEMORY) for name in named if name.startswith(MEMORY)}
+
+
+class RecordedContext:
+    """What there is to tell now; of memory files on the way to a call those that were told then."""
+
+    def __init__(self, inner: ContextSource, told: Set[str]) -> None:
+        self._inner, self._told = inner, told
+
+    def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
+        """Their texts are taken from the record once they are appended."""
+        met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
+        named = sorted(name for name in self._told - {*seen} if PurePath(name).parent.as_posix() in met)
+        return [MemoryText(Path(name), name, "", "") for name in named]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
 
 
 class RecordedJournal(SqlJournal):
@@ -238,3 +274,74 @@ class NoSnapshots:
     async def after(self, key: CallKey, changed: str = "") -> None: ...
 
     def close(self) -> None: ...
+
+
+class Seen:
+    """What the nodes that read files, an index or a clock wrote in a run."""
+
+    def __init__(self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]]) -> None:
+        """`states`: of the root steps."""
+        self._row = row
+        with closing(Store(home).connect()) as conn:
+            options = read_options(conn, row.run)
+        self._alike = options.get("context_prompts") in (None, digest("context"))
+        self._told: dict[str, list[_Told]] = {}
+        later: dict[int, set[str]] = {}
+        taken = [step for step in steps(home, row.run) if step.depth == 0]
+        lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
+        for step in reversed(taken):
+            if (values := states.get(step.step)) is not None:
+                over = later.setdefault(step.step, set())
+                keys = step.keys
+                if not keys and step.step in lone:
+                    keys = _changed(states.get(step.step - 1, {}), values)
+                known = {key: values[key] for key in keys if key in values and key not in over}
+                label = {"label": step.route} if step.route and step.keys else {}
+                told = _Told({**known, **label}, over.isdisjoint({*keys} - {"label"}))
+                self._told.setdefault(step.node, []).insert(0, told)
+                over |= {*keys}
+
+    def workflow(self, own: Pipeline) -> Pipeline:
+        """With that in place of these nodes, as often as each of them ran."""
+        if own.name != self._row.workflow or (own.name == "context" and not self._alike):
+            return own
+        for name, function in outside(own).items():
+            told = self._told.get(name, [])
+            if function:
+                own = with_node(own, name, *_again(function, told))
+            else:
+                own = with_told(own, name, partial(_next, told))
+        return own
+
+
+def _changed(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a part wrote that had supersteps of its own, which are rows of their own."""
+    changed = (key for key, value in values.items() if before.get(key, ...) != value)
+    return tuple(key for key in changed if not key.startswith("branch:"))
+
+
+class _Told(NamedTuple):
+    """What a node wrote."""
+
+    keys: dict[str, Any]
+    whole: bool
+    """No later node of its superstep wrote one of its keys again: then what this one wrote there isn't known."""
+
+
+def _again(function: Node, told: list[_Told]) -> tuple[Node, Callable[[], bool]]:
+    spec = spec_of(function)
+    assert spec is not None
+
+    @node(reads=spec.reads, writes=spec.writes, labels=spec.labels, outside=True)
+    async def again(state: Any, runtime: Any) -> Any:
+        found = told.pop(0)
+        known = {key: value for key, value in found.keys.items() if key in spec.writes}
+        return known if found.whole else {**await called(function, state, runtime), **known}
+
+    return again, lambda: bool(told)
+
+
+def _next(told: list[_Told]) -> dict[str, Any] | None:
+    """Where not all of it is known, the part is run."""
+    found = told.pop(0) if told else None
+    return found.keys if found and found.whole else None

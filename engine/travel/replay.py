@@ -10,7 +10,7 @@ import os
 import shutil
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -24,18 +24,16 @@ from interlock.engine.options import Decision, Options, Outcome
 from interlock.engine.read.runs import RunRow, find_run, path, steps, with_subtasks
 from interlock.engine.store.checkpoints import checkpoint_of
 from interlock.engine.store.database import Store, select
-from interlock.engine.store.runs import read_options
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
-from interlock.engine.travel.recorded import recorded_services, write_script
+from interlock.engine.travel.recorded import Seen, recorded_services, write_script
 from interlock.engine.workflows import executed, line_of
 from interlock.graphs._pipeline import Node, Pipeline
-from interlock.graphs._rewired import outside, with_node
-from interlock.prompts import digest
+from interlock.graphs._rewired import with_node
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ConfigError, SetupError, UserError
-from interlock.state.node import NodeSpec, node, spec_of
+from interlock.state.node import spec_of
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -175,39 +173,6 @@ def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]
     return path([step for step in taken if not step.node.startswith("__")])
 
 
-class Seen:
-    """What the nodes that read files, an index or a clock wrote in a run."""
-
-    def __init__(self, home: Path, row: RunRow) -> None:
-        self._row = row
-        with closing(Store(home).connect()) as conn:
-            options = read_options(conn, row.run)
-        self._alike = options.get("context_prompts") in (None, digest("context"))
-        states = {point.step: point.values for point in points(home, row.run)}
-        self._told: dict[str, list[dict[str, Any]]] = {}
-        for step in steps(home, row.run):
-            if step.depth == 0 and (values := states.get(step.step)) is not None:
-                written = {key: values[key] for key in step.keys if key in values and key != "label"}
-                label = {"label": step.route} if step.route else {}
-                self._told.setdefault(step.node, []).append({**written, **label})
-
-    def workflow(self, own: Pipeline) -> Pipeline:
-        """With that in place of these nodes, as often as each of them ran."""
-        if own.name != self._row.workflow or (own.name == "context" and not self._alike):
-            return own
-        for name, spec in outside(own).items():
-            own = with_node(own, name, *self._again(spec, self._told.get(name, [])))
-        return own
-
-    @staticmethod
-    def _again(spec: NodeSpec, told: list[dict[str, Any]]) -> tuple[Node, Callable[[], bool]]:
-        @node(writes=spec.writes, labels=spec.labels)
-        async def again(state: Any) -> Any:  # noqa: ARG001 - as a node
-            return told.pop(0)
-
-        return again, lambda: bool(told)
-
-
 def points(home: Path, run: str) -> list[Point]:
     """The root steps; of one that was done again after a kill the newer counts."""
     rows = select(
@@ -312,7 +277,7 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
     (first,) = select(store.home, "select input from runs where run = ?", row.run)
     hooked = json.loads(first[0]).get("hooked", "")
     options = Options(home=store.home, workspace=Path(row.workspace), fake=script, env=dict(os.environ))
-    seen = Seen(home, row)
+    seen = Seen(home, row, {point.step: point.values for point in points(home, row.run)})
 
     def workflow(own: Pipeline) -> Pipeline:
         return swap.workflow(seen.workflow(own)) if swap else seen.workflow(own)

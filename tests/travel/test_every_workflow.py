@@ -13,6 +13,8 @@ from interlock.engine import Decision, Outcome, resume_sync, run_sync
 from interlock.graphs import PIPELINES
 from interlock.services.trust import remember
 
+pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
+
 Replies = list[dict[str, Any]]
 HISTORY = [
     {"role": "user", "content": "Do one."},
@@ -225,3 +227,34 @@ WORKFLOW = Workflow("look", build, LookInput, LookOutput)
 
 def test_every_workflow_is_among_them() -> None:
     assert {workflow for workflow, _, _ in RUNS} == {*PIPELINES}
+
+
+FILES = {
+    ".interlock/commands/fix.toml": 'prompt = "Fix {{args}} by @{b.txt}, and say what !{echo hi} prints."\n',
+    "b.txt": "the rules\n",
+    "sub/GEMINI.md": "Write short lines.\n",
+    "sub/x.py": "x = 1\n",
+}
+TARGET = {"role": "edit_target", "text": json.dumps({"corrected_target_snippet": "pass"})}
+
+
+@pytest.mark.parametrize(
+    ("workflow", "given", "replies"),
+    [
+        ("main", {"prompt": "/fix it"}, DONE),
+        ("main", {"prompt": "/fxi it"}, DONE),
+        ("main", {"prompt": "go"}, [calls(("read_file", {"file_path": "sub/x.py"})), *DONE]),
+        ("edit", {"file_path": "a.py", "old_string": "paas", "new_string": "return 1"}, [TARGET]),
+    ],
+)
+def test_what_the_folder_said_is_as_it_was_said_then(
+    desk: Desk, workflow: str, given: dict[str, Any], replies: Replies
+) -> None:
+    """Commands of the project, memory files beside a call, a file that a helper was shown: all are gone."""
+    for name, text in FILES.items():
+        (desk.work / name).parent.mkdir(parents=True, exist_ok=True)
+        (desk.work / name).write_text(text)
+    remember(desk.work, Path.home(), trusted=True)
+    outcome = ended(desk, workflow, given, replies)
+    told = replayed(desk, outcome.run)
+    assert told["divergence"] is None, told["divergence"]

@@ -1,0 +1,102 @@
+"""outside: who asks for what may be another at a replay, of all nodes that a test runs.
+
+A replay gives such a node what it wrote then, by its declaration (`@node(outside=True)`); one that lacks it makes the
+replay go another way once a file, an index or the clock has changed.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import replace
+from typing import Any, get_type_hints
+
+import pytest
+
+from interlock.graphs import _wrap
+from interlock.state.deps import Deps
+from interlock.state.node import spec_of
+
+OUTSIDE: Mapping[str, frozenset[str]] = {
+    "clock": frozenset({"now"}),
+    "context": frozenset({"repository", "tree", "commands", "file", "ide", "references", "nearby", "memory"}),
+    "index": frozenset({"__call__"}),
+    "toolset": frozenset({"file", "writes"}),
+    "plans": frozenset({"find"}),
+    "steps": frozenset({"spent_s"}),
+    "modes": frozenset({"refusal"}),
+}
+"""Service → what it may say otherwise another time, and no record holds."""
+INSIDE: Mapping[str, frozenset[str]] = {
+    # Durations are told, and not compared.
+    "clock": frozenset({"monotonic"}),
+    # The system prompt is made anew, so that a replay names a changed one.
+    "context": frozenset({"roots", "has_ide", "replacement", "rules", "facts"}),
+    "modes": frozenset({"get", "all"}),
+    # A replay has the results of calls, and what was wrong with those that never ran.
+    "toolset": frozenset({"run", "plan", "preview", "invalid", "now"})
+    | {"declarations", "info", "nearest", "summary"},
+    # What it writes is the run's own; its folder has the run's name.
+    "plans": frozenset({"folder", "placed", "write", "hand_over"}),
+    "steps": frozenset({"started", "ended", "undone", "routed", "reasoned", "decided"}),
+}
+RECORDED = frozenset(
+    {
+        *("transcript", "journal", "approvals", "outputs"),  # the record itself
+        *("models", "hooks", "mcp", "tasks", "agents", "snapshots"),  # answered from it
+        *("info", "settings", "cancel", "policy", "emit"),  # the run's own, or nothing is said
+    }
+)
+
+
+class Watched:
+    """A service that notes what is asked of it."""
+
+    def __init__(self, service: Any, name: str, note: Callable[[str, str], None]) -> None:
+        self._service, self._name, self._note = service, name, note
+
+    def __getattr__(self, asked: str) -> Any:
+        self._note(self._name, asked)
+        return getattr(self._service, asked)
+
+    def __call__(self, *args: Any) -> Any:
+        self._note(self._name, "__call__")
+        return self._service(*args)
+
+
+@pytest.fixture
+def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """What nodes ask outside without saying so. What is `recorded` is found again when it runs again."""
+    undeclared: set[str] = set()
+    called = _wrap.called
+
+    def watched(function: Any, state: Any, runtime: Any) -> Any:
+        spec = spec_of(function)
+        if spec is None or spec.outside or spec.recorded or not isinstance(runtime.context, Deps):
+            return called(function, state, runtime)
+
+        def note(service: str, asked: str) -> None:
+            if asked in OUTSIDE[service]:
+                undeclared.add(f"{function.__module__}.{function.__name__} asks {service}.{asked}")
+
+        deps = runtime.context
+        services = {name: Watched(getattr(deps, name), name, note) for name in OUTSIDE}
+        return called(function, state, runtime.override(context=replace(deps, **services)))
+
+    monkeypatch.setattr(_wrap, "called", watched)
+    return undeclared
+
+
+@pytest.fixture
+def nodes_declare_what_they_ask(undeclared: set[str]) -> Generator[None]:
+    yield
+    assert not undeclared, "declare @node(…, outside=True): " + "; ".join(sorted(undeclared))
+
+
+def services() -> dict[str, set[str]]:
+    """Each service of `Deps`, with what nodes can ask of it."""
+    hints = get_type_hints(Deps)
+    asked: dict[str, dict[str, object]] = {
+        name: dict(vars(kind)) for name, kind in hints.items() if isinstance(kind, type)
+    }
+    return {
+        name: {what for what in asked.get(name, {"__call__": None}) if what == "__call__" or what[0] != "_"}
+        for name in hints
+    }
