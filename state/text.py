@@ -51,6 +51,8 @@ def harmless(text: str) -> str:
 def visible_json(value: object, indent: int | None = None) -> str:
     """JSON of exactly this value, in which all that `visible` would change is escaped."""
     text = json.dumps(value, ensure_ascii=False, indent=indent)
+    if text.isascii() and text.isprintable():
+        return text
     return _DECEIVING.sub(_json_escaped, _HOST.sub(_json_escaped, text))
 
 
