@@ -201,6 +201,11 @@ HELD: dict[str, Any] = {
 """A reply that keeps the agent at work from when `began` is there until `go` is, in its folder."""
 
 
+LATE: dict[str, Any] = {"text": "too late", "delay_s": 60}
+ASKED = "choosing a model"
+"""What stands there while a reply is waited for: by then the run is there, and has the prompt."""
+
+
 def edit(text: str = "new\n", file: str = "notes.txt") -> dict[str, Any]:
     """A reply that asks to write a file."""
     return {"tool_calls": [{"name": "write_file", "args": {"file_path": file, "content": text}}]}

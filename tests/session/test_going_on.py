@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from patience import until
-from session.terminal import HELD, Opens, Terminal, edit
+from session.terminal import ASKED, HELD, LATE, Opens, Terminal, edit
 
 from interlock.engine.read.runs import list_runs
 
@@ -34,12 +34,11 @@ def test_killed_while_typing_the_conversation_is_as_it_was(opens: Opens) -> None
 
 
 def test_killed_while_an_answer_streams_it_is_asked_for_again(opens: Opens) -> None:
-    text = " ".join(map(str, range(400))) + " end of it"
-    with opens([{"text": text, "chunks": 400, "delay_s": 60}]) as terminal:
+    with opens([LATE]) as terminal:
         terminal.say("talk")
-        terminal.waits_for("thinking")
+        terminal.waits_for(ASKED)
         terminal.kill()
-    with opens([{"text": text}], "-c") as terminal:
+    with opens([{"text": "To the end of it."}], "-c") as terminal:
         terminal.waits_for("press Enter to go on")
         assert "❯ talk" in shown(terminal)
         terminal.press("enter")
@@ -105,9 +104,9 @@ def test_prompts_wait_their_turn_and_can_be_taken_back(folder: Path, opens: Open
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_stops_the_agent_cleanly_and_restores_the_terminal(opens: Opens, number: int) -> None:
-    with opens([{"text": "too late", "delay_s": 60}]) as terminal:
+    with opens([LATE]) as terminal:
         terminal.say("talk")
-        terminal.waits_for("thinking")
+        terminal.waits_for(ASKED)
         terminal.process.send_signal(number)
         terminal.ends()
         (run,) = list_runs(terminal.folder.parent / "state")
@@ -117,9 +116,9 @@ def test_a_signal_stops_the_agent_cleanly_and_restores_the_terminal(opens: Opens
 
 
 def test_ctrl_c_twice_leaves_and_says_how_to_come_back(opens: Opens) -> None:
-    with opens([{"text": "too late", "delay_s": 60}]) as terminal:
+    with opens([LATE]) as terminal:
         terminal.say("talk")
-        terminal.waits_for("thinking")
+        terminal.waits_for(ASKED)
         terminal.press("c-c", "c-c")
         assert terminal.ends() == 0
         assert "Go on with: interlock -r " in shown(terminal)
@@ -146,9 +145,9 @@ def test_an_error_is_one_line_and_the_session_can_be_used(opens: Opens) -> None:
 
 
 def test_a_terminal_that_is_gone_ends_the_session_and_loses_nothing(opens: Opens) -> None:
-    with opens([{"text": "The answer.", "delay_s": 60}]) as terminal:
+    with opens([LATE]) as terminal:
         terminal.say("talk")
-        terminal.waits_for("thinking")
+        terminal.waits_for(ASKED)
         terminal.hang_up()
         assert terminal.ends() == 0
     with opens([{"text": "The answer."}], "-c") as terminal:
