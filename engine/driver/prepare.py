@@ -34,7 +34,7 @@ from interlock.state.subagent import AgentDefinition
 from interlock.state.tooling import Tool
 
 
-def told(root: Path, options: Options, trusted: bool, hooks: list[Hook]) -> list[str]:
+def trust_warnings(root: Path, options: Options, trusted: bool, hooks: list[Hook]) -> list[str]:
     """Warnings: what was ignored, or which of the project's hooks are new."""
     if trusted:
         return new_hooks(root, options.user_home, hooks)
@@ -200,7 +200,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     sandbox = _sandbox(options, workspace, settings, dotenv.values)
     idle = policy.idle_rules(own.agents, settings.mcp_servers)
     warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*policy.problems, *idle))]
-    warnings += [*own.problems, *hooks.problems, *told(root, options, trusted, [*hooks.hooks])]
+    warnings += [*own.problems, *hooks.problems, *trust_warnings(root, options, trusted, [*hooks.hooks])]
     return RunConfig(
         # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
