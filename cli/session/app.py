@@ -64,8 +64,7 @@ class App:
     def __init__(self, options: Options, workflow: str) -> None:
         self.color = not os.environ.get("NO_COLOR")
         self.screen = Screen(size().columns, THEMES[DEFAULT], self.color)
-        # To pyright this file has two names (`.links/`), and so has its class.
-        self.session = Session(options, workflow, self.screen, self)  # pyright: ignore[reportArgumentType]
+        self.session = Session(options, workflow, self.screen, self)
         self.session.take = lambda text: typed(self.session, text)
         self.screen.changed = self.paint
         self.panel: Panel | None = None

@@ -142,7 +142,7 @@ def execute(options: Options, workflow: str, prompt: str = "", run: str | None =
     """Until the person leaves; the exit code."""
     screen = Screen(size().columns, THEMES[DEFAULT], color=False)
     lines = Lines(screen)
-    session = Session(options, workflow, screen, lines)  # pyright: ignore[reportArgumentType]
+    session = Session(options, workflow, screen, lines)
     session.take = lambda text: typed(session, text)
     asyncio.run(lines.run(session, prompt, run))
     if session.run:

@@ -17,9 +17,8 @@ from interlock.state.errors import BugError, BusyError, InterlockError, UserErro
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from interlock.cli.session.app import App
-    from interlock.cli.session.plain import Lines
     from interlock.cli.session.screen import Screen
+    from interlock.cli.session.terminal import Terminal
     from interlock.state.events import Event
 
 T = TypeVar("T")
@@ -44,7 +43,7 @@ class Used:
 class Session:
     """One conversation at a time; each is a durable run. Used from the painting thread only."""
 
-    def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: "App | Lines") -> None:
+    def __init__(self, options: Options, workflow: str, screen: "Screen", terminal: "Terminal") -> None:
         self.options: Options = options
         self.workflow, self.screen, self.terminal = workflow, screen, terminal
         self.home = options.home
