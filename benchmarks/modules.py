@@ -95,7 +95,7 @@ def approve(folder: Path, run: str) -> dict[str, list[str]]:
     return entered.modules()
 
 
-def main(listed: bool) -> int:
+def main(listed: bool = False) -> int:
     """The exit code is 0: the aim is one, not a bound."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
