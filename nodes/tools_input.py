@@ -19,7 +19,7 @@ from interlock.nodes.tools_results import (
     recorded,
     rejected,
 )
-from interlock.state.calls import ApprovalRequest, FilledForm, Form
+from interlock.state.calls import ApprovalRequest, CallView, FilledForm, Form
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.node import node
@@ -37,6 +37,12 @@ def given_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
     return tuple(map(FilledForm.model_validate_json, lines))
 
 
+def _twice(deps: Deps, call: CallView) -> str:
+    """A server may ask only after it has done something; while a run waits, nothing of the call can be kept open."""
+    info = deps.toolset.info(call.name)
+    return "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
+
+
 @node(
     reads=(*CALL, "asks", "input_problem", "hooked"), writes=("approval", "asks"), labels=("asked", "notify")
 )
@@ -51,7 +57,7 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
         kind="question",
         call=call,
         reason=f"The MCP server that does {deps.toolset.summary(call)!r} asks for this, and gets your answer{several}. "
-        "The call failed without, and is then made again. Reject to leave it.",
+        f"The call failed without, and is then made again{_twice(deps, call)}. Reject to leave it.",
         preview="",
         choices=("proceed_once", "reject"),
         questions=questions_of(form),

@@ -30,6 +30,7 @@ def test_a_run_parks_for_a_servers_question_and_the_answer_is_the_servers(place:
     assert (request["kind"], request["tool_name"]) == ("question", "mcp_odd_quiz")
     assert request["questions"] == [{"question": "About you\\x1b[2J\nYour name (string, needed)"}]
     assert "asks for this, and gets your answer" in request["reason"]
+    assert "what it did before it asked, it does twice" in request["reason"]
     assert place.noted() == []
     done = place.resume(parked.run, decisions=[Decision(request["id"], "proceed_once", text="Ann")])
     assert (done.status, done.output["response"]) == ("done", "over")
