@@ -34,9 +34,8 @@ class Lines:
 
     async def run(self, session: Session, prompt: str, run: str | None) -> None:
         """Until the person leaves."""
-        loop = asyncio.get_running_loop()
-        for number in _SIGNALS:
-            loop.add_signal_handler(number, session.cancel if number == signal.SIGINT else self.exit)
+        self._cancel = session.cancel
+        self._listen()
         session.driver.begin()
         if run:
             session.switch(run)
@@ -46,21 +45,38 @@ class Lines:
             await self._until_idle(session)
             self._screen.typed_above = True
             while not self.left:
-                self._read(session)
+                if (line := await self._line()) is not None:
+                    session.take(line)
                 await self._until_idle(session)
         finally:
             await session.close()
             self._write()
 
-    def _read(self, session: Session) -> None:
+    def _listen(self) -> None:
+        """For signals while something is done."""
+        for number in _SIGNALS:
+            action = self._cancel if number == signal.SIGINT else self.exit
+            asyncio.get_running_loop().add_signal_handler(number, action)
+
+    async def _line(self) -> str | None:
+        """What is typed; None: the person, or a signal, ends the session. `input` may miss a signal."""
+        loop, came = asyncio.get_running_loop(), asyncio.Event()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, lambda: (self.exit(), came.set()))
+        loop.add_reader(sys.stdin, came.set)
+        sys.stdout.write("> ")
+        sys.stdout.flush()
         try:
-            with _interrupted():
-                line = input("> ").strip()
-        except (EOFError, KeyboardInterrupt):
+            await came.wait()
+        finally:
+            loop.remove_reader(sys.stdin)
+            self._listen()
+        line = "" if self.left else sys.stdin.readline()
+        if not line:
             print()
             self.exit()
-            return
-        session.take(line)
+            return None
+        return line.strip()
 
     async def _until_idle(self, session: Session) -> None:
         while session.at_work and not self.left:
