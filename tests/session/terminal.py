@@ -138,12 +138,15 @@ class Terminal:
     def waits_for(self, text: str, *, gone: bool = False, anywhere: bool = False) -> None:
         """Until it stands on the screen (`anywhere`: or has scrolled away), or no longer does."""
         end = time.monotonic() + WAIT_S
-        while (text in "\n".join(self.scrollback if anywhere else self.screen)) is gone:
-            shown = "\n".join(self.scrollback[-80:])
-            ended = self.process.poll() is not None and not self._reader.is_alive()
-            assert time.monotonic() < end and not ended, (
-                f"{text!r} {'stayed' if gone else 'never came'}:\n{shown}"
+        while True:
+            # Asked before the screen is: what it wrote last stands there then.
+            over = time.monotonic() >= end or (
+                self.process.poll() is not None and not self._reader.is_alive()
             )
+            if (text in "\n".join(self.scrollback if anywhere else self.screen)) is not gone:
+                return
+            shown = "\n".join(self.scrollback[-80:])
+            assert not over, f"{text!r} {'stayed' if gone else 'never came'}:\n{shown}"
             time.sleep(0.01)
 
     def ends(self) -> int:
