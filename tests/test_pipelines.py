@@ -554,6 +554,26 @@ def _each_job(state: Batch) -> list[Job]:
     return [{"job": job} for job in state.get("jobs", [])]
 
 
+def ran(tmp_path: Path, graph: Graph, jobs: list[str], calls: Calls, rows: str) -> list[Any]:
+    """All of the jobs done, and what the store then holds of the steps."""
+    store = Store(tmp_path)
+    store.open()
+    conn = store.connect_driver()
+    steps = StepLog(conn=conn, run="t")
+    app: Any = graph.compile(Saver(conn, steps))
+    deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
+    config = {"configurable": {"thread_id": "t"}}
+    out = asyncio.run(app.ainvoke({"jobs": jobs}, config, context=deps))
+    if "__interrupt__" in out:
+        assert calls == ["pay asked"] * 2, "once on the way, and once more in its own task"
+        out = asyncio.run(app.ainvoke(Command(resume="yes"), config, context=deps))
+    assert out["told"] == " ".join(f"{job}=yes" for job in jobs)
+    conn.commit_waiting()
+    found = conn.execute(f"select {rows}").fetchall()
+    conn.close()
+    return found
+
+
 @pytest.mark.parametrize(
     ("jobs", "supersteps"),
     [
@@ -566,22 +586,8 @@ def _each_job(state: Batch) -> list[Job]:
 def test_the_graph_of_an_only_payload_shares_its_senders_superstep_unless_it_waits(
     tmp_path: Path, jobs: list[str], supersteps: str
 ) -> None:
-    store = Store(tmp_path)
-    store.open()
-    conn = store.connect_driver()
     calls: Calls = []
-    steps = StepLog(conn=conn, run="t")
-    app: Any = batch(calls).compile(Saver(conn, steps))
-    deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
-    config = {"configurable": {"thread_id": "t"}}
-    out = asyncio.run(app.ainvoke({"jobs": jobs}, config, context=deps))
-    if "__interrupt__" in out:
-        assert calls == ["pay asked"] * 2, "once on the way, and once more in its own task"
-        out = asyncio.run(app.ainvoke(Command(resume="yes"), config, context=deps))
-    assert out["told"] == " ".join(f"{job}=yes" for job in jobs)
-    conn.commit_waiting()
-    rows = conn.execute("select root_step, node from steps order by root_step, node").fetchall()
-    conn.close()
+    rows = ran(tmp_path, batch(calls), jobs, calls, "root_step, node from steps order by root_step, node")
     found = [" ".join(node for step, node in rows if step == at) for at in sorted({step for step, _ in rows})]
     assert " | ".join(found) == supersteps
 
@@ -599,26 +605,12 @@ def test_a_graph_begins_with_its_only_payload_and_hands_others_over(
     tmp_path: Path, jobs: list[str], again: bool, steps_taken: str
 ) -> None:
     """`*`: it ran in the superstep of the node that its graph is."""
-    store = Store(tmp_path)
-    store.open()
-    conn = store.connect_driver()
     calls: Calls = []
-    steps = StepLog(conn=conn, run="t")
     outer = Graph("outer", Batch)
     outer.part("batch", batch(calls, again))
     outer.edge(START, "batch")
     outer.edge("batch", END)
-    app: Any = outer.compile(Saver(conn, steps))
-    deps = SimpleNamespace(steps=steps, cancel=Token(), emit=id)
-    config = {"configurable": {"thread_id": "t"}}
-    out = asyncio.run(app.ainvoke({"jobs": jobs}, config, context=deps))
-    if "__interrupt__" in out:
-        assert calls == ["pay asked"] * 2, "once on the way, and once more in its own task"
-        out = asyncio.run(app.ainvoke(Command(resume="yes"), config, context=deps))
-    assert out["told"] == " ".join(f"{job}=yes" for job in jobs)
-    conn.commit_waiting()
-    rows = conn.execute("select namespace, node, superstep from steps order by seq").fetchall()
-    conn.close()
+    rows = ran(tmp_path, outer, jobs, calls, "namespace, node, superstep from steps order by seq")
     taken: list[str] = []
     for namespace, name, superstep in rows:
         within = [part.partition(":")[0] for part in namespace.split("|")[1:]]

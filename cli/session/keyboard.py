@@ -11,7 +11,8 @@ from interlock.cli.driving import is_plain
 
 @contextmanager
 def held() -> Generator[None]:
-    """From a process's first moment to its last; questions and prompts in between show what they are given.
+    """From here to the process's last moment; before, the terminal echoes. Questions and prompts show what
+    they are given.
 
     Ctrl-C interrupts as ever, and SIGTERM gives the terminal back, too. Where the cursor can't be moved, lines are
     typed in the terminal itself, and nothing is held.
