@@ -12,76 +12,56 @@ class Command(NamedTuple):
 
     module: str
     """Of `cli/commands/`: there `NAME` executes it, and `NAME_parser` says what it takes."""
-    group: str
     usage: str
     summary: str
 
 
+_LISTED = {
+    "Work": (
+        ("work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"),
+        ("work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
+        ("work", "init [HINT]", "write GEMINI.md from a look at this repository; asks first"),
+    ),
+    "Decide": (
+        ("runs", "approvals [RUN]", "everything that waits for a person, over all runs"),
+        ("folder", "trust [DIR]", "let a folder's own settings, hooks and policies count"),
+    ),
+    "Travel": (
+        ("travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"),
+        ("travel", "rewind RUN --at STEP", "fork in place, after showing what will change"),
+        ("travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"),
+        ("travel", "replay RUN", "run it again offline, from its record; names the first difference"),
+        ("draw", "export RUN", "a run as one HTML page, as Markdown or as JSON"),
+    ),
+    "Look": (
+        ("runs", "runs", "list runs; `runs rm RUN` deletes one"),
+        ("show", "show RUN", "status, path through the graph, calls, tokens, what waits"),
+        ("runs", "history RUN", "every step: node, time, what it changed"),
+        ("runs", "diff RUN STEP STEP", "what changed in the state, or with --files in the files"),
+        ("draw", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took through it"),
+    ),
+    "Learn": (
+        ("listing", "workflows", "what can be run"),
+        ("listing", "schema WORKFLOW", "a workflow's input and output as JSON Schema"),
+        ("folder", "memory [show|add|refresh]", "the files that every conversation begins with"),
+        ("listing", "tools", "what the model can call"),
+        ("listing", "modes", "the modes of work: which tools each has, on which files"),
+        ("listing", "agents", "the sub-agents that a model can ask"),
+        ("doctor", "doctor [--store]", "check this machine, the settings and the store"),
+        ("checks", "policy check TOOL JSON", "may this call run here, and which rule decides"),
+        ("checks", "hooks [test EVENT]", "which hooks count here, and what an event would run"),
+        ("mcp", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"),
+        ("completion", "completion bash|zsh|fish", "print the script for TAB completion in your shell"),
+    ),
+    "Develop": (
+        ("listing", "new workflow NAME", "start a workflow of your own, with a test"),
+        ("draw", "diagrams --write|--check", "regenerate or verify diagrams/"),
+    ),
+}
 COMMANDS = {
-    "run": Command(
-        "work", "Work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"
-    ),
-    "resume": Command(
-        "work", "Work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"
-    ),
-    "init": Command(
-        "work", "Work", "init [HINT]", "write GEMINI.md from a look at this repository; asks first"
-    ),
-    "approvals": Command(
-        "runs", "Decide", "approvals [RUN]", "everything that waits for a person, over all runs"
-    ),
-    "trust": Command(
-        "folder", "Decide", "trust [DIR]", "let a folder's own settings, hooks and policies count"
-    ),
-    "fork": Command(
-        "travel", "Travel", "fork RUN --at STEP", "a new run from there, with the files as they were then"
-    ),
-    "rewind": Command(
-        "travel", "Travel", "rewind RUN --at STEP", "fork in place, after showing what will change"
-    ),
-    "undo": Command(
-        "travel", "Travel", "undo RUN [--call ID]", "take back what a run, or one call, did to the files"
-    ),
-    "replay": Command(
-        "travel", "Travel", "replay RUN", "run it again offline, from its record; names the first difference"
-    ),
-    "export": Command("draw", "Travel", "export RUN", "a run as one HTML page, as Markdown or as JSON"),
-    "runs": Command("runs", "Look", "runs", "list runs; `runs rm RUN` deletes one"),
-    "show": Command("show", "Look", "show RUN", "status, path through the graph, calls, tokens, what waits"),
-    "history": Command("runs", "Look", "history RUN", "every step: node, time, what it changed"),
-    "diff": Command(
-        "runs", "Look", "diff RUN STEP STEP", "what changed in the state, or with --files in the files"
-    ),
-    "diagram": Command(
-        "draw", "Look", "diagram WORKFLOW", "draw a workflow's graph, or the path that a run took through it"
-    ),
-    "workflows": Command("workflows", "Learn", "workflows", "what can be run"),
-    "schema": Command(
-        "workflows", "Learn", "schema WORKFLOW", "a workflow's input and output as JSON Schema"
-    ),
-    "memory": Command(
-        "folder", "Learn", "memory [show|add|refresh]", "the files that every conversation begins with"
-    ),
-    "tools": Command("tools", "Learn", "tools", "what the model can call"),
-    "modes": Command("tools", "Learn", "modes", "the modes of work: which tools each has, on which files"),
-    "agents": Command("tools", "Learn", "agents", "the sub-agents that a model can ask"),
-    "doctor": Command(
-        "doctor", "Learn", "doctor [--store]", "check this machine, the settings and the store"
-    ),
-    "policy": Command(
-        "policy", "Learn", "policy check TOOL JSON", "may this call run here, and which rule decides"
-    ),
-    "hooks": Command(
-        "hooks", "Learn", "hooks [test EVENT]", "which hooks count here, and what an event would run"
-    ),
-    "mcp": Command(
-        "mcp", "Learn", "mcp list|test|add|remove", "MCP servers: which there are, and what they offer"
-    ),
-    "completion": Command(
-        "completion", "Learn", "completion bash|zsh|fish", "print the script for TAB completion in your shell"
-    ),
-    "new": Command("workflows", "Develop", "new workflow NAME", "start a workflow of your own, with a test"),
-    "diagrams": Command("draw", "Develop", "diagrams --write|--check", "regenerate or verify diagrams/"),
+    usage.partition(" ")[0]: Command(module, usage, summary)
+    for rows in _LISTED.values()
+    for module, usage, summary in rows
 }
 
 
@@ -92,7 +72,7 @@ def parser_of(name: str) -> "Parser":
 
 def execute(name: str, arguments: list[str]) -> int:
     """Run one command; its exit code."""
-    return _part(name, name)(arguments)
+    return _part(name, name)(parser_of(name).parse(arguments)) or 0
 
 
 def _part(name: str, part: str) -> Any:
@@ -145,10 +125,6 @@ environment: GEMINI_API_KEY, GEMINI_MODEL, OPENAI_API_KEY, INTERLOCK_HOME, NO_CO
 def root_help() -> str:
     """The text of `interlock --help`; README shows the same."""
     lines: list[str] = []
-    group = ""
-    for command in COMMANDS.values():
-        if command.group != group:
-            group = command.group
-            lines.append(f"\n{group.lower()}:")
-        lines.append(f"  {command.usage:<26}{command.summary}")
+    for group, rows in _LISTED.items():
+        lines += [f"\n{group.lower()}:", *(f"  {usage:<26}{summary}" for _, usage, summary in rows)]
     return _INTRO + "\n".join(lines) + "\n\n" + _OUTRO

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from interlock.cli.parsing import Later, Parser, duration, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
 from interlock.engine.options import Options
 from interlock.engine.store.database import state_home
 from interlock.state.errors import UserError
@@ -19,9 +19,6 @@ MODE = one_of(
     ("default", "auto_edit", "plan", "yolo"),
     {"autoEdit": "auto_edit", "acceptEdits": "auto_edit", "bypassPermissions": "yolo"},
 )
-_LATER = {
-    "--store": "--store comes in a later version. Choose a folder with INTERLOCK_HOME",
-}
 _LIMITS = ("max_turns", "max_session_turns", "max_tokens", "max_budget_usd", "timeout_s")
 _MANY: Any = {"action": "append", "default": []}
 
@@ -53,8 +50,6 @@ def add_running_flags(parser: Parser) -> None:
     formats = one_of(FORMATS)
     flag(group, "-o --output-format FORMAT", "text, json, stream-json", type=formats, default="text")
     flag(group, "--verbose", "show thoughts and nodes (text)")
-    for name, message in _LATER.items():
-        parser.add_argument(name, action=Later, const=message)
 
 
 def permission_flags(group: Any) -> None:
@@ -70,9 +65,7 @@ def permission_flags(group: Any) -> None:
     flag(group, "--skip-trust", "trust this folder's settings, this once")
 
 
-def options_from(
-    args: argparse.Namespace, env: Mapping[str, str] = os.environ, *, resuming: bool = False
-) -> Options:
+def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: bool = False) -> Options:
     """What the flags say about a drive; a resumed run keeps its own workspace unless they name another.
 
     Raises `UserError` for flags that contradict each other.
@@ -103,7 +96,7 @@ def options_from(
     return given if resuming or given.workspace else replace(given, workspace=Path.cwd())
 
 
-def options_here(args: argparse.Namespace, env: Mapping[str, str] = os.environ, **more: Any) -> Options:
+def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:
     """With the folder that flags name, if any, and the trust that they give it."""
     return Options(
         home=state_home(env),
@@ -114,14 +107,7 @@ def options_here(args: argparse.Namespace, env: Mapping[str, str] = os.environ, 
     )
 
 
-def add_folder_flags(made: Parser) -> None:
-    """Of commands that list what there is in a folder."""
-    flag(made, "-C --workspace DIR", "look in DIR", type=Path)
-    flag(made, "--skip-trust", "with this folder's own, trusted or not")
-    made.json_flag()
-
-
-def folder_of(args: argparse.Namespace) -> tuple[Path, Path, bool]:
+def folder_of(args: Args) -> tuple[Path, Path, bool]:
     """The folder that flags name, the user's home, and whether the folder's own counts."""
     from interlock.services.trust import is_trusted
 
@@ -129,7 +115,7 @@ def folder_of(args: argparse.Namespace) -> tuple[Path, Path, bool]:
     return root, home, args.skip_trust or is_trusted(root, home)
 
 
-def permissions(args: argparse.Namespace) -> dict[str, Any]:
+def permissions(args: Args) -> dict[str, Any]:
     """Options that say which calls are allowed, besides the mode."""
     denied = tool_rules(args.disallowed_tools)
     return {
@@ -150,7 +136,7 @@ def _our_name(text: str) -> str:
     return f"{name}({rest.removesuffix(')').removesuffix(':*').removesuffix(' *')})" if bracket else name
 
 
-def _approval_mode(args: argparse.Namespace) -> str | None:
+def _approval_mode(args: Args) -> str | None:
     asked = (args.approval_mode, "yolo" if args.yolo else "", "auto_edit" if args.full_auto else "")
     modes = sorted({mode for mode in asked if mode})
     if len(modes) > 1:

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from interlock.cli.catalog import nearest
@@ -15,12 +16,12 @@ _FOREIGN = {
     "--input-format": "Give input as JSON with: interlock run WORKFLOW --input @FILE",
     "--all-files": "Name files in the prompt instead",
     "--checkpointing": "Every run is checkpointed already; see: interlock history latest",
+    "--store": "The store is on this machine; choose its folder with INTERLOCK_HOME",
 }
 """Flags of other agents that have another name here."""
 
 
-class NotYetError(UserError):
-    """A part of a later version was asked for."""
+Args = argparse.Namespace
 
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
@@ -60,8 +61,21 @@ class Parser(argparse.ArgumentParser):
     def run_flag(self) -> None:
         self.add_argument("run", metavar="RUN", help="id, the beginning of one, or latest")
 
-    def json_flag(self) -> None:
-        flag(self, "--json", "for programs")
+    def at_flag(self) -> None:
+        flag(self, "--at STEP", "a step of: interlock history RUN", type=number(int, -1), required=True)
+
+    def call_flag(self) -> None:
+        flag(self, "--call ID", "number or id of one call of: interlock show RUN --calls")
+
+    def folder_flags(self) -> None:
+        flag(self, "-C --workspace --cd DIR", "look in DIR", type=Path)
+        flag(self, "--skip-trust", "with this folder's own, trusted or not")
+
+    def json_flag(self, about: str = "for programs") -> None:
+        flag(self, "--json", about)
+
+    def learn(self, words: Sequence[str]) -> None:
+        """Take up the flags that these words bring along."""
 
     def error(self, message: str) -> NoReturn:
         text = message.removeprefix("argument ")
@@ -180,13 +194,3 @@ def duration(text: str) -> float:
     if not seconds > 0:
         raise argparse.ArgumentTypeError(f"{text!r} isn't a duration such as 90s, 15m or 2h")
     return seconds
-
-
-class Later(argparse.Action):
-    """A flag of a later version: refuses with its `const`, one clear line."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, const: str) -> None:
-        super().__init__(option_strings, dest, nargs=0, const=const, help=argparse.SUPPRESS)
-
-    def __call__(self, *_: Any) -> NoReturn:
-        raise NotYetError(self.const)

@@ -4,7 +4,6 @@ None of it needs a key or a network. `interlock new workflow NAME` writes a test
 """
 
 from interlock.testing.kills import kill_everywhere
-from interlock.testing.paths import Scene, check_paths
-from interlock.testing.stage import Person, Stage, agrees, reads_from, said
+from interlock.testing.stage import Person, Scene, Stage, agrees, check_paths, reads_from, said
 
 __all__ = ["Person", "Scene", "Stage", "agrees", "check_paths", "kill_everywhere", "reads_from", "said"]

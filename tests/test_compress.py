@@ -244,16 +244,16 @@ def test_twenty_compressions_in_a_row_keep_the_rules_and_merge_the_snapshots(tmp
 def test_the_command_prints_what_was_dropped(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.cli.commands.show import show
+    from interlock.cli.catalog import execute
 
     stage, outcome = play(SCENES["at the threshold"], tmp_path / "stage")
     monkeypatch.setenv("INTERLOCK_HOME", str(stage.folder / "home"))
-    assert show([outcome.run, "--dropped"]) == 0
+    assert execute("show", [outcome.run, "--dropped"]) == 0
     printed = capsys.readouterr().out
     assert "taken out, 1 of 1" in printed and "user: request 0\n" in printed and "x" * 400 in printed
     assert "request 9" not in printed, "what was kept was not dropped"
-    assert show([outcome.run, "--verify"]) == 0
+    assert execute("show", [outcome.run, "--verify"]) == 0
     capsys.readouterr()
-    assert show([outcome.run, "--dropped", "--json"]) == 0
+    assert execute("show", [outcome.run, "--dropped", "--json"]) == 0
     (gone,) = json.loads(capsys.readouterr().out)["dropped"]
     assert gone[0] == {"role": "user", "content": "request 0"}

@@ -303,7 +303,7 @@ def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
 
 
 def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from interlock.cli.commands.show import show as execute
+    from interlock.cli.catalog import execute
 
     played = play(SCENES["an unknown model is replaced once"], tmp_path / "stage")
     first, second = played.told("route")
@@ -311,7 +311,7 @@ def test_why_this_model_is_told_kept_and_shown(tmp_path: Path, capsys: pytest.Ca
     assert second.model.endswith("second.json")
     assert "first.json is unavailable for the rest of this run" in second.reason
     os.environ["INTERLOCK_HOME"] = str(played.options.home)
-    assert execute([played.outcome.run]) == 0
+    assert execute("show", [played.outcome.run]) == 0
     shown = capsys.readouterr().out
     assert "by fallback" in shown
     assert "unavailable for the rest of this run" in " ".join(shown.split())

@@ -9,11 +9,12 @@ import argparse
 import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from interlock.cli.catalog import COMMANDS, parser_of
-from interlock.cli.parsing import OneOf, Parser, one_of
+from interlock.cli.parsing import Args, OneOf, Parser, one_of
 from interlock.state.errors import InterlockError
 from interlock.state.text import visible
 
@@ -94,9 +95,8 @@ def completion_parser() -> Parser:
     return made
 
 
-def completion(arguments: list[str]) -> int:
-    print(_SCRIPTS[completion_parser().parse(arguments).shell], end="")
-    return 0
+def completion(args: Args) -> None:
+    print(_SCRIPTS[args.shell], end="")
 
 
 _LISTED = frozenset({"63", "33", "64"})
@@ -165,6 +165,8 @@ def candidates(words: Sequence[str]) -> Answer:
         return _fitting([*_commands()], current)
     name, rest = command_of(before)
     parser = parser_of(name)
+    with suppress(InterlockError):
+        parser.learn(rest)
     at, given = parser.expects(rest)
     if current.startswith("--") and "=" in current:
         flag, _, _ = current.partition("=")

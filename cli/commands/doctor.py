@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.cli.parsing import Parser, flag
+from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import Paint, amount, place, show_json
 from interlock.engine.read.runs import list_runs
 from interlock.engine.store.database import reading, state_home
@@ -41,8 +41,7 @@ def doctor_parser() -> Parser:
     return made
 
 
-def doctor(arguments: list[str]) -> int:
-    args = doctor_parser().parse(arguments)
+def doctor(args: Args) -> int | None:
     home = state_home()
     findings = [*_machine(), *_settings(), *_state(home), *(_records(home) if args.store else ())]
     if args.json:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from interlock.cli.flags import options_here
-from interlock.cli.parsing import Parser, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, flag, number, one_of
 from interlock.cli.render.output import place, visible_json
 from interlock.engine.options import Options
 from interlock.engine.read.runs import RunRow, find_run, step_rows
@@ -47,8 +47,7 @@ def diagram_parser() -> Parser:
     return made
 
 
-def diagram(arguments: list[str]) -> int:
-    args = diagram_parser().parse(arguments)
+def diagram(args: Args) -> int | None:
     run = find_run(state_home(), args.run) if args.run else None
     workflow = args.workflow or (run.workflow if run else None)
     if workflow is None:
@@ -67,7 +66,6 @@ def diagram(arguments: list[str]) -> int:
         chosen = _pipeline(workflow, replace(options, workspace=Path(run.workspace)) if run else options)
     drawn = _drawn(chosen, shape, args.depth, run)
     _put(drawn.encode() if isinstance(drawn, str) else drawn, args.output)
-    return 0
 
 
 def _pipeline(workflow: str, options: Options) -> "Pipeline":
@@ -121,8 +119,7 @@ def export_parser() -> Parser:
     return made
 
 
-def export(arguments: list[str]) -> int:
-    args = export_parser().parse(arguments)
+def export(args: Args) -> int | None:
     run = find_run(state_home(), args.run)
     ending = args.output.suffix.lstrip(".").lower() if args.output else ""
     known = next((name for name, others in _FORMATS.items() if ending in (name, *others)), "html")
@@ -130,7 +127,6 @@ def export(arguments: list[str]) -> int:
     _put(data, args.output)
     if args.output:
         print(f"Run {run.run} is written to {place(str(args.output))}.", file=sys.stderr)
-    return 0
 
 
 def _written(run: RunRow, shape: str) -> str:
@@ -159,14 +155,13 @@ def diagrams_parser() -> Parser:
     return made
 
 
-def diagrams(arguments: list[str]) -> int:
-    args = diagrams_parser().parse(arguments)
+def diagrams(args: Args) -> int | None:
     from interlock.engine.diagrams import check, write
 
     if args.write:
         for path in write(args.folder):
             print(path)
-        return 0
+        return None
     problems = check(args.folder)
     for problem in problems:
         print(problem, file=sys.stderr)

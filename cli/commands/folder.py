@@ -1,13 +1,12 @@
 """folder: what a folder brings along: whether its own settings count, and its memory files."""
 
-import argparse
 import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import agreed
-from interlock.cli.parsing import Parser, flag
+from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import Paint, one_line, place, show_json, show_table
 from interlock.state.errors import UserError
 
@@ -36,14 +35,13 @@ def trust_parser() -> Parser:
     return made
 
 
-def trust(arguments: list[str]) -> int:
-    args = trust_parser().parse(arguments)
+def trust(args: Args) -> int | None:
     from interlock.services.trust import answer_for, answers, project_files, remember
 
     home = Path.home()
     if args.list:
         _show_answers(answers(home), args.json)
-        return 0
+        return None
     root = _trusted_folder(args)
     known, files = answer_for(root, home), project_files(root, home)
     wanted = not args.untrust
@@ -61,7 +59,7 @@ def trust(arguments: list[str]) -> int:
     return 0 if trusted == wanted or not wanted else 1
 
 
-def _trusted_folder(args: argparse.Namespace) -> Path:
+def _trusted_folder(args: Args) -> Path:
     folder = Path(args.folder).expanduser()
     if not folder.is_dir():
         raise UserError(f"No folder {args.folder!r}. Give a path to a folder that exists.")
@@ -143,8 +141,7 @@ def memory_parser() -> Parser:
     return made
 
 
-def memory(arguments: list[str]) -> int:
-    args = memory_parser().parse(arguments)
+def memory(args: Args) -> int | None:
     if args.action not in ("show", "add", "refresh"):
         raise UserError(f"No action {args.action!r}. Expected: interlock memory show, add or refresh")
     if (args.action == "add") != bool(args.text):
@@ -153,7 +150,7 @@ def memory(arguments: list[str]) -> int:
     return _add_memory(args, root) if args.action == "add" else _show_memory(args, root)
 
 
-def _show_memory(args: argparse.Namespace, root: Path) -> int:
+def _show_memory(args: Args, root: Path) -> int:
     from interlock.services.context.memory import load_memory
     from interlock.state.text import estimate_tokens, visible
 
@@ -173,7 +170,7 @@ def _show_memory(args: argparse.Namespace, root: Path) -> int:
     return 0
 
 
-def _add_memory(args: argparse.Namespace, root: Path) -> int:
+def _add_memory(args: Args, root: Path) -> int:
     from interlock.services.files.filesystem import make_directories, replace_file
     from interlock.tools.save_memory import with_fact
 

@@ -1,6 +1,5 @@
 """mcp: MCP servers: which there are and what they offer; servers added to settings and taken out."""
 
-import argparse
 import asyncio
 import os
 import sys
@@ -12,7 +11,7 @@ from typing import Any
 
 from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, options_here
-from interlock.cli.parsing import Parser, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, flag, number, one_of
 from interlock.cli.render.output import Paint, elapsed, one_line, place, show_json, show_table, visible, warn
 from interlock.state.errors import UserError
 
@@ -37,8 +36,32 @@ _EXAMPLES = [
 Shown = Mapping[str, Any]
 
 
+class _McpParser(Parser):
+    def parse(self, arguments: Sequence[str]) -> Args:
+        """Flags behind the command that is to be added are the server's."""
+        own, theirs = self._split(list(arguments))
+        args = super().parse(own)
+        args.args = [*args.args, *theirs]
+        return args
+
+    def _split(self, arguments: list[str]) -> tuple[list[str], list[str]]:
+        words, skip = 0, False
+        for at, word in enumerate(arguments):
+            if skip:
+                skip = False
+            elif word == "--":
+                return [*arguments[:at], *arguments[at + 1 : at + 2]], arguments[at + 2 :]
+            elif word.startswith("-") and word != "-":
+                skip = self.takes_value(word)
+            else:
+                words += 1
+                if words == 3 and "add" in arguments[:at]:
+                    return arguments[: at + 1], arguments[at + 1 :]
+        return arguments, []
+
+
 def mcp_parser() -> Parser:
-    made = Parser(
+    made = _McpParser(
         "mcp",
         "list | test SERVER | add [FLAGS] NAME COMMAND|URL [ARGS] | remove NAME | auth SERVER | serve [WORKFLOW …]",
         _ABOUT,
@@ -64,15 +87,11 @@ def mcp_parser() -> Parser:
     flag(made, "-m --model MODEL", "serve: the model that the workflows use")
     flag(made, "--approval-mode MODE", "serve: default, auto_edit, plan or yolo", type=MODE)
     made.json_flag()
-    flag(made, "-C --workspace --cd DIR", "as for a run in DIR", type=Path)
-    flag(made, "--skip-trust", "count the folder's own servers, this once")
+    made.folder_flags()
     return made
 
 
-def mcp(arguments: list[str]) -> int:
-    own, theirs = _split(arguments)
-    args = mcp_parser().parse(own)
-    args.args = [*args.args, *theirs]
+def mcp(args: Args) -> int:
     actions = {"list": _list, "test": _test, "add": _add, "remove": _remove, "auth": _auth, "serve": _serve}
     if args.action not in actions:
         near = nearest(args.action, [*actions]) or f" There are {', '.join(actions)}."
@@ -80,25 +99,7 @@ def mcp(arguments: list[str]) -> int:
     return actions[args.action](args)
 
 
-def _split(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """What is ours, and what stands behind the command that is to be added: flags there are the server's."""
-    flags = mcp_parser()
-    words, skip = 0, False
-    for place_, word in enumerate(arguments):
-        if skip:
-            skip = False
-        elif word == "--":
-            return [*arguments[:place_], *arguments[place_ + 1 : place_ + 2]], arguments[place_ + 2 :]
-        elif word.startswith("-") and word != "-":
-            skip = flags.takes_value(word)
-        else:
-            words += 1
-            if words == 3 and "add" in arguments[:place_]:
-                return arguments[: place_ + 1], arguments[place_ + 1 :]
-    return arguments, []
-
-
-def _views(args: argparse.Namespace, server: str | None = None) -> list[dict[str, Any]]:
+def _views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
     from interlock.engine.check.mcp import McpCheck
 
     check = McpCheck(options_here(args))
@@ -107,7 +108,7 @@ def _views(args: argparse.Namespace, server: str | None = None) -> list[dict[str
     return found
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: Args) -> int:
     views = _views(args)
     if args.json:
         show_json({"servers": views})
@@ -127,7 +128,7 @@ def _offer(view: Shown) -> tuple[str, str]:
     return view["transport"] or "", one_line(view["error"] or ", ".join([*parts, *trusted]))
 
 
-def _test(args: argparse.Namespace) -> int:
+def _test(args: Args) -> int:
     if args.name is None:
         raise UserError("Name a server: interlock mcp test SERVER. List them with: interlock mcp list")
     (view,) = _views(args, args.name)
@@ -152,7 +153,7 @@ def _lines(view: Shown) -> Iterator[str]:
             yield f"  {kind[:-1]:<8}  {item['name']}{given}: {one_line(item['description'], 100)}"
 
 
-def _add(args: argparse.Namespace) -> int:
+def _add(args: Args) -> int:
     if args.target is None:
         raise UserError("Name a server and how it is reached: interlock mcp add NAME COMMAND|URL [ARGS]")
     from interlock.services.mcp.spec import add_server, specs_of
@@ -170,7 +171,7 @@ def _add(args: argparse.Namespace) -> int:
     return 0
 
 
-def _entry(args: argparse.Namespace) -> dict[str, Any]:
+def _entry(args: Args) -> dict[str, Any]:
     address = args.target.startswith(("http://", "https://"))
     kind = args.transport or ("http" if address else "stdio")
     if kind == "stdio":
@@ -198,7 +199,7 @@ def _pairs(given: Sequence[str], by: str, name: str) -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in pairs}
 
 
-def _remove(args: argparse.Namespace) -> int:
+def _remove(args: Args) -> int:
     if args.name is None:
         raise UserError("Name a server: interlock mcp remove NAME")
     from interlock.services.mcp.spec import remove_server
@@ -208,7 +209,7 @@ def _remove(args: argparse.Namespace) -> int:
     return 0
 
 
-def _auth(args: argparse.Namespace) -> int:
+def _auth(args: Args) -> int:
     if args.name is None:
         raise UserError("Name a server: interlock mcp auth SERVER. List them with: interlock mcp list")
     from interlock.engine.check.mcp import McpCheck
@@ -245,7 +246,7 @@ def _show_sign_in(address: str, paste: Callable[[str], str]) -> None:
         )
 
 
-def _serve(args: argparse.Namespace) -> int:
+def _serve(args: Args) -> int:
     from interlock.engine.serve import serve
     from interlock.engine.workflows import find_workflow
     from interlock.graphs import PIPELINES
@@ -257,6 +258,6 @@ def _serve(args: argparse.Namespace) -> int:
     return 0
 
 
-def _file(args: argparse.Namespace) -> Path:
+def _file(args: Args) -> Path:
     folder = Path.home() if args.scope == "user" else args.workspace or Path.cwd()
     return folder / ".interlock" / "settings.json"

@@ -1,6 +1,5 @@
 """runs: lists: the runs, what waits in them, the steps of one, and what changed between two."""
 
-import argparse
 import json
 import re
 import sys
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any, cast
 
-from interlock.cli.parsing import Parser, flag, number, one_of
+from interlock.cli.parsing import Args, Parser, flag, number, one_of
 from interlock.cli.render.output import (
     Paint,
     ago,
@@ -59,8 +58,7 @@ def runs_parser() -> Parser:
     return made
 
 
-def runs(arguments: list[str]) -> int:
-    args = runs_parser().parse(arguments)
+def runs(args: Args) -> int | None:
     home = state_home()
     if args.action:
         if args.action[0] != "rm" or len(args.action) < 2:
@@ -68,17 +66,14 @@ def runs(arguments: list[str]) -> int:
         return _remove([find_run(home, name) for name in args.action[1:]])
     rows = list_runs(home, args.status)
     if args.json:
-        show_json([row._asdict() for row in rows])
-        return 0
+        return show_json([row._asdict() for row in rows])
     if not rows:
         nothing = "Nothing has run yet. Try: interlock -p 'what to do'"
-        print(f"No run is {args.status}." if args.status else nothing, file=sys.stderr)
-        return 0
+        return print(f"No run is {args.status}." if args.status else nothing, file=sys.stderr)
     shown = rows if args.all or args.status else rows[:_SHOWN]
     show_table([_run_cells(row) for row in shown], ("run", "status", "changed", "tokens", "where", "what"))
     if len(shown) < len(rows):
         print(f"… {len(rows) - len(shown)} older: interlock runs --all", file=sys.stderr)
-    return 0
 
 
 def _run_cells(row: RunRow) -> tuple[str, ...]:
@@ -115,25 +110,21 @@ def approvals_parser() -> Parser:
     return made
 
 
-def approvals(arguments: list[str]) -> int:
-    args = approvals_parser().parse(arguments)
+def approvals(args: Args) -> int | None:
     home = state_home()
     row = find_run(home, args.run) if args.run else None
     requests = waiting_requests(home, row.run if row else None)
     if args.json:
-        show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
-        return 0
+        return show_json([{"run": r.run, "asked_at": r.asked_at, **r.fields} for r in requests])
     if not requests:
         where = f"run {row.run!r} (it is {row.status})" if row else "any run"
-        print(f"Nothing waits for you in {where}.", file=sys.stderr)
-        return 0
+        return print(f"Nothing waits for you in {where}.", file=sys.stderr)
     paint = Paint(sys.stdout)
     if row:
         lines = screen(row.run, row.title, [r.fields for r in requests], paint, limit=None)
     else:
         lines = _overview({r.run: r for r in list_runs(home)}, requests, paint)
     paint.print_all(lines)
-    return 0
 
 
 def _overview(runs: dict[str, RunRow], requests: list[Request], paint: Paint) -> Iterator[str]:
@@ -164,18 +155,15 @@ def history_parser() -> Parser:
     return made
 
 
-def history(arguments: list[str]) -> int:
-    args = history_parser().parse(arguments)
+def history(args: Args) -> int | None:
     home = state_home()
     run = find_run(home, args.run)
     taken = [s for s in steps(home, run.run) if not s.node.startswith("__")]
     if args.json:
         points = [c._asdict() for c in checkpoints(home, run.run)]
-        show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
-        return 0
+        return show_json({"run": run.run, "checkpoints": points, "steps": [s._asdict() for s in taken]})
     header = ("step", "at", "node", "took", "changed", "went")
-    show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=4)
-    return 0
+    return show_table([_step_cells(s) for s in taken if args.all or s.depth == 0], header, flexible=4)
 
 
 def _step_cells(step: Step) -> tuple[str, ...]:
@@ -192,7 +180,7 @@ def diff_parser() -> Parser:
     made = Parser(
         "diff",
         "RUN STEP STEP [--json] | RUN --files [--call ID]",
-        "What _changed in a run's state, and what was said, between two steps of: interlock history RUN.\n"
+        "What changed in a run's state, and what was said, between two steps of: interlock history RUN.\n"
         "With --files: what it did to the workspace's files.",
         [
             ("interlock diff latest 2 5", ""),
@@ -206,13 +194,12 @@ def diff_parser() -> Parser:
     made.run_flag()
     made.add_argument("steps", type=number(int, -1), metavar="STEP", nargs="*")
     flag(made, "--files", "what the run did to files")
-    flag(made, "--call ID", "number or id of one call of: interlock show RUN --calls")
+    made.call_flag()
     made.json_flag()
     return made
 
 
-def diff(arguments: list[str]) -> int:
-    args = diff_parser().parse(arguments)
+def diff(args: Args) -> int | None:
     home = state_home()
     if args.files or args.call:
         return _file_diff(find_run(home, args.run), args)
@@ -228,17 +215,15 @@ def diff(arguments: list[str]) -> int:
     if args.json:
         said = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
         dropped = len(before) - shared
-        show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
-        return 0
+        return show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
     lines = [*_change_lines(changes), *_said(before[shared:], "-"), *_said(after[shared:], "+")]
     paint = Paint(sys.stdout)
     paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
     if not lines:
-        print("Nothing _changed.", file=sys.stderr)
-    return 0
+        print("Nothing changed.", file=sys.stderr)
 
 
-def _file_diff(run: RunRow, args: argparse.Namespace) -> int:
+def _file_diff(run: RunRow, args: Args) -> int:
     """Of all its calls as one, without what others did in between to other files."""
     from interlock.cli.commands.travel import tell_unkept
     from interlock.engine.travel.files import chosen_of, diff_of
@@ -251,7 +236,7 @@ def _file_diff(run: RunRow, args: argparse.Namespace) -> int:
     elif text:
         paint.print_all(marked(text, paint)) if paint.on else paint.print(text.rstrip("\n"), reading=True)
     else:
-        print("No file _changed.", file=sys.stderr)
+        print("No file changed.", file=sys.stderr)
     return 0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from interlock.cli.parsing import Parser, flag, number
+from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full
 from interlock.cli.render.output import Paint, ago, amount, elapsed, one_line, place, show_json, show_table
 from interlock.cli.render.pending import screen
@@ -48,8 +48,7 @@ def show_parser() -> Parser:
     return made
 
 
-def show(arguments: list[str]) -> int:
-    args = show_parser().parse(arguments)
+def show(args: Args) -> int | None:
     home = state_home()
     run = find_run(home, args.run)
     if args.verify:
@@ -65,7 +64,6 @@ def show(arguments: list[str]) -> int:
     else:
         paint = Paint(sys.stdout)
         paint.print_all(calls_in_full(home, run.run, paint) if args.calls else _lines(home, run, paint))
-    return 0
 
 
 def _show_call(home: Path, run: str, name: str, as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """travel: to another time of a run: fork, rewind, undo, replay."""
 
-import argparse
 import asyncio
 import sys
 from collections.abc import Iterator, Mapping
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import agreed
-from interlock.cli.parsing import Parser, flag, number
+from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.output import Paint, elapsed, place, show_json
 from interlock.engine.read.runs import RunRow, find_run
 from interlock.engine.store.database import state_home
@@ -33,19 +32,14 @@ def fork_parser() -> Parser:
         ],
     )
     made.run_flag()
-    at_flag(made)
+    made.at_flag()
     flag(made, "--workspace --cd DIR", "a folder that isn't there yet, or is empty", type=Path)
     flag(made, "--in-place", "in the run's own folder, without a question; see: interlock rewind")
     made.json_flag()
     return made
 
 
-def at_flag(made: Parser) -> None:
-    flag(made, "--at STEP", "a step of: interlock history RUN", type=number(int, -1), required=True)
-
-
-def fork(arguments: list[str]) -> int:
-    args = fork_parser().parse(arguments)
+def fork(args: Args) -> int | None:
     if args.in_place and args.workspace:
         raise UserError("--in-place uses the run's own folder, --workspace another. Give one of them.")
     return forked(args.run, args.at, args.workspace, args.in_place, args.json)
@@ -81,14 +75,13 @@ def rewind_parser() -> Parser:
         [("interlock rewind latest --at 7", ""), ("interlock rewind 4k2 --at 7 --yes", "without a question")],
     )
     made.run_flag()
-    at_flag(made)
+    made.at_flag()
     flag(made, "--yes", "change the files without a question")
     made.json_flag()
     return made
 
 
-def rewind(arguments: list[str]) -> int:
-    args = rewind_parser().parse(arguments)
+def rewind(args: Args) -> int | None:
     from interlock.engine.travel.files import RunFiles, marks
 
     run = find_run(state_home(), args.run)
@@ -121,13 +114,12 @@ def undo_parser() -> Parser:
         ],
     )
     made.run_flag()
-    flag(made, "--call ID", "number or id of one call of: interlock show RUN --calls")
+    made.call_flag()
     made.json_flag()
     return made
 
 
-def undo(arguments: list[str]) -> int:
-    args = undo_parser().parse(arguments)
+def undo(args: Args) -> int | None:
     from interlock.engine.travel.files import RunFiles, chosen_of, marks, refuse_unkept
 
     run = find_run(state_home(), args.run)
@@ -140,13 +132,13 @@ def undo(arguments: list[str]) -> int:
     changed = list(marks(work, files.contents(files.now())))
     files.put(work)
     if args.json:
-        show_json({"run": run.run, "changed": [{"path": path, "change": mark} for mark, path in changed]})
-        return 0
+        return show_json(
+            {"run": run.run, "changed": [{"path": path, "change": mark} for mark, path in changed]}
+        )
     paint = Paint(sys.stdout)
     paint.print_all(f"{mark} {path}" for mark, path in changed)
     if not changed:
         print("Nothing to take back: the files are as they were.", file=sys.stderr)
-    return 0
 
 
 def replay_parser() -> Parser:
@@ -176,14 +168,13 @@ def replay_parser() -> Parser:
     return made
 
 
-def replay(arguments: list[str]) -> int:
-    args = replay_parser().parse(arguments)
+def replay(args: Args) -> int | None:
     if args.swap and args.model:
         raise UserError("--swap replays offline, --model asks a model. Give one of them.")
     return _gone_on(args) if args.model else _replayed(args)
 
 
-def _replayed(args: argparse.Namespace) -> int:
+def _replayed(args: Args) -> int:
     from interlock.engine.driver.drive import signals_held
     from interlock.engine.travel.replay import replay, swap_from
 
@@ -218,7 +209,7 @@ def _show_replayed(found: "Replayed") -> None:
     paint.print_all(_ways(found.paths))
 
 
-def _gone_on(args: argparse.Namespace) -> int:
+def _gone_on(args: Args) -> int:
     from interlock.cli.render.text import TextView
     from interlock.engine.driver.drive import signals_held
     from interlock.engine.travel.another_model import go_on_with

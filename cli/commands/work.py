@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -11,7 +11,7 @@ from interlock.cli.decisions import add_decision_flags, decisions_from
 from interlock.cli.driving import go_on, is_plain, notified, start, tell_trace, view_for
 from interlock.cli.flags import add_running_flags, options_from, options_here
 from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_from, read_spec
-from interlock.cli.parsing import Parser, flag
+from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import write_json
 from interlock.engine.options import Options
 from interlock.engine.read.runs import find_run, waiting_requests
@@ -44,8 +44,7 @@ def prompt_parser() -> Parser:
     return made
 
 
-def prompt(arguments: list[str]) -> int:
-    args = prompt_parser().parse(arguments)
+def prompt(args: Args) -> int | None:
     if args.latest and args.resume:
         raise UserError("-c goes on with the latest run, -r with the one you name. Give one of them.")
     words = " ".join(filter(None, [args.prompt, args.first, *args.words]))
@@ -53,8 +52,6 @@ def prompt(arguments: list[str]) -> int:
     options = options_from(args, resuming=bool(name))
     found = None
     if name:
-        from interlock.engine.read.runs import find_run
-
         found = find_run(options.home, name, options.workspace)
     if _opens_session(args):
         from interlock.cli.session.keyboard import held
@@ -79,7 +76,7 @@ def prompt(arguments: list[str]) -> int:
     return start("main", {"prompt": prompt}, options, view_for(args, prompt))
 
 
-def _opens_session(args: argparse.Namespace) -> bool:
+def _opens_session(args: Args) -> bool:
     """A person at a terminal, who didn't ask for an answer alone."""
     if args.first is not None and not _at_terminal():
         raise UserError("-i opens a session, and this is no terminal. Without one: interlock -p 'what to do'")
@@ -93,8 +90,29 @@ def _at_terminal() -> bool:
 _CANCELLED = 130
 
 
+class _RunParser(Parser):
+    """A workflow's own scalar inputs are flags, too, once it is known."""
+
+    workflow: "Pipeline"
+    own: tuple[str, ...] = ()
+
+    def learn(self, words: Sequence[str]) -> None:
+        first, _ = self.parse_known_intermixed_args(list(words))
+        from interlock.engine.workflows import find_workflow
+
+        self.workflow, _ = find_workflow(first.workflow, options_here(first))
+        self.own = tuple(_add_own_flags(self, self.workflow))
+
+    def parse(self, arguments: Sequence[str]) -> Args:
+        self.learn(arguments)
+        args = super().parse(arguments)
+        args.workflow = self.workflow
+        args.own = {name: vars(args)[name] for name in self.own if vars(args)[name] is not None}
+        return args
+
+
 def run_parser() -> Parser:
-    made = Parser(
+    made = _RunParser(
         "run",
         "WORKFLOW [PROMPT] [FLAGS]",
         "Run a workflow. Its input is PROMPT, or JSON (see: interlock schema WORKFLOW); a workflow's own "
@@ -111,29 +129,15 @@ def run_parser() -> Parser:
     flag(made, "-p --prompt PROMPT", "what to do; same as the words")
     flag(made, "--input JSON|@FILE|-", "the input as a JSON object; -: from stdin")
     flag(made, "--batch FILE.jsonl", "one input a line; -: from stdin")
-    flag(
-        made,
-        "--json",
-        "same as -o json",
-        action="store_const",
-        dest="output_format",
-        const="json",
-        default="text",
-    )
+    as_json: dict[str, Any] = {"dest": "output_format", "const": "json", "default": "text"}
+    flag(made, "--json", "same as -o json", action="store_const", **as_json)
     add_running_flags(made)
     return made
 
 
-def run(arguments: list[str]) -> int:
-    made = run_parser()
-    first, _ = made.parse_known_intermixed_args(arguments)
-    from interlock.engine.workflows import find_workflow
-
-    workflow, _ = find_workflow(first.workflow, options_here(first))
-    own = _add_own_flags(made, workflow)
-    args = made.parse(arguments)
-    options = options_from(args)
-    given = {name: vars(args)[name] for name in own if vars(args)[name] is not None}
+def run(args: Args) -> int:
+    workflow: Pipeline = args.workflow
+    options, given = options_from(args), args.own
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch brings its own inputs. Leave out PROMPT and --input.")
@@ -143,7 +147,7 @@ def run(arguments: list[str]) -> int:
     return start(workflow.name, given, options, view_for(args, title))
 
 
-def _run_input(args: argparse.Namespace, workflow: "Pipeline") -> dict[str, Any]:
+def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     words = " ".join(filter(None, [args.prompt, *args.words]))
     given = json_object(read_spec(args.input, "--input"), "--input") if args.input else {}
     field = workflow.prompt_field
@@ -246,8 +250,7 @@ def resume_parser() -> Parser:
     return made
 
 
-def resume(arguments: list[str]) -> int:
-    args = resume_parser().parse(arguments)
+def resume(args: Args) -> int | None:
     options = replace(options_from(args, resuming=True), new_rules=args.new_rules, compress=args.compress)
     run = find_run(options.home, args.run, options.workspace)
     waiting = [r.fields for r in waiting_requests(options.home, run.run)] if args.decisions else []
@@ -256,8 +259,14 @@ def resume(arguments: list[str]) -> int:
     return go_on(run.run, decisions, args.prompt, options, view)
 
 
+class _InitParser(Parser):
+    def parse(self, arguments: Sequence[str]) -> Args:
+        super().parse(arguments)
+        return run_parser().parse(["init", *arguments])
+
+
 def init_parser() -> Parser:
-    made = Parser(
+    made = _InitParser(
         "init",
         "[HINT] [FLAGS]",
         "Look at this repository and write GEMINI.md (or what `context.fileName` says), which every conversation\n"
@@ -274,6 +283,4 @@ def init_parser() -> Parser:
     return made
 
 
-def init(arguments: list[str]) -> int:
-    init_parser().parse(arguments)
-    return run(["init", *arguments])
+init = run

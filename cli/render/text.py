@@ -2,12 +2,32 @@
 
 import sys
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TextIO
 
-from interlock.cli.render.output import Paint, harmless, one_line, redacted, ring, write_json
+from interlock.cli.render.events import (
+    RunningCall,
+    agent_end,
+    bar,
+    call_facts,
+    call_mark,
+    call_summary,
+    notice,
+)
+from interlock.cli.render.output import (
+    Paint,
+    amount,
+    cut,
+    elapsed,
+    harmless,
+    one_line,
+    plain,
+    redacted,
+    ring,
+    write_json,
+)
 from interlock.cli.render.pending import screen
-from interlock.cli.render.tools import ToolLines
 from interlock.engine.options import Decision, Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import (
@@ -32,8 +52,8 @@ from interlock.state.events import (
 )
 
 if TYPE_CHECKING:
-    from interlock.cli.render.spinner import Progress as Spinner
-from interlock.state.events import ChatCompressed, HelperFailed, HookRan, ModelInfo, RouteEvent
+    from rich.live import Live
+    from rich.spinner import Spinner as Drawn
 
 
 def _batch(request: str) -> str:
@@ -55,16 +75,12 @@ class TextView:
         self._printed = False
         """Whether `_text` is on the terminal already."""
         self._thought = ""
-        self._progress: Spinner | None = None
+        self._progress = Spinner(sys.stderr) if self._paint.terminal else None
         self._lock = threading.Lock()
         self._ended = False
         self._warned: set[str] = set()
         self._later: set[str] = set()
         """Requests that a person, asked right away, left for later."""
-        if self._paint.terminal:
-            from interlock.cli.render.spinner import Progress
-
-            self._progress = Progress(sys.stderr)
 
     def __call__(self, event: Event, /) -> None:
         with self._lock:
@@ -236,39 +252,96 @@ class TextView:
         self._hide()
 
 
-def bar(event: Progress, width: int = 20) -> str:
-    """`━━━━────  indexing 1,200 of 10,000 files`."""
-    filled = width * event.done // max(event.total, 1)
-    return (
-        f"{'━' * filled}{'─' * (width - filled)} {event.what} {event.done:,} of {event.total:,} {event.unit}"
-    )
+class ToolLines:
+    """Keeps what the running calls have said so far."""
+
+    def __init__(self, paint: Paint, line: Callable[..., None]) -> None:
+        self._paint, self._line = paint, line
+        self._calls: dict[tuple[str, str], RunningCall] = {}
+        """By agent and id, which is an agent's own."""
+
+    @property
+    def running(self) -> str:
+        """The calls that are under way, for the spinner."""
+        return ", ".join(call.summary for call in self._calls.values())
+
+    def agent(self, event: AgentStart | AgentEnd) -> None:
+        """A sub-agent begins, or has ended."""
+        if isinstance(event, AgentStart):
+            self._line(self._cut(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}"))
+        else:
+            self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {agent_end(event)}")
+
+    def begin(self, event: ToolUse | ToolStart) -> None:
+        """A call was asked for, or runs now: somebody may have changed it in between."""
+        self._calls[event.agent, event.tool_id] = RunningCall(call_summary(event))
+
+    def output(self, event: ToolOutput) -> None:
+        call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(one_line(event.tool_id)))
+        if not call.lines and not call.partial:
+            self._line(self._paint("● ", "cyan") + self._cut(call.summary))
+        for line in call.feed(event.text):
+            self._output_line(line)
+
+    def result(self, event: ToolResultEvent) -> None:
+        call = self._calls.pop((event.agent, event.tool_id), None) or RunningCall("")
+        for line in call.end():
+            self._output_line(line)
+        if call.left_out > 0:
+            self._line(self._paint(f"  │ … {call.left_out} lines", "dim"))
+        for line in call.tail:
+            self._output_line(line)
+        mark, style = call_mark(event)
+        text = " · ".join([call_summary(event), *call_facts(event)])
+        self._line(self._paint(mark, style) + " " + self._cut(text))
+
+    def _output_line(self, line: str) -> None:
+        self._line(self._paint(f"  │ {self._cut(plain(line), 4)}", "dim"), reading=True)
+
+    def _cut(self, text: str, less: int = 2) -> str:
+        """To the terminal's width; whole where the output goes to a file."""
+        return cut(text, self._paint.width - less) if self._paint.terminal else text
 
 
-def notice(event: Event, verbose: bool) -> str:
-    """One line; empty: nothing is said of it."""
-    match event:
-        case Retry():
-            reason = one_line(event.reason)
-            return f"… asking again in {event.delay_s:.0f} s: {reason} (attempt {event.attempt})"
-        case InvalidStream():
-            return f"… the answer was incomplete: {one_line(event.reason)}"
-        case LoopDetected():
-            then = "it is told so, and tries another way" if event.count == 1 else "the run stops"
-            return f"… the model goes round in circles: {one_line(event.detail, 300)}; {then}"
-        case ChatCompressed():
-            return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
-        case RouteEvent() if verbose or event.strategy == "fallback":
-            return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
-        case HelperFailed() if verbose:
-            return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
-        case AgentBlocked():
-            return f"… a hook says no: {one_line(event.reason, 300)}"
-        case HookRan() if verbose:
-            said = f": {one_line(event.reason, 300)}" if event.reason else ""
-            return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{said}"
-        case NodeStart() if verbose:
-            return f"› {event.workflow}.{event.node}"
-        case ModelInfo() if verbose:
-            return f"model: {event.model}"
-        case _:
-            return ""
+class Spinner:
+    """One moving line: what runs, for how long, how many tokens so far; hidden while text streams."""
+
+    def __init__(self, stream: TextIO) -> None:
+        from rich.console import Console
+        from rich.spinner import Spinner
+
+        self._console, self._drawn = Console(file=stream), Spinner("dots")
+        self._live: Live | None = None
+        self._started = time.monotonic()
+        self.node, self.detail, self.tokens = "starting", "", 0
+
+    def __rich__(self) -> "Drawn":
+        from rich.text import Text
+
+        parts = [self.node, elapsed(time.monotonic() - self._started)]
+        parts += [f"{amount(self.tokens)} tokens"] if self.tokens else []
+        text = " · ".join([*parts, self.detail] if self.detail else parts)
+        line = Text(text, style="dim", no_wrap=True, overflow="ellipsis", end="")
+        line.truncate(max(self._console.width - 4, 10), overflow="ellipsis")
+        self._drawn.update(text=line)
+        return self._drawn
+
+    def show(self) -> None:
+        from rich.live import Live
+
+        if self._live is None:
+            # Its own redirection of stdout and stderr would delay and reflow what we print.
+            self._live = Live(
+                self,
+                console=self._console,
+                transient=True,
+                refresh_per_second=8,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self._live.start()
+
+    def hide(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None

@@ -209,6 +209,7 @@ class App:
             self.buffer.document = Document(text)
 
     def take_back(self, texts: Sequence[str]) -> None:
+        """Into the input line, before what is typed."""
         self.buffer.document = Document("\n\n".join([*texts, *filter(None, [self.buffer.text])]))
 
     def _input_buffer(self) -> Buffer:

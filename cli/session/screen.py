@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from rich.console import RenderableType
 from rich.text import Text
 
+from interlock.cli.render.events import notice
 from interlock.cli.render.output import one_line
-from interlock.cli.render.text import notice
 from interlock.cli.session import blocks
 from interlock.cli.session.blocks import Work
 from interlock.cli.session.markdown import MarkdownStream

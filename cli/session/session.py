@@ -2,10 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from interlock.cli.render.output import one_line, redacted
 from interlock.cli.session.completion import Available
@@ -17,9 +17,9 @@ from interlock.state.errors import BugError, BusyError, InterlockError, UserErro
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
+    from interlock.cli.session.asking import Row
     from interlock.cli.session.screen import Screen
-    from interlock.cli.session.terminal import Terminal
-    from interlock.state.events import Event
+    from interlock.state.events import Event, NotificationEvent
 
 T = TypeVar("T")
 _UNFINISHED = ("cancelled", "timeout", "interrupted", "budget", "lost")
@@ -38,6 +38,21 @@ class Used:
     """Of all requests in this session."""
     context: int = 0
     """Of the last request: what the model's window holds."""
+
+
+class Terminal(Protocol):
+    """What a session asks of the terminal that it runs in: `App`, or `Lines` where the cursor can't be moved."""
+
+    def paint(self) -> None: ...
+    def exit(self) -> None: ...
+    def ring(self, event: "NotificationEvent") -> None: ...
+    async def decide(self, run: str, requests: Sequence[Mapping[str, Any]]) -> list[Decision]: ...
+    def still_asked(self, waiting: Collection[str]) -> None: ...
+    async def handed_over(self, work: Callable[[], T]) -> T: ...
+    async def pick(self, title: str, rows: "Sequence[Row]", at: int = 0) -> "Row | None": ...
+    def suggest(self, text: str) -> None: ...
+    def take_back(self, texts: Sequence[str]) -> None: ...
+    async def confirm(self, question: str) -> bool: ...
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""policy: what policy says of a call in this folder, and which rule decides it."""
+"""checks: what policy says of a call in this folder, and by which rule; which hooks count, and what an event runs."""
 
 import argparse
 import sys
@@ -6,16 +6,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from interlock.cli.catalog import nearest
 from interlock.cli.flags import MODE, options_here, permission_flags, permissions
 from interlock.cli.inputs import batch_lines, json_object, read_spec
-from interlock.cli.parsing import Parser, flag
-from interlock.cli.render.output import Paint, one_line, place, show_json, visible, warn, write_json
+from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.render.output import (
+    Paint,
+    one_line,
+    place,
+    show_json,
+    show_table,
+    visible,
+    warn,
+    write_json,
+)
 from interlock.state.errors import InputError, UserError
+from interlock.state.text import visible_json
 
 if TYPE_CHECKING:
+    from interlock.engine.check.hooks import HookCheck
     from interlock.engine.check.policy import Checked, PolicyCheck
 
-_STYLES = {"allow": "green", "ask": "yellow", "deny": "red"}
+_STYLES = {"none": "dim", "allow": "green", "ask": "yellow", "deny": "red", "block": "red"}
 _LABEL = 12
 """Columns of what stands before each line."""
 _ANSWERS = {
@@ -75,8 +87,7 @@ def policy_parser() -> Parser:
     return made
 
 
-def policy(arguments: list[str]) -> int:
-    args = policy_parser().parse(arguments)
+def policy(args: Args) -> int | None:
     if args.action != "check":
         raise UserError(f"No action {args.action!r}, expected check. See: interlock policy --help")
     if (args.tool is None) is (args.batch is None):
@@ -93,15 +104,13 @@ def policy(arguments: list[str]) -> int:
     check = PolicyCheck(options)
     shown = _shown(asyncio.run(check.check(question)), args)
     if args.json:
-        show_json({**shown, "warnings": list(check.warnings)})
-        return 0
+        return show_json({**shown, "warnings": list(check.warnings)})
     warn(check.warnings)
     paint = Paint(sys.stdout)
     paint.print_all(_lines(shown, paint))
-    return 0
 
 
-def _question(args: argparse.Namespace) -> dict[str, Any]:
+def _question(args: Args) -> dict[str, Any]:
     if args.args == "-" == args.annotations:
         raise UserError("Standard input can be read once. Give JSON or --annotations in another way.")
     found: dict[str, Any] = {"tool": args.tool}
@@ -112,12 +121,12 @@ def _question(args: argparse.Namespace) -> dict[str, Any]:
     return {**found, **_scope(args)}
 
 
-def _scope(args: argparse.Namespace) -> dict[str, Any]:
+def _scope(args: Args) -> dict[str, Any]:
     given = {"mode": args.approval_mode, "agent": args.agent, "server": args.server}
     return {key: value for key, value in given.items() if value is not None}
 
 
-def _batch(check: "PolicyCheck", args: argparse.Namespace) -> int:
+def _batch(check: "PolicyCheck", args: Args) -> int:
     """What a line says of itself goes before what the flags say of all."""
     import asyncio
 
@@ -134,7 +143,7 @@ def _batch(check: "PolicyCheck", args: argparse.Namespace) -> int:
     return exit_code
 
 
-def _shown(checked: "Checked", args: argparse.Namespace) -> dict[str, Any]:
+def _shown(checked: "Checked", args: Args) -> dict[str, Any]:
     """One flat object: the decision first."""
     found = checked.explanation.model_dump(mode="json")
     verdict = found.pop("verdict")
@@ -203,3 +212,149 @@ def _at_home(rule: str) -> str:
     """Files below the home directory as `~/…`."""
     words: list[str] = rule.split(" ")
     return " ".join([place(word) for word in words])
+
+
+_HOOKS_ABOUT = """\
+Which hooks count here, with the settings and the trust of a run; with test, which of them an event would run, in
+which order, and the JSON that each gets on stdin. Nothing is run without --run."""
+
+
+def hooks_parser() -> Parser:
+    made = Parser(
+        "hooks",
+        "[--json]   |   interlock hooks test EVENT [--input JSON|@FILE] [--run] [--json]",
+        _HOOKS_ABOUT,
+        [
+            (
+                'interlock hooks test BeforeTool --input \'{"tool_name": "write_file", "tool_input": {}}\'',
+                "what would run before a file is written",
+            ),
+            (
+                "interlock hooks test Stop --run",
+                "run what runs after an answer; Claude Code's names work, too",
+            ),
+        ],
+    )
+    made.add_argument(
+        "action", nargs="?", metavar="test", help="try an event; without it all hooks are listed"
+    )
+    made.add_argument("event", nargs="?", metavar="EVENT", help="an event's name")
+    flag(made, "--input JSON|@FILE|-", "the event's own fields; matchers look at them")
+    flag(made, "--run", "run the hooks, and show what they say")
+    made.folder_flags()
+    made.json_flag()
+    return made
+
+
+def hooks(args: Args) -> int | None:
+    if args.action not in (None, "test"):
+        raise UserError(f"No action {args.action!r}, expected test. See: interlock hooks --help")
+    if args.action is None and (args.run or args.input is not None):
+        raise UserError("An event is needed for that: interlock hooks test EVENT")
+    event = _event(args.event) if args.action else None
+    given = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
+    from interlock.engine.check.hooks import HookCheck
+
+    check = HookCheck(options_here(args))
+    if event is None:
+        _list(check, args.json)
+    else:
+        _try(check, event, given, args)
+
+
+def _event(name: str | None) -> Any:
+    from interlock.services.hooks.configured import ALIASES, EVENTS, event_named
+
+    if name is None:
+        raise UserError(f"Name an event: {', '.join(EVENTS)}. See: interlock hooks --help")
+    found = event_named(name)
+    if found is None:
+        near = nearest(name, [*EVENTS, *ALIASES], 0.4) or f" There are {', '.join(EVENTS)}."
+        raise UserError(f"No event {name!r}.{near} See: interlock hooks --help")
+    return found
+
+
+def _list(check: "HookCheck", as_json: bool) -> None:
+    hooks = check.listed()
+    if as_json:
+        show_json({"hooks": hooks, "warnings": list(check.warnings)})
+        return
+    warn(check.warnings)
+    if not hooks:
+        print('No hooks count here. Settings files define them under "hooks".')
+        return
+    rows = [
+        (h["event"], h["matcher"] or "*", one_line(_title(h), 60), _manner(h), place(h["source"]))
+        for h in hooks
+    ]
+    show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=2)
+
+
+def _try(check: "HookCheck", event: Any, given: dict[str, Any], args: Args) -> None:
+    import asyncio
+
+    shown = asyncio.run(check.run(event, given)) if args.run else check.planned(event, given)
+    if args.json:
+        show_json({**shown, "warnings": list(check.warnings)})
+        return
+    warn(check.warnings)
+    paint = Paint(sys.stdout)
+    paint.print_all(_tried(shown, paint))
+
+
+def _tried(shown: Shown, paint: Paint) -> Iterator[str]:
+    hooks: Sequence[Shown] = shown["hooks"]
+    subject = shown["subject"]
+    about = f" for {one_line(subject)}" if subject else ""
+    many = "no hook" if not hooks else "1 hook" if len(hooks) == 1 else f"{len(hooks)} hooks"
+    order = ", one after the other" if shown["order"] == "sequential" else ", side by side"
+    yield paint(f"{shown['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
+    for number, hook in enumerate(hooks, 1):
+        yield f"{number}. {one_line(_title(hook))}"
+        yield from _details(hook, paint)
+    if "outcome" in shown:
+        yield from _outcome(shown["outcome"], paint)
+
+
+def _details(hook: Shown, paint: Paint) -> Iterator[str]:
+    if hook["broken"]:
+        yield _indented("broken", hook["broken"])
+        return
+    if hook["name"]:
+        yield _indented("command", hook["command"])
+    yield _indented("from", f"{place(hook['source'])}, {hook['place']}")
+    yield _indented("matcher", hook["matcher"] or "* (everything)")
+    yield _indented("manner", _manner(hook))
+    yield _indented("input", visible_json(hook["input"]))
+    if verdict := hook.get("verdict"):
+        ended = "ended" if verdict["exit_code"] is None else f"exit {verdict['exit_code']}"
+        said = paint(verdict["decision"], _STYLES[verdict["decision"]])
+        yield f"   {'says':<10}{said}  ({ended}, {verdict['duration_ms']} ms)"
+        for what in ("reason", "warning"):
+            if verdict[what]:
+                yield _indented(what, verdict[what])
+
+
+def _outcome(outcome: Shown, paint: Paint) -> Iterator[str]:
+    yield f"{paint('together', 'bold')}: {paint(outcome['decision'], _STYLES[outcome['decision']])}"
+    for what in ("reason", "stop", "context"):
+        if outcome[what]:
+            yield _indented(what, outcome[what])
+    for message in outcome["messages"]:
+        yield _indented("message", message)
+    if outcome["output"]:
+        yield _indented("output", visible_json(outcome["output"]))
+
+
+def _title(hook: Shown) -> str:
+    return hook["name"] or hook["command"] or hook["place"]
+
+
+def _manner(hook: Shown) -> str:
+    words = [f"{hook['timeout_s']:g} s"]
+    words += [word for word in ("sequential", "required", "idempotent") if hook[word]]
+    return ", ".join([*words, *(["broken"] if hook["broken"] else [])])
+
+
+def _indented(label: str, text: str) -> str:
+    return f"   {label:<10}{one_line(text)}"

@@ -1,4 +1,4 @@
-"""workflows: what can be run, what it takes and gives, and a beginning of one's own."""
+"""listing: what there is: workflows, and how to begin one of your own; tools, modes, sub-agents."""
 
 import re
 import sys
@@ -6,9 +6,9 @@ from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
 
-from interlock.cli.flags import options_here
-from interlock.cli.parsing import Parser, flag
-from interlock.cli.render.output import show_json, show_table
+from interlock.cli.flags import folder_of, options_here
+from interlock.cli.parsing import Args, Parser, flag
+from interlock.cli.render.output import show_json, show_table, warn
 from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES
 from interlock.state.errors import UserError
@@ -22,14 +22,12 @@ def workflows_parser() -> Parser:
         "directory.",
         [("interlock new workflow NAME", "start one of your own")],
     )
-    flag(made, "-C --workspace --cd DIR", "look in DIR", type=Path)
-    flag(made, "--skip-trust", "with this folder's own, trusted or not")
+    made.folder_flags()
     made.json_flag()
     return made
 
 
-def workflows(arguments: list[str]) -> int:
-    args = workflows_parser().parse(arguments)
+def workflows(args: Args) -> int | None:
     options = options_here(args)
     rows = [(name, what, "interlock", "") for name, what in PIPELINES.items()]
     if _has_own(options):
@@ -43,7 +41,6 @@ def workflows(arguments: list[str]) -> int:
         show_json([{k: v for k, v in zip(keys, row, strict=True) if v} for row in rows])
     else:
         show_table([(name, problem or summary) for name, summary, _, problem in rows])
-    return 0
 
 
 def _has_own(options: Options) -> bool:
@@ -60,21 +57,18 @@ def schema_parser() -> Parser:
     which = made.add_mutually_exclusive_group()
     flag(which, "--input", "only the input's schema")
     flag(which, "--output", "only the output's schema")
-    flag(made, "-C --workspace --cd DIR", "look in DIR", type=Path)
-    flag(made, "--skip-trust", "with this folder's own, trusted or not")
+    made.folder_flags()
     flag(made, "--json", "accepted; the output is always JSON")
     return made
 
 
-def schema(arguments: list[str]) -> int:
-    args = schema_parser().parse(arguments)
+def schema(args: Args) -> int | None:
     from interlock.engine.workflows import find_workflow
 
     workflow, _ = find_workflow(args.workflow, options_here(args))
     given = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
-    show_json(given if args.input else made if args.output else {"input": given, "output": made})
-    return 0
+    return show_json(given if args.input else made if args.output else {"input": given, "output": made})
 
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
@@ -94,8 +88,7 @@ def new_parser() -> Parser:
     return made
 
 
-def new(arguments: list[str]) -> int:
-    args = new_parser().parse(arguments)
+def new(args: Args) -> int | None:
     if args.what != "workflow":
         raise UserError(f"Can't begin a {args.what!r}; expected: interlock new workflow NAME")
     if not _NAME.fullmatch(args.name):
@@ -115,8 +108,7 @@ def new(arguments: list[str]) -> int:
     for path, text in zip(paths, texts, strict=True):
         _write_new(path, text)
         print(path)
-    print(f"Look at it, then: interlock trust; interlock run {args.name} World; pytest {paths[1]}")
-    return 0
+    return print(f"Look at it, then: interlock trust; interlock run {args.name} World; pytest {paths[1]}")
 
 
 def _write_new(path: Path, text: str) -> None:
@@ -126,3 +118,84 @@ def _write_new(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise UserError(f"Can't write {str(path)!r}: {error.strerror}.") from error
+
+
+def tools_parser() -> Parser:
+    made = Parser("tools", "[--json]", "What a model can call, and what each call can do.")
+    flag(made, "--json", "with the JSON Schema of the arguments")
+    return made
+
+
+def _first_sentence(text: str) -> str:
+    return text.strip().partition(". ")[0].partition("\n")[0].rstrip(".")
+
+
+def tools(args: Args) -> int | None:
+    from interlock.tools.table import TOOLS
+
+    if args.json:
+        shown = [{"name": t.name, "risk": t.risk, "description": t.description} for t in TOOLS.values()]
+        schemas = [tool.args.model_json_schema() for tool in TOOLS.values()]
+        show_json([{**a, "parameters": schema} for a, schema in zip(shown, schemas, strict=True)])
+    else:
+        rows = [(t.name, t.risk, _first_sentence(t.description)) for t in TOOLS.values()]
+        show_table(rows, ("tool", "can", "what"))
+
+
+def modes_parser() -> Parser:
+    made = Parser(
+        "modes",
+        "[--json]",
+        "The modes of work: built in, your own (~/.interlock/custom_modes.yaml) and a trusted folder's (.roomodes).",
+        [("interlock run task 'plan the release' --mode architect", "a task in a mode")],
+    )
+    made.folder_flags()
+    made.json_flag()
+    return made
+
+
+def modes(args: Args) -> int | None:
+    from interlock.services.policy.modes import load_modes
+    from interlock.state.text import visible
+
+    modes, problems = load_modes(*folder_of(args))
+    warn(problems)
+    if args.json:
+        return show_json([mode.model_dump() for mode in modes.all()])
+    rows = [
+        (
+            mode.slug,
+            mode.source,
+            ", ".join(_group(g.name, g.file_regex) for g in mode.groups),
+            mode.when_to_use,
+        )
+        for mode in modes.all()
+    ]
+    return show_table([tuple(map(visible, row)) for row in rows], ("mode", "source", "groups", "for"))
+
+
+def _group(name: str, pattern: str) -> str:
+    return f"{name} ({pattern})" if pattern else name
+
+
+def agents_parser() -> Parser:
+    made = Parser(
+        "agents",
+        "[--json]",
+        "The sub-agents that a model can ask: built in, your own (~/.interlock/agents/NAME.md) and a trusted folder's.",
+        [("interlock agents", "name, where it is from, what it is for")],
+    )
+    made.folder_flags()
+    made.json_flag()
+    return made
+
+
+def agents(args: Args) -> int | None:
+    from interlock.services.agents.definitions import load_agents
+
+    agents, problems = load_agents(*folder_of(args))
+    warn(problems)
+    if args.json:
+        return show_json([agent.model_dump(mode="json") for agent in agents.values()])
+    rows = [(agent.name, agent.source, _first_sentence(agent.description)) for agent in agents.values()]
+    return show_table(rows, ("agent", "source", "for"))

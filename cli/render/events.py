@@ -1,11 +1,28 @@
-"""tools: a line for each tool call, and the live output of those that run long."""
+"""events: what is said of a run's events, in a session and on stderr alike."""
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from interlock.cli.render.output import Paint, cut, diff_stat, elapsed, one_line, plain
-from interlock.state.events import AgentEnd, AgentStart, ToolOutput, ToolResultEvent, ToolStart, ToolUse
+from interlock.cli.render.output import diff_stat, elapsed, one_line
+from interlock.state.events import (
+    AgentBlocked,
+    AgentEnd,
+    ChatCompressed,
+    Event,
+    HelperFailed,
+    HookRan,
+    InvalidStream,
+    LoopDetected,
+    ModelInfo,
+    NodeStart,
+    Progress,
+    Retry,
+    RouteEvent,
+    ToolResultEvent,
+    ToolStart,
+    ToolUse,
+)
 
 _HEAD, _TAIL = 20, 5
 """Lines of live output that are shown as they come, and at the end when there were more."""
@@ -82,52 +99,39 @@ class RunningCall:
         return shown
 
 
-class ToolLines:
-    """Keeps what the running calls have said so far."""
+def bar(event: Progress, width: int = 20) -> str:
+    """`━━━━────  indexing 1,200 of 10,000 files`."""
+    filled = width * event.done // max(event.total, 1)
+    return (
+        f"{'━' * filled}{'─' * (width - filled)} {event.what} {event.done:,} of {event.total:,} {event.unit}"
+    )
 
-    def __init__(self, paint: Paint, line: Callable[..., None]) -> None:
-        self._paint, self._line = paint, line
-        self._calls: dict[tuple[str, str], RunningCall] = {}
-        """By agent and id, which is an agent's own."""
 
-    @property
-    def running(self) -> str:
-        """The calls that are under way, for the spinner."""
-        return ", ".join(call.summary for call in self._calls.values())
-
-    def agent(self, event: AgentStart | AgentEnd) -> None:
-        """A sub-agent begins, or has ended."""
-        if isinstance(event, AgentStart):
-            self._line(self._cut(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}"))
-        else:
-            self._line(f"{self._paint('▪', 'cyan')} {event.agent}: {agent_end(event)}")
-
-    def begin(self, event: ToolUse | ToolStart) -> None:
-        """A call was asked for, or runs now: somebody may have changed it in between."""
-        self._calls[event.agent, event.tool_id] = RunningCall(call_summary(event))
-
-    def output(self, event: ToolOutput) -> None:
-        call = self._calls.setdefault((event.agent, event.tool_id), RunningCall(one_line(event.tool_id)))
-        if not call.lines and not call.partial:
-            self._line(self._paint("● ", "cyan") + self._cut(call.summary))
-        for line in call.feed(event.text):
-            self._output_line(line)
-
-    def result(self, event: ToolResultEvent) -> None:
-        call = self._calls.pop((event.agent, event.tool_id), None) or RunningCall("")
-        for line in call.end():
-            self._output_line(line)
-        if call.left_out > 0:
-            self._line(self._paint(f"  │ … {call.left_out} lines", "dim"))
-        for line in call.tail:
-            self._output_line(line)
-        mark, style = call_mark(event)
-        text = " · ".join([call_summary(event), *call_facts(event)])
-        self._line(self._paint(mark, style) + " " + self._cut(text))
-
-    def _output_line(self, line: str) -> None:
-        self._line(self._paint(f"  │ {self._cut(plain(line), 4)}", "dim"), reading=True)
-
-    def _cut(self, text: str, less: int = 2) -> str:
-        """To the terminal's width; whole where the output goes to a file."""
-        return cut(text, self._paint.width - less) if self._paint.terminal else text
+def notice(event: Event, verbose: bool) -> str:
+    """One line; empty: nothing is said of it."""
+    match event:
+        case Retry():
+            reason = one_line(event.reason)
+            return f"… asking again in {event.delay_s:.0f} s: {reason} (attempt {event.attempt})"
+        case InvalidStream():
+            return f"… the answer was incomplete: {one_line(event.reason)}"
+        case LoopDetected():
+            then = "it is told so, and tries another way" if event.count == 1 else "the run stops"
+            return f"… the model goes round in circles: {one_line(event.detail, 300)}; {then}"
+        case ChatCompressed():
+            return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
+        case RouteEvent() if verbose or event.strategy == "fallback":
+            return f"… {event.model} answers, by {event.strategy}: {one_line(event.reason, 300)}"
+        case HelperFailed() if verbose:
+            return f"… the helper {event.role} gave no answer: {one_line(event.reason, 300)}"
+        case AgentBlocked():
+            return f"… a hook says no: {one_line(event.reason, 300)}"
+        case HookRan() if verbose:
+            said = f": {one_line(event.reason, 300)}" if event.reason else ""
+            return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{said}"
+        case NodeStart() if verbose:
+            return f"› {event.workflow}.{event.node}"
+        case ModelInfo() if verbose:
+            return f"model: {event.model}"
+        case _:
+            return ""
