@@ -7,8 +7,8 @@ written at once: LangGraph's own branches would read the state anew and wrap eve
 A graph inside another begins as a chain in the superstep of the node that it is, and one node of it may do what is
 recorded and found again. Where that doesn't lead to its end, LangGraph takes it on from the nodes that were reached, or
 with the payloads that were sent. One that is declared as pure, as all of its nodes are, shares a superstep with its
-neighbours like any pure node. So does one that a pure node sent its only payload to (`one_inline`), if it comes to its
-end this way; else it begins anew in a task of its own.
+neighbours like any pure node, if it comes to its end this way; else it begins anew in a task of its own. So does one
+that a pure node sent its only payload to (`one_inline`), which is handed on in that payload as far as it has come.
 """
 
 import time
@@ -71,6 +71,11 @@ class Fan(NamedTuple):
 
 _Target = str | Send
 
+AT = "__at__"
+"""In the payload of a graph that is under way: the nodes, and payloads, that come next."""
+DONE = "__done__"
+"""What its nodes did before, for the record of steps."""
+
 
 class Chain:
     """The nodes of a graph, and their ways on."""
@@ -116,6 +121,7 @@ class Chain:
                 first = len(seen) == 1
                 written = await self._done(at, state, runtime if first else _renamed(runtime, at), first)
             except Halted:
+                self._undo(runtime)
                 return update, [at]
             update |= written
             state = node.applied(read() if read else state, written)
@@ -125,9 +131,8 @@ class Chain:
                 if lone := self._lone(at, targets, state, update, seen):
                     try:
                         written = await self._done(lone.node, lone.arg, _renamed(runtime, lone.node))
-                    except Halted:
-                        self._undo(runtime)
-                        return update, targets
+                    except Halted as halted:
+                        return update, [self._handed_on(lone, halted, runtime)]
                     update |= written
                     state = self._nodes[lone.node].applied(state, written)
                     targets = await self._targets(lone.node, state, runtime)
@@ -173,12 +178,18 @@ class Chain:
         first = all(self._nodes[name].whole is None for name in seen)
         return targets[0] if may and first and not node.reducers.keys() & written.keys() else None
 
+    def _handed_on(self, sent: Send, halted: "Halted", runtime: Runtime[Deps]) -> Send:
+        """The payload of a graph that halted, for a task of its own: what it did isn't done again."""
+        info = runtime.execution_info
+        done = runtime.context.steps.handed_on(info.task_id) if info else []
+        return Send(sent.node, {**sent.arg, **halted.state, AT: [*halted.targets], DONE: done})
+
     def _undo(self, runtime: Runtime[Deps]) -> None:
         """A graph that halted is begun anew in a task of its own."""
         if info := runtime.execution_info:
             runtime.context.steps.undone(info.task_id)
 
-    async def begun(self, state: dict[str, Any], runtime: Runtime[Deps]) -> "_Begun":
+    async def begun(self, state: dict[str, Any], runtime: Runtime[Deps]) -> "Begun":
         """As far as the graph comes without a superstep of its own."""
         written: dict[str, Any] = {}
         seen, recorded = {START}, False
@@ -188,15 +199,18 @@ class Chain:
             node, within = self._nodes[at], _within(runtime, at)
             try:
                 update = await self._done(at, given, within)
-            except Halted:
-                self._undo(within)
+            except Halted as halted:
+                if isinstance(target, Send):
+                    targets = [self._handed_on(target, halted, within)]
+                else:
+                    self._undo(within)
                 break
             state = node.applied(state, update)
             written |= {key: state[key] for key in update}
             seen.add(at)
             recorded = recorded or not node.pure
             targets = await self._targets(at, state, within)
-        return _Begun([target for target in targets if target != END], state, written)
+        return Begun([target for target in targets if target != END], state, written)
 
     def _next(
         self, at: str, targets: Sequence[_Target], state: dict[str, Any], seen: Set[str], recorded: bool
@@ -228,14 +242,21 @@ class Chain:
 
 
 class Halted(Exception):  # noqa: N818 - a message between chains
-    """The run is asked to stop in the middle of a graph that shares a superstep: it begins anew by itself."""
+    """A graph that shares a superstep doesn't come to its end in it."""
+
+    def __init__(self, state: dict[str, Any], targets: "Sequence[_Target]") -> None:
+        """How far it has come."""
+        super().__init__(targets)
+        self.state, self.targets = state, targets
 
 
 async def _as_it_is(state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
     return state
 
 
-class _Begun(NamedTuple):
+class Begun(NamedTuple):
+    """How far a graph came without a superstep of its own."""
+
     targets: Sequence[_Target]
     """The nodes that come next, and payloads; none: it is over."""
     state: dict[str, Any]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
-from interlock.graphs._chain import Halted
+from interlock.graphs._chain import AT, DONE, Begun, Halted
 from interlock.graphs._checks import channels_of
 from interlock.state.deps import Deps
 
@@ -58,7 +58,9 @@ class Part:
         given = {key: state[key] for key in channels_of(self.given) if key in state}
         if _is_under_way(config):
             return await compiled.ainvoke(given, config) or {}
-        begun = await self.graph.chain.begun({**self._empty(), **given}, get_runtime(Deps))
+        begun = self._taken_up(state) or await self.graph.chain.begun(
+            {**self._empty(), **given}, get_runtime(Deps)
+        )
         if not begun.targets:
             return self._returned(begun.written)
         # The channels by which LangGraph's edges lead to nodes, and its channel of payloads.
@@ -69,6 +71,15 @@ class Part:
         state = {key: value for key, value in begun.state.items() if key in compiled.channels}
         return await compiled.ainvoke({**state, **ways}, config) or {}
 
+    def _taken_up(self, state: dict[str, Any]) -> Begun | None:
+        """How far it came in the superstep of the node that sent this."""
+        if AT not in state:
+            return None
+        runtime = get_runtime(Deps)
+        if state[DONE] and (info := runtime.execution_info):
+            runtime.context.steps.taken_up(info.task_id, info.checkpoint_ns, state[DONE])
+        return Begun(state[AT], {**self._empty(), **state}, {})
+
     async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         """From its start to its end in the superstep of another node. Raises `Halted`."""
         if (told := self._told()) is not None:
@@ -76,7 +87,7 @@ class Part:
         given = {key: state[key] for key in channels_of(self.given) if key in state}
         begun = await self.graph.chain.begun({**self._empty(), **given}, runtime)
         if begun.targets:
-            raise Halted
+            raise Halted(begun.state, begun.targets)
         return self._returned(begun.written)
 
     def _empty(self) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from interlock.nodes.tools_batch import (
     collect,
     each_call,
     each_of_group,
-    is_likely_to_pass,
     leaves_no_effect,
     next_group,
     parse,
@@ -74,7 +73,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.node("collect", collect)
 
     g.edge(START, "parse")
-    g.fan_out("parse", each_call, "decide", otherwise="next_group", one_inline=is_likely_to_pass)
+    g.fan_out("parse", each_call, "decide", otherwise="next_group", one_inline=True)
     g.edge("decide", "next_group")
     # Results are found in the journal by their call, whichever task asks.
     g.fan_out(

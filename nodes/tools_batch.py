@@ -16,7 +16,6 @@ from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, 
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.events import ToolUse
-from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message, TextPart, ToolCall
 from interlock.state.names import WAIT
 from interlock.state.node import node
@@ -39,8 +38,8 @@ _REASON = 300
 
 
 @node(
-    reads=("head", "protocol", "withheld", "hooked"),
-    writes=("head", "message", "count", "reading", "decided", "stop"),
+    reads=("head", "protocol", "withheld"),
+    writes=("head", "message", "count", "decided", "stop"),
     pure=True,
 )
 async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
@@ -58,9 +57,7 @@ async def parse(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         summary = deps.toolset.summary(CallView(id=call.id, name=call.name, args=call.args))
         use = ToolUse(tool_name=call.name, tool_id=call.id, parameters=call.args, summary=summary)
         runtime.stream_writer(use)
-    infos = [deps.toolset.info(call.name) for call in message.tool_calls]
-    reading = all(info and info.effect == "none" for info in infos) and not is_hooked(state, "BeforeTool")
-    parsed: ToolsState = {"head": head, "message": head, "count": len(infos), "reading": reading, "stop": ""}
+    parsed: ToolsState = {"head": head, "message": head, "count": len(message.tool_calls), "stop": ""}
     if withheld := state.get("withheld"):
         parsed["decided"] = {
             index: _withheld(int(index), why, state, runtime) for index, why in withheld.items()
@@ -277,11 +274,6 @@ def each_call(state: ToolsState) -> Sequence[DecideSend]:
     mode, withheld = state["approval_mode"], state.get("withheld") or {}
     chosen = [i for i in range(state["count"]) if str(i) not in withheld]
     return [{"message": state["message"], "index": i, "approval_mode": mode} for i in chosen]
-
-
-def is_likely_to_pass(state: ToolsState) -> bool:
-    """Its decision comes to an end by itself: where a person or a hook is asked, rules would be asked twice."""
-    return state["reading"]
 
 
 def leaves_no_effect(state: ToolsState) -> bool:

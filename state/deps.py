@@ -163,6 +163,14 @@ class Steps(Protocol):
         """What the task began last, a graph, is begun anew in a task of its own."""
         ...
 
+    def handed_on(self, task: str) -> list[dict[str, Any]]:
+        """What the task began last, a graph, goes on in a task of its own; what its nodes did."""
+        ...
+
+    def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
+        """The graph that goes on in this task, and what its nodes did before."""
+        ...
+
     def routed(self, task: str, label: str) -> None: ...
 
     def reasoned(self, task: str, reason: str) -> None:

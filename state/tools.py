@@ -53,7 +53,7 @@ class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
     kinds: dict[str, str]
     """Index of each call of the group → how it is executed: tool, question, agent or review."""
     reading: bool
-    """No call of the group has an effect; before there is one, no call at all, and no hook is asked about them."""
+    """No call of the group has an effect."""
     decided: Outcomes
     finished: Outcomes
     todos: str

@@ -35,7 +35,9 @@ INSIDE: Mapping[str, frozenset[str]] = {
     | {"declarations", "info", "nearest", "summary"},
     # What it writes is the run's own; its folder has the run's name.
     "plans": frozenset({"folder", "placed", "write", "hand_over"}),
-    "steps": frozenset({"started", "ended", "undone", "routed", "reasoned", "decided"}),
+    "steps": frozenset(
+        {"started", "ended", "undone", "handed_on", "taken_up", "routed", "reasoned", "decided"}
+    ),
 }
 RECORDED = frozenset(
     {

@@ -565,7 +565,7 @@ def ran(tmp_path: Path, graph: Graph, jobs: list[str], calls: Calls, rows: str) 
     config = {"configurable": {"thread_id": "t"}}
     out = asyncio.run(app.ainvoke({"jobs": jobs}, config, context=deps))
     if "__interrupt__" in out:
-        assert calls == ["pay asked"] * 2, "once on the way, and once more in its own task"
+        assert calls == ["pay asked"], "what was done on the way isn't done again"
         out = asyncio.run(app.ainvoke(Command(resume="yes"), config, context=deps))
     assert out["told"] == " ".join(f"{job}=yes" for job in jobs)
     conn.commit_waiting()

@@ -4,10 +4,10 @@ import json
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from interlock.engine.store.database import insertion
 from interlock.services.secrets.redaction import SHAPES, Redactor
@@ -27,7 +27,7 @@ class _StepNote:
     workflow: str
     started: float
     ms: float | None = None
-    keys: tuple[str, ...] = ()
+    keys: Sequence[str] = ()
     route: str | None = None
     reason: str | None = None
     inside: "list[_StepNote]" = field(default_factory=list["_StepNote"])
@@ -71,15 +71,32 @@ class StepLog:
         if note is None:
             return
         note.ms, note.keys = ms, tuple(keys)
+        self._take_in(task, note)
+
+    def _take_in(self, task: str, note: _StepNote) -> None:
         within = inside(task)
         if last := self._notes.pop(within, None):
             note.inside = [*self._before.pop(within, ()), last]
             self._decided.setdefault(task, []).extend(self._decided.pop(within, ()))
 
-    def undone(self, task: str) -> None:
+    def handed_on(self, task: str) -> list[dict[str, Any]]:
+        note = self._notes[task]
+        self._take_in(task, note)
+        self._drop(task)
+        return [_packed(done, len(note.namespace)) for done in note.inside]
+
+    def taken_up(self, task: str, namespace: str, done: Sequence[Mapping[str, Any]]) -> None:
+        within = inside(task)
+        *before, self._notes[within] = (_unpacked(note, namespace) for note in done)
+        self._before[within] = before
+
+    def _drop(self, task: str) -> None:
         del self._notes[task]
         if before := self._before.get(task):
             self._notes[task] = before.pop()
+
+    def undone(self, task: str) -> None:
+        self._drop(task)
         within = inside(task)
         while within in self._notes:
             for kept in (self._notes, self._before, self._decided):
@@ -174,6 +191,17 @@ class StepLog:
             said = {"body": json.dumps(told, ensure_ascii=False), "at": at}
             row = {**call, "task": f"{task}.{place}" if place else task, **said}
             later(conn, *insertion("decisions", row, "insert or replace"))
+
+
+def _packed(note: _StepNote, prefix: int) -> dict[str, Any]:
+    """`prefix`: letters of the namespace of the graph."""
+    within = [_packed(done, prefix) for done in note.inside]
+    return {**vars(note), "namespace": note.namespace[prefix:], "keys": [*note.keys], "inside": within}
+
+
+def _unpacked(note: Mapping[str, Any], prefix: str) -> _StepNote:
+    within = [_unpacked(done, prefix) for done in note["inside"]]
+    return _StepNote(**{**note, "namespace": prefix + note["namespace"], "inside": within})
 
 
 @lru_cache(maxsize=64)  # the rows of a superstep name the same few
