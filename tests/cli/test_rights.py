@@ -67,22 +67,28 @@ def test_a_run_keeps_the_rules_it_started_with(run: Run, tmp_path: Path, home: P
 
 
 @pytest.mark.parametrize("calls", [1, 2])
+@pytest.mark.parametrize("decision", ["allow", "ask_user"])
 def test_rules_are_asked_once_about_each_call_also_of_one_that_waits(
-    run: Run, tmp_path: Path, home: Path, calls: int
+    run: Run, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch, decision: str, calls: int
 ) -> None:
-    """What one call of a batch comes to is decided on the way, what two come to in tasks of their own."""
+    """A lone call is decided on the way, as far as that goes; of two each is in a task of its own."""
+    decide, asked = RulePolicy.decide, list[str]()
+
+    async def noted(self: RulePolicy, call: CallView, *more: Any) -> Verdict:
+        asked.append(call.name)
+        return await decide(self, call, *more)
+
+    monkeypatch.setattr(RulePolicy, "decide", noted)
     policies = home / ".interlock/policies"
     policies.mkdir(parents=True)
-    says = """echo asked >> %s; echo '{"decision": "ask_user", "reason": "look at it"}'""" % (home / "asked")
-    checker = f'type = "external"\nname = "guard"\ncommand = {json.dumps(says)}\n'
-    (policies / "guard.toml").write_text(
-        f'[[safety_checker]]\ntoolName = "list_directory"\npriority = 5\n[safety_checker.checker]\n{checker}'
-    )
+    (policies / "wide.toml").write_text(RULE.format(tool="list_directory", decision=decision))
     listing: dict[str, Any] = {"tool_calls": [{"name": "list_directory", "args": {"dir_path": "."}}] * calls}
     done = run(*script(tmp_path, listing, {"text": "Done."}), "-p", "do it", "-o", "json")
-    assert done.code == 75 and len(done.json["pending_approvals"]) == calls
-    assert run("resume", "latest", "--approve", "all").out == "Done.\n"
-    assert (home / "asked").read_text().split() == ["asked"] * calls
+    if decision == "ask_user":
+        assert len(done.json["pending_approvals"]) == calls
+        done = run("resume", "latest", "--approve", "all", "-o", "json")
+    assert done.json["response"] == "Done."
+    assert asked == ["list_directory"] * calls
 
 
 def command(line: str, tool: str = "run_shell_command") -> dict[str, Any]:
