@@ -59,14 +59,10 @@ class Fan(NamedTuple):
     """A payload for each of several tasks, or where to go with none."""
 
     sender: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]
-    one_inline: bool | Callable[[Any], bool]
-    """The graph that takes a payload which is the only one may share the superstep of its sender: always, or asked of
-    the state."""
+    one_inline: bool
+    """The graph that takes a payload which is the only one may share the superstep of its sender."""
     again: Callable[[Any], bool] | None
     """In this state it may also where what led to the payload isn't kept: a kill has all of it done again."""
-
-    def may_inline(self, state: Any) -> bool:
-        return self.one_inline(state) if callable(self.one_inline) else self.one_inline
 
 
 _Target = str | Send
@@ -128,7 +124,7 @@ class Chain:
             targets = await self._targets(at, state, runtime)
             following = None
             if node.pure and not read:
-                if lone := self._lone(at, targets, state, update, seen):
+                if lone := self._lone(at, targets, update, seen):
                     try:
                         written = await self._done(lone.node, lone.arg, _renamed(runtime, lone.node))
                     except Halted as halted:
@@ -163,18 +159,13 @@ class Chain:
         return targets[0] if follows else None
 
     def _lone(
-        self,
-        at: str,
-        targets: Sequence[_Target],
-        state: dict[str, Any],
-        written: Mapping[str, Any],
-        seen: Set[str],
+        self, at: str, targets: Sequence[_Target], written: Mapping[str, Any], seen: Set[str]
     ) -> Send | None:
         """The only payload, if its graph may share this superstep, and adds to nothing that was written in it."""
         if len(targets) != 1 or not isinstance(targets[0], Send):
             return None
         node = self._nodes[targets[0].node]
-        may = any(isinstance(way, Fan) and way.may_inline(state) for way in self._ways[at])
+        may = any(isinstance(way, Fan) and way.one_inline for way in self._ways[at])
         first = all(self._nodes[name].whole is None for name in seen)
         return targets[0] if may and first and not node.reducers.keys() & written.keys() else None
 
@@ -221,9 +212,7 @@ class Chain:
         target = targets[0]
         if isinstance(target, Send):
             ways = (way for way in self._ways[at] if isinstance(way, Fan))
-            return (
-                target if any(w.may_inline(state) and (not w.again or w.again(state)) for w in ways) else None
-            )
+            return target if any(w.one_inline and (not w.again or w.again(state)) for w in ways) else None
         node = None if target in seen else self._nodes.get(target)
         return target if node and (node.pure or (node.recorded and not recorded)) else None
 

@@ -196,15 +196,14 @@ class Graph:
         sender: Sender,
         target: str,
         otherwise: str | None = None,
-        one_inline: bool | Callable[[Any], bool] = False,
+        one_inline: bool = False,
         again: Callable[[Any], bool] | None = None,
     ) -> None:
         """Send each payload to `target`, side by side; with none, go to `otherwise`.
 
-        `one_inline`: a graph that takes the only payload of a pure node may run in that node's superstep, always or
-        in the states that it names. What its nodes record must be found again by any task, for where it doesn't come
-        to its end so it begins anew. `again`: asked of the state, whether it may do so in the superstep in which this
-        graph began: a kill would have the payload made anew, too.
+        `one_inline`: a graph that takes the only payload of a pure node runs in that node's superstep as far as it
+        comes there, and goes on in a task of its own. `again`: asked of the state, whether it may also in the superstep
+        in which this graph began: a kill would have the payload made anew, too.
         """
         self.declared.append((Graph.fan_out, (source, sender, target, otherwise, one_inline, again)))
         targets = [target] if otherwise is None else [target, otherwise]
