@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 
-from interlock.engine.read.runs import list_runs, waiting_requests
+from interlock.engine.read import list_runs, waiting_requests
 
 _CODE = '''def discount(price: float, percent: float) -> float:
     """The price after a discount of so many percent."""

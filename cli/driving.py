@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from interlock.cli import quick_start
 from interlock.cli.render.output import close_stdout
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read.runs import waiting_requests
+from interlock.engine.read import waiting_requests
 from interlock.state.errors import BugError, InterlockError, UserError
 from interlock.state.text import visible
 
@@ -70,7 +70,7 @@ def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: 
 
 
 def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: Options) -> int:
-    from interlock.engine.store.damage import diagnosed
+    from interlock.engine.store import diagnosed
 
     try:
         with diagnosed(options.home / "interlock.db"):

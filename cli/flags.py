@@ -10,7 +10,7 @@ from typing import Any
 
 from interlock.cli.parsing import Args, Parser, duration, flag, number, one_of
 from interlock.engine.options import Options
-from interlock.engine.store.database import state_home
+from interlock.engine.store import state_home
 from interlock.state.errors import UserError
 from interlock.state.names import OTHER_NAMES
 

@@ -55,8 +55,7 @@ def _run(given: list[str], own_process: bool) -> int:
 
 def _explained(error: Exception) -> InterlockError | None:
     """What stands behind an exception that is none of ours: a store or a disk that is full or damaged; None: a bug."""
-    from interlock.engine.store.damage import diagnosed
-    from interlock.engine.store.database import state_home
+    from interlock.engine.store import diagnosed, state_home
 
     try:
         with diagnosed(state_home() / "interlock.db"):

@@ -18,8 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from interlock.engine.diagrams import render
-from interlock.engine.diagrams.drawing import mermaid
+from interlock.engine.diagrams import mermaid, render
 from interlock.engine.diagrams.shape import extract_chart
 from interlock.graphs import PIPELINES
 from interlock.state.charts import CHARTS

@@ -24,9 +24,9 @@ from interlock.engine.driver.lease import acquire
 from interlock.engine.driver.prepare import RunConfig, kept_options, prepare, restored, with_input
 from interlock.engine.driver.runner import context_of, first_state
 from interlock.engine.options import Options
-from interlock.engine.read.runs import RunRow, list_runs
+from interlock.engine.read import RunRow, list_runs
+from interlock.engine.store import Store, state_home
 from interlock.engine.store.approvals import decide
-from interlock.engine.store.database import Store, state_home
 from interlock.engine.store.runs import NewRun, insert_run, read_options
 from interlock.engine.workflows import Source
 from interlock.graphs import PIPELINES, pipeline

@@ -22,12 +22,12 @@ from typing import Any, cast
 
 from interlock.engine.options import WORKFLOWS_FOLDER, WORKFLOWS_GROUP, Options
 from interlock.graphs import PIPELINES, offer, pipeline
+from interlock.graphs._additions import COMPRESS, PLACES, Processor, with_processors
 from interlock.graphs._pipeline import Pipeline
-from interlock.graphs._rewired import COMPRESS, PLACES, Processor, with_processors
 from interlock.services.config.settings import project_paths
 from interlock.services.trust import ProjectFile, ignored_line, is_trusted, shown_path
 from interlock.state.errors import ConfigError, InterlockError, RunError, SetupError, UntrustedError
-from interlock.state.node import spec_of
+from interlock.state.run import spec_of
 from interlock.state.settings import Settings
 
 _HOW = "expected `WORKFLOW = Workflow({name!r}, build, Input, Output)` (interlock.workflow)"

@@ -8,7 +8,7 @@ from langgraph.config import get_config
 from langgraph.runtime import Runtime, get_runtime
 
 from interlock.graphs._chain import AT, DONE, Begun, Halted
-from interlock.graphs._checks import channels_of
+from interlock.graphs._contract import channels_of
 from interlock.state.deps import Deps
 
 if TYPE_CHECKING:

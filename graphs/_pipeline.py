@@ -12,7 +12,8 @@ from langgraph.graph.state import CompiledStateGraph
 from pydantic import ValidationError
 
 from interlock.graphs._chain import Branch, Chain, Choice, Fan, Task
-from interlock.graphs._checks import (
+from interlock.graphs._contract import (
+    Contract,
     branches_of,
     channels_of,
     check_branches,
@@ -21,18 +22,20 @@ from interlock.graphs._checks import (
     check_named,
     check_shape,
     check_shared,
+    checked_node,
+    checked_router,
+    checked_sender,
     hints_of,
+    label,
     loop_in,
     reducer_of,
     with_run_channels,
 )
 from interlock.graphs._part import Part, Parts, Told, takes_up
-from interlock.graphs._wrap import Contract, checked_node, checked_router, checked_sender, label
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError
 from interlock.state.messages import Message
-from interlock.state.node import spec_of
-from interlock.state.run import WorkflowInput, WorkflowOutput
+from interlock.state.run import WorkflowInput, WorkflowOutput, spec_of
 from interlock.state.workflow import WorkflowContext
 
 Compiled = CompiledStateGraph[Any, Deps, Any, Any]
@@ -74,7 +77,7 @@ class Graph:
         """Nodes that let a loop go round so often and no oftener, or stop for a person each time."""
 
     def node(self, name: str, function: Node) -> None:
-        """Add a node; what it reads and writes is declared with it (`state/node.py`) and held at run time."""
+        """Add a node; what it reads and writes is declared with it (`state/run.py`) and held at run time."""
         self.declared.append((Graph.node, (name, function)))
         where = f"{self.name}.{name}"
         if spec := spec_of(function):
@@ -153,8 +156,7 @@ class Graph:
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
         """Add a conditional edge by the label that the node, or the part, writes; its labels must be exactly the map's
         keys."""
-        contract = self._contracts.get(source)
-        labels = contract.labels if contract else ()
+        labels = self._contracts[source].labels if source in self._contracts else ()
         self.choose(source, label, ("label",), labels, targets)
 
     def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
@@ -392,6 +394,6 @@ class Pipeline:
 
 @cache
 def _rooted(build: Callable[..., Graph], depth: int | None) -> Graph:
-    from interlock.graphs._hooks import rooted
+    from interlock.graphs._additions import rooted
 
     return cast(Any, rooted(cast(Any, build() if depth is None else build(depth))))  # as in `part`

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from langgraph.graph import END, START
 
-from interlock.graphs._hooks import hooks
+from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.compress import (
     accept,

@@ -12,7 +12,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import command, compress, next_speaker, tools, turn
 from interlock.graphs import context as opening
-from interlock.graphs._hooks import hooks
+from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.command import after_command
 from interlock.nodes.main import (

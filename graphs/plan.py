@@ -11,7 +11,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import context as opening
 from interlock.graphs import tools, turn
-from interlock.graphs._hooks import hooks
+from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.main import after_context, before_agent, nudge
 from interlock.nodes.plan import after_tools, after_turn, finish, hand_over, open_plan, remind

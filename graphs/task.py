@@ -13,7 +13,7 @@ from langgraph.graph import END, START
 
 from interlock.graphs import context as opening
 from interlock.graphs import tools, turn
-from interlock.graphs._hooks import hooks
+from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.graphs.main import follow_up
 from interlock.nodes.hooks import await_person, notify

@@ -13,7 +13,7 @@ from langgraph.graph import END, START
 from pydantic import JsonValue
 
 from interlock.graphs import edit, subagent, summarize
-from interlock.graphs._hooks import hooks
+from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.hooks import await_person, notify
 from interlock.nodes.tools_approval import apply_decision, request_approval

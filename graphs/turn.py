@@ -11,7 +11,7 @@ from typing import Any
 from langgraph.graph import END, START
 
 from interlock.graphs import compress, loop_check, route
-from interlock.graphs._hooks import hooks
+from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.nodes.context import ide_context
 from interlock.nodes.turn_messages import mask_tool_outputs

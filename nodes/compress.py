@@ -27,7 +27,7 @@ from interlock.state.deps import Deps
 from interlock.state.events import ChatCompressed
 from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message, curated
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.text import estimate_tokens
 
 PRESERVE = 0.3

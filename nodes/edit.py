@@ -22,7 +22,7 @@ from interlock.state.deps import Deps, to_its_end
 from interlock.state.edit import GRACE_S, EditState, FixAnswer, TargetAnswer
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.tooling import ToolRun
 from interlock.tools._diff import unified_diff
 from interlock.tools._text import TextFile, line_at

@@ -14,8 +14,7 @@ from pydantic import BaseModel, ValidationError
 from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError, UserError
 from interlock.state.events import HelperFailed
-from interlock.state.messages import Message
-from interlock.state.models import ModelCall, Reply
+from interlock.state.messages import Message, ModelCall, Reply
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,7 @@ from interlock.state.errors import HookError, RunError
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookEvent, HookOutcome, HookWait, is_hooked
 from interlock.state.messages import Message
-from interlock.state.node import node
-from interlock.state.run import RunChannels
+from interlock.state.run import RunChannels, node
 
 FIRING = ("hook_event", "hook_key", "approval")
 """What a node writes that fires hooks, and what they are waited for by; its label is then `unknown`."""

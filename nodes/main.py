@@ -17,8 +17,8 @@ from interlock.state.events import AgentBlocked, ErrorEvent
 from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin
-from interlock.state.node import node
 from interlock.state.plan import PLAN_NAME
+from interlock.state.run import node
 from interlock.state.text import is_visible
 
 _SILENT = "[no response text]"

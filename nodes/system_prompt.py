@@ -1,16 +1,293 @@
 """system_prompt: a file or flag that replaces it, else the sections that apply, and what changed of them."""
 
-from collections.abc import Iterable
+import platform
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.system_prompt_sections import MAIN, SECTIONS, TASK, facts_of, text_of
 from interlock.prompts import render
+from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.deps import Deps
-from interlock.state.messages import Message, TextPart
-from interlock.state.node import node
+from interlock.state.mcp import ServerView
+from interlock.state.messages import Message, TextPart, ToolDeclaration
+from interlock.state.mode import Mode
+from interlock.state.names import WAIT
+from interlock.state.run import node
 from interlock.state.system_prompt import SystemPromptState, changes, sections_of
 from interlock.state.text import clean
+from interlock.tools.table import TASK_LOOP
+
+_COMMANDS = frozenset({"run_shell_command", "execute_command"})
+_WRITING = frozenset({"write_file", "replace", "write_to_file", "apply_diff", "insert_content"})
+_Only = Literal[
+    "git",
+    "unattended",
+    "open",
+    "sandboxed",
+    "offline",
+    "native",
+    "xml",
+    "search",
+    "browser",
+    "diff",
+    "mcp",
+    "told by servers",
+    "several reads",
+]
+_OF = {"search": "codebase_search", "browser": "browser_action", "diff": "apply_diff"}
+"""What there may be → its tool."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One file, and when it stands."""
+
+    prompt: str
+    tools: frozenset[str] = frozenset()
+    """Included only if one of these exists; empty: always."""
+    only: _Only | None = None
+    """Included only in a git repository; if nobody sits before the terminal; by where commands run: on the machine
+    itself, in a sandbox, in one without network; by how calls are written; by what there is."""
+    shared: bool = True
+    """Sub-agents get it, too, after their own prompt."""
+
+    @property
+    def name(self) -> str:
+        return self.prompt.rpartition("/")[2]
+
+
+def _of_tool(*names: str) -> frozenset[str]:
+    return frozenset(names)
+
+
+_XML = (Section("task/xml", only="xml"), Section("task/tools", only="xml"))
+_SKILLS = Section("main/skills", tools=_of_tool("activate_skill"))
+_SURROUNDINGS = (
+    Section("main/unattended", only="unattended", shared=False),
+    Section("main/sandbox_none", tools=_COMMANDS, only="open"),
+    Section("main/sandbox_bubblewrap", tools=_COMMANDS, only="sandboxed"),
+    Section("main/sandbox_offline", tools=_COMMANDS, only="offline"),
+    Section("main/git", tools=_COMMANDS, only="git"),
+)
+MAIN = (
+    Section("main/preamble", shared=False),
+    Section("main/mandates"),
+    Section("main/changes", tools=_WRITING | _COMMANDS),
+    Section("main/workflows", shared=False),
+    Section("main/planning", tools=_of_tool("enter_plan_mode")),
+    Section("main/delegation", tools=_of_tool("invoke_agent")),
+    _SKILLS,
+    Section("main/search", tools=_of_tool("codebase_search")),
+    Section("main/todos", tools=_of_tool("write_todos")),
+    Section("main/answers", shared=False),
+    *_XML,
+    Section("main/calls"),
+    Section("main/edits", tools=_WRITING),
+    Section("main/commands", tools=_COMMANDS),
+    Section("main/results"),
+    Section("main/data"),
+    Section("main/questions", tools=_of_tool("ask_user")),
+    *_SURROUNDINGS,
+    Section("main/servers", only="told by servers"),
+)
+TASK = (
+    Section("task/role"),
+    Section("task/markdown"),
+    Section("task/tool_use"),
+    Section("task/native", only="native"),
+    *_XML,
+    Section("task/guidelines"),
+    Section("task/guidelines_search", only="search"),
+    Section("task/mcp", only="mcp"),
+    Section("task/capabilities"),
+    Section("task/capabilities_reading", tools=_of_tool("list_files", "search_files")),
+    Section("task/capabilities_definitions", tools=_of_tool("list_code_definition_names")),
+    Section("task/capabilities_browser", only="browser"),
+    Section("task/capabilities_mcp", only="mcp"),
+    Section("task/modes"),
+    Section("task/rules"),
+    Section("task/rules_reads", tools=_of_tool("read_many_files"), only="several reads"),
+    Section("task/rules_edits", tools=_WRITING),
+    Section("task/rules_files", tools=_WRITING),
+    Section("task/rules_diff", only="diff"),
+    Section("task/rules_todos", tools=_of_tool("update_todo_list")),
+    Section("task/rules_questions", tools=_of_tool("ask_followup_question")),
+    Section("main/mandates"),
+    Section("main/changes", tools=_WRITING | _COMMANDS),
+    Section("main/commands", tools=_COMMANDS),
+    _SKILLS,
+    Section("main/results"),
+    Section("main/data"),
+    *_SURROUNDINGS,
+    Section("task/system"),
+    Section("task/objective"),
+    Section("task/instructions"),
+)
+SECTIONS = {section.name: section for section in (*MAIN, *TASK)}
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What conditions are decided by, and what slots are filled with."""
+
+    mode: Mode | None
+    tools: Sequence[ToolDeclaration]
+    """Those that the mode has."""
+    servers: Sequence[ServerView]
+    """Connected, and a tool of theirs is among them, or a resource can be read."""
+    holds: Mapping[str, bool]
+
+    def stands(self, section: Section) -> bool:
+        named = not section.tools or any(tool.name in section.tools for tool in self.tools)
+        return named and (section.only is None or self.holds[section.only])
+
+
+def facts_of(state: SystemPromptState, deps: Deps) -> Facts:
+    mode, has = deps.modes.get(state.get("mode", "")), state.get("has") or {}
+    hidden = frozenset[str]() if state.get("flavour") == "task" else TASK_LOOP
+    tools = [t for t in deps.toolset.declarations() if t.name not in hidden and _is_there(t, has)]
+    tools = [t for t in tools if mode is None or mode.allows(t.name)]
+    names = {tool.name for tool in tools}
+    connected = (v for v in deps.mcp.views() if v.status == "connected")
+    servers = [v for v in connected if any(name.startswith(f"mcp_{v.name}_") for name in names)]
+    sandboxed, xml = bool(deps.settings.tools.sandbox), state.get("protocol") == "xml"
+    holds = {
+        "git": deps.context.facts().in_git,
+        "unattended": not deps.info.interactive,
+        "open": not sandboxed,
+        "sandboxed": sandboxed,
+        "offline": sandboxed and not deps.settings.tools.sandbox_network,
+        "native": not xml,
+        "xml": xml,
+        "mcp": has.get("mcp", bool(servers)),
+        "told by servers": any(v.instructions for v in servers),
+        "several reads": deps.settings.tools.max_concurrent_file_reads > 1,
+        **{what: has.get(what, tool in names) for what, tool in _OF.items()},
+    }
+    return Facts(mode, tools, servers, holds)
+
+
+def _is_there(tool: ToolDeclaration, has: Mapping[str, bool]) -> bool:
+    what = next((what for what, name in _OF.items() if name == tool.name), None)
+    what = "mcp" if tool.name.startswith("mcp_") else what
+    return what is None or has.get(what, True)
+
+
+def text_of(section: Section, facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> str:
+    """The section with its slots filled; empty: there is nothing to say."""
+    slots = _SLOTS.get(section.prompt)
+    values = slots(facts, rules, deps) if slots else {}
+    return "" if any(not value.strip() for value in values.values()) else render(section.prompt, **values)
+
+
+_Slots = Callable[[Facts, Sequence[RuleFile], Deps], dict[str, str]]
+_SLOTS: Mapping[str, _Slots] = {
+    "task/role": lambda facts, _rules, _deps: {"role": facts.mode.role if facts.mode else _NO_MODE},
+    "task/tools": lambda facts, _rules, _deps: {"tools": catalogue(facts.tools)},
+    "task/mcp": lambda facts, _rules, _deps: {"servers": _servers(facts.servers)},
+    "main/servers": lambda facts, _rules, _deps: {
+        "servers": _servers([v for v in facts.servers if v.instructions])
+    },
+    "task/modes": lambda _facts, _rules, deps: {"modes": "\n".join(map(_listed, deps.modes.all()))},
+    "task/rules_reads": lambda _facts, _rules, deps: {
+        "files": str(deps.settings.tools.max_concurrent_file_reads)
+    },
+    "task/rules_files": lambda facts, _rules, _deps: {
+        "mode": facts.mode.slug if facts.mode else "",
+        "files": _restricted(facts.mode),
+    },
+    "task/system": lambda _facts, _rules, deps: {
+        "system": f"{platform.system()} {platform.release()} ({platform.machine()})",
+        "shell": "bash",
+        "workspace": str(deps.info.workspace),
+    },
+    "task/instructions": lambda facts, rules, deps: {
+        "instructions": "\n\n".join(_instructions(facts, rules, deps))
+    },
+}
+_NO_MODE = "Do what the task asks for, and nothing else."
+
+
+def _servers(servers: Sequence[ServerView]) -> str:
+    return (
+        "\n\n".join(f"--- {v.name} ---\n{_said(v)}\n--- end of {v.name} ---" for v in servers) or "(none yet)"
+    )
+
+
+def _said(server: ServerView) -> str:
+    offered = (*server.resources, *server.templates)
+    resources = [f"- resource {item.name}: {item.description}" for item in offered]
+    return "\n".join([server.instructions or f"(tools: mcp_{server.name}_…)", *resources])
+
+
+def _restricted(mode: Mode | None) -> str:
+    rule = next((group for group in mode.groups if group.name == "edit"), None) if mode else None
+    if rule is None or not rule.file_regex:
+        return ""
+    return f"`{rule.file_regex}`" + (f" ({rule.description})" if rule.description else "")
+
+
+def _listed(mode: Mode) -> str:
+    when = mode.when_to_use or mode.role.partition(".")[0]
+    return f"- {mode.name} (`{mode.slug}`): " + "\n  ".join(when.strip().splitlines())
+
+
+def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
+    """Later ones are nearer to the work: the user's, the mode's, the files'."""
+    given = deps.settings.context
+    if given.language:
+        yield f"Write to the user in this language: {given.language}."
+    if given.instructions:
+        yield given.instructions.strip()
+    if facts.mode and facts.mode.instructions:
+        yield facts.mode.instructions.strip()
+    for file in rules:
+        if file.text:
+            text = render("task/ignored", patterns=file.text) if file.shown == IGNORE_FILE else file.text
+            yield f"## Rules from {file.shown}\n\n{text}"
+
+
+_PLAIN = ("string", "integer", "number", "boolean")
+
+
+def catalogue(tools: Sequence[ToolDeclaration]) -> str:
+    return "\n\n".join(map(_tool, tools))
+
+
+def _tool(tool: ToolDeclaration) -> str:
+    properties: dict[str, Mapping[str, Any]] = {**tool.parameters.get("properties", {})}
+    properties.pop(WAIT, None)  # so many words for each tool, and a small model would rather not
+    required: Sequence[str] = tool.parameters.get("required", ())
+    listed = [_parameter(name, schema, name in required) for name, schema in properties.items()]
+    tags = [f"<{name}>…</{name}>" for name in properties if name in required]
+    usage = "\n".join([f"<{tool.name}>", *tags, f"</{tool.name}>"])
+    return "\n".join([f"## {tool.name}", "", tool.description, *listed, "", usage])
+
+
+def _parameter(name: str, schema: Mapping[str, Any], required: bool) -> str:
+    kind = schema.get("type")
+    form = shape(schema) if kind in _PLAIN else f"JSON: {shape(schema)}"
+    # Lines stay lines: some show a form.
+    description = "\n  ".join(str(schema.get("description", "")).splitlines())
+    return f"- {name} ({form}{', required' if required else ''}): {description}"
+
+
+def shape(schema: Mapping[str, Any]) -> str:
+    """What a value looks like, in short."""
+    if "enum" in schema:
+        return " | ".join(map(str, schema["enum"]))
+    if "anyOf" in schema:
+        return " or ".join(dict.fromkeys(map(shape, schema["anyOf"])))
+    if schema.get("type") == "array":
+        return f"[{shape(schema.get('items', {}))}, …]"
+    if "properties" in schema:
+        required = schema.get("required", ())
+        fields = (f'"{n}"{"" if n in required else "?"}: {shape(s)}' for n, s in schema["properties"].items())
+        return f"{{{', '.join(fields)}}}"
+    return str(schema.get("type", "any value"))
+
 
 _AGENT, _CONTRACT, _APPENDED, _MODE = "agent", "contract", "appended", "mode"
 """Sections beside the tables: a sub-agent's own prompt, how it ends, what a flag adds, and what the mode is for."""

@@ -20,7 +20,7 @@ from interlock.state.events import ErrorEvent, HandOver
 from interlock.state.main import MainState
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.mode import DEFAULT
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.task import DEEPEST, REPEATS, Subtask, TaskState
 from interlock.tools.update_todo_list import steps_of
 

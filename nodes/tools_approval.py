@@ -31,7 +31,7 @@ from interlock.state.calls import (
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import ErrorEvent
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.tooling import ToolInfo
 from interlock.state.tools import DecideState
 

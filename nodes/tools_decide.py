@@ -27,7 +27,7 @@ from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, fa
 from interlock.state.deps import Deps
 from interlock.state.edit import EDIT_TOOL, EditState
 from interlock.state.hooks import HookOutcome, is_hooked
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.tools import DecideState
 
 _FRESH: DecideState = {

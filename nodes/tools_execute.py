@@ -32,7 +32,7 @@ from interlock.state.events import ToolStart
 from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.tooling import ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState
 

@@ -22,7 +22,7 @@ from interlock.nodes.tools_results import (
 from interlock.state.calls import ApprovalRequest, CallView, FilledForm, Form
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.text import visible
 from interlock.state.tools import ExecuteState
 

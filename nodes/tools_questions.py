@@ -30,7 +30,7 @@ from interlock.state.calls import (
 )
 from interlock.state.deps import Deps, to_its_end
 from interlock.state.messages import Message
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.tools import ExecuteState
 
 

@@ -15,9 +15,16 @@ from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
 from interlock.state.hooks import HookEvent, HookOutcome
-from interlock.state.messages import DataPart, Growing, Message, ToolCall, curated, open_calls
-from interlock.state.models import ToolDeclaration
-from interlock.state.node import node
+from interlock.state.messages import (
+    DataPart,
+    Growing,
+    Message,
+    ToolCall,
+    ToolDeclaration,
+    curated,
+    open_calls,
+)
+from interlock.state.run import node
 from interlock.state.text import clean, estimate_tokens, is_visible
 from interlock.state.turn import TurnState
 

@@ -28,7 +28,7 @@ from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEven
 from interlock.state.hooks import HookOutcome, is_hooked
 from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, estimate_message
-from interlock.state.node import node
+from interlock.state.run import node
 from interlock.state.turn import TurnState
 
 _UNCHANGED: TurnState = {

@@ -16,9 +16,8 @@ from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, Re
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError, UserError
 from interlock.state.journal import Journal
-from interlock.state.messages import Message, ToolCall
-from interlock.state.models import ModelCall
-from interlock.state.node import node
+from interlock.state.messages import Message, ModelCall, ToolCall
+from interlock.state.run import node
 from interlock.state.text import clean, clean_json
 
 T = TypeVar("T", bound=BaseModel)

@@ -15,8 +15,7 @@ from interlock.services.files.calls import FileCalls
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolError, ToolResult, failure
 from interlock.state.errors import ModelError, UserError
 from interlock.state.events import Emit, ToolOutput
-from interlock.state.messages import Message
-from interlock.state.models import Feature, ModelCall, Models, Reply, ToolDeclaration
+from interlock.state.messages import Feature, Message, ModelCall, Models, Reply, ToolDeclaration
 from interlock.state.names import WAIT
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings

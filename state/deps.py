@@ -21,9 +21,8 @@ from interlock.state.events import Emit
 from interlock.state.hooks import Hooks
 from interlock.state.journal import Approvals, DecisionRecord, Journal
 from interlock.state.mcp import McpServers
-from interlock.state.messages import Message
+from interlock.state.messages import Message, Models
 from interlock.state.mode import Modes
-from interlock.state.models import Models
 from interlock.state.plan import ApprovedPlan
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings

@@ -22,8 +22,7 @@ from interlock.state.calls import (
     Verdict,
 )
 from interlock.state.events import Emit
-from interlock.state.messages import Message
-from interlock.state.models import Feature, ToolDeclaration
+from interlock.state.messages import Feature, Message, ToolDeclaration
 from interlock.state.search import CodeIndex
 from interlock.state.settings import Settings
 from interlock.state.workspace import PathRefused, Place, Workspace

@@ -15,8 +15,7 @@ from interlock.state.conversation import BatchEnd
 from interlock.state.deps import Transcript
 from interlock.state.errors import InputError
 from interlock.state.journal import Journal
-from interlock.state.messages import Message
-from interlock.state.models import Usage
+from interlock.state.messages import Message, Usage
 from interlock.state.run import ErrorInfo, HistoryMessage, Labelled, Limits
 from interlock.state.text import clean_json
 

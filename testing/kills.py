@@ -13,7 +13,7 @@ from typing import Any
 
 from interlock.engine import Decision, Outcome
 from interlock.engine.options import Pending
-from interlock.engine.read.runs import list_runs
+from interlock.engine.read import list_runs
 from interlock.graphs._pipeline import Pipeline
 from interlock.services.sqlite import StoreConnection
 from interlock.testing.stage import Person, Stage, agrees, loaded, said

@@ -15,7 +15,7 @@ from typing import Any
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, run_path, taken_edges
 from interlock.engine.options import Pending
-from interlock.engine.read.runs import path, step_rows, steps, waiting_requests
+from interlock.engine.read import path, step_rows, steps, waiting_requests
 from interlock.engine.workflows import Source
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline

@@ -10,9 +10,9 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from interlock.graphs import _wrap
+from interlock.graphs import _contract
 from interlock.state.deps import Deps
-from interlock.state.node import spec_of
+from interlock.state.run import spec_of
 
 OUTSIDE: Mapping[str, frozenset[str]] = {
     "clock": frozenset({"now"}),
@@ -67,7 +67,7 @@ class Watched:
 def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     """What nodes ask outside without saying so. What is `recorded` is found again when it runs again."""
     undeclared: set[str] = set()
-    called = _wrap.called
+    called = _contract.called
 
     def watched(function: Any, state: Any, runtime: Any) -> Any:
         spec = spec_of(function)
@@ -82,7 +82,7 @@ def undeclared(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         services = {name: Watched(getattr(deps, name), name, note) for name in OUTSIDE}
         return called(function, state, runtime.override(context=replace(deps, **services)))
 
-    monkeypatch.setattr(_wrap, "called", watched)
+    monkeypatch.setattr(_contract, "called", watched)
     return undeclared
 
 

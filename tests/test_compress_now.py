@@ -9,8 +9,8 @@ from agent_runs.stage import Stage
 from interlock.cli.main import main
 from interlock.engine import Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import taken_edges
-from interlock.engine.diagrams.path import run_path
-from interlock.engine.read.runs import step_rows
+from interlock.engine.diagrams.shape import run_path
+from interlock.engine.read import step_rows
 from interlock.engine.store.checkpoints import dropped
 from interlock.state.errors import UserError
 

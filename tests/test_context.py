@@ -14,7 +14,7 @@ import pytest
 from patience import until
 
 from interlock.graphs.context import build
-from interlock.nodes.system_prompt_sections import MAIN
+from interlock.nodes.system_prompt import MAIN
 from interlock.prompts import load
 from interlock.services.context.environment import git_summary, tree
 from interlock.services.context.references import resolve
@@ -24,8 +24,7 @@ from interlock.services.policy.modes import ModeBook
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import RunInfo, Token
 from interlock.state.errors import ConfigError
-from interlock.state.messages import Message
-from interlock.state.models import ToolDeclaration
+from interlock.state.messages import Message, ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
 from interlock.tools._in_thread import Stop

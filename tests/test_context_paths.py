@@ -10,8 +10,8 @@ from places import Place
 
 from interlock.engine import resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.path import run_path
-from interlock.engine.read.runs import step_rows
+from interlock.engine.diagrams.shape import run_path
+from interlock.engine.read import step_rows
 from interlock.state.errors import InputError
 from interlock.state.text import estimate_tokens
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interlock.engine import Options, resume_sync, run_sync
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 
 ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 

@@ -33,7 +33,7 @@ def play(place: Place, calls: list[dict[str, Any]], **options: Any) -> tuple[Out
 
 
 def requests(place: Place) -> list[dict[str, Any]]:
-    from interlock.engine.store.database import Store
+    from interlock.engine.store import Store
 
     conn = Store(place.folder / "home").connect()
     bodies = [row[0] for row in conn.execute("select body from chain order by rowid")]

@@ -11,14 +11,13 @@ from langgraph.runtime import Runtime
 from pydantic import Field
 
 from interlock.engine import Options, resume, run
-from interlock.engine.read.runs import list_runs
+from interlock.engine.read import list_runs
 from interlock.graphs import register
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.messages import Message
-from interlock.state.node import node
-from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput
+from interlock.state.run import RunChannels, WorkflowInput, WorkflowOutput, node
 from interlock.state.workflow import WorkflowContext
 
 READ: list[str] = []

@@ -15,8 +15,8 @@ import pytest
 
 from interlock.engine import Decision, Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import declared_edges, taken_edges
-from interlock.engine.diagrams.path import run_path
-from interlock.engine.store.database import Store
+from interlock.engine.diagrams.shape import run_path
+from interlock.engine.store import Store
 from interlock.engine.store.journal import SqlJournal
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey

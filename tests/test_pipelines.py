@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.engine.store.steps import StepLog
 from interlock.graphs import PIPELINES, pipeline
@@ -26,7 +26,7 @@ from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_by_key
 from interlock.state.deps import Deps, Token
 from interlock.state.errors import SetupError, UserError
-from interlock.state.node import node
+from interlock.state.run import node
 
 DIAGRAMS = Path(__file__).parent.parent / "diagrams"
 

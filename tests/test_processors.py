@@ -12,7 +12,7 @@ from interlock.engine import resume_sync, run_sync
 from interlock.engine.diagrams import render, run_path
 from interlock.engine.driver.prepare import prepare
 from interlock.engine.driver.runner import with_own_nodes
-from interlock.engine.read.runs import step_rows
+from interlock.engine.read import step_rows
 from interlock.graphs import pipeline
 from interlock.state.errors import ConfigError, RunError
 

@@ -13,7 +13,7 @@ from agent_runs.stage import Replies, Stage, approve, call
 from interlock.cli.main import main as cli
 from interlock.engine import Decision, Outcome, fork_sync, resume_sync
 from interlock.engine.driver.delegation import linked_id
-from interlock.engine.read.runs import list_runs, waiting_requests
+from interlock.engine.read import list_runs, waiting_requests
 from interlock.engine.store.runs import remove_run
 
 _FIRST, _SECOND = "task:0.0", "task:0.0/task:0.0"

@@ -24,8 +24,7 @@ from interlock.state.errors import InputError, UserError
 from interlock.state.text import visible_json
 
 if TYPE_CHECKING:
-    from interlock.engine.check.hooks import HookCheck
-    from interlock.engine.check.policy import Checked, PolicyCheck
+    from interlock.engine.check import Checked, HookCheck, PolicyCheck
 
 _STYLES = {"none": "dim", "allow": "green", "ask": "yellow", "deny": "red", "block": "red"}
 _LABEL = 12
@@ -94,7 +93,7 @@ def policy(args: Args) -> int | None:
         raise UserError("Give a TOOL with its arguments, or --batch FILE.jsonl. See: interlock policy --help")
     import asyncio
 
-    from interlock.engine.check.policy import PolicyCheck
+    from interlock.engine.check import PolicyCheck
 
     mode = "yolo" if args.yolo else None
     options = options_here(args, approval_mode=mode, **permissions(args))
@@ -253,7 +252,7 @@ def hooks(args: Args) -> int | None:
         raise UserError("An event is needed for that: interlock hooks test EVENT")
     event = _event(args.event) if args.action else None
     given = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
-    from interlock.engine.check.hooks import HookCheck
+    from interlock.engine.check import HookCheck
 
     check = HookCheck(options_here(args))
     if event is None:

@@ -212,16 +212,16 @@ def _fitting(words: Sequence[Word], current: str) -> Answer:
 
 
 def _runs(_: Sequence[str]) -> list[Word]:
-    from interlock.engine.read.runs import list_runs
-    from interlock.engine.store.database import state_home
+    from interlock.engine.read import list_runs
+    from interlock.engine.store import state_home
 
     runs = [Word(row.run, _about(f"{row.status}: {row.title}")) for row in list_runs(state_home())]
     return [*runs, Word("latest", "the newest of this folder")] if runs else []
 
 
 def _steps(given: Sequence[str]) -> list[Word]:
-    from interlock.engine.read.runs import checkpoints, find_run, steps
-    from interlock.engine.store.database import state_home
+    from interlock.engine.read import checkpoints, find_run, steps
+    from interlock.engine.store import state_home
 
     run = find_run(state_home(), given[0]).run if given else ""
     nodes = {step.step: step.node for step in steps(state_home(), run) if not step.depth}
@@ -229,8 +229,8 @@ def _steps(given: Sequence[str]) -> list[Word]:
 
 
 def _requests(given: Sequence[str]) -> list[Word]:
-    from interlock.engine.read.runs import find_run, waiting_requests
-    from interlock.engine.store.database import state_home
+    from interlock.engine.read import find_run, waiting_requests
+    from interlock.engine.store import state_home
 
     waiting = waiting_requests(state_home(), find_run(state_home(), given[0]).run) if given else []
     told = [(one.fields["number"], one.fields["tool_name"], one.fields["preview"]) for one in waiting]
@@ -273,9 +273,9 @@ def _modes(_: Sequence[str]) -> list[Word]:
 
 
 def _calls(given: Sequence[str]) -> list[Word]:
+    from interlock.engine.read import find_run
     from interlock.engine.read.calls import calls
-    from interlock.engine.read.runs import find_run
-    from interlock.engine.store.database import state_home
+    from interlock.engine.store import state_home
 
     made = calls(state_home(), find_run(state_home(), given[0]).run) if given else []
     return [Word(str(number), call.tool) for number, call in enumerate(made, 1)]

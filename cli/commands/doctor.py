@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import Paint, amount, place, show_json
-from interlock.engine.read.runs import list_runs
-from interlock.engine.store.database import reading, state_home
+from interlock.engine.read import list_runs
+from interlock.engine.store import reading, state_home
 from interlock.state.errors import InterlockError, SandboxError
 
 if TYPE_CHECKING:
@@ -231,8 +231,8 @@ def _state(home: Path) -> Iterator[Finding]:
 
 
 def _records(home: Path) -> Iterator[Finding]:
-    from interlock.engine.check.rebuild import rebuild
-    from interlock.engine.store.damage import damage, diagnosed, unreadable
+    from interlock.engine.store import diagnosed
+    from interlock.engine.store.damage import damage, rebuild, unreadable
 
     try:
         with reading(home) as conn:

@@ -10,8 +10,8 @@ from interlock.cli.flags import options_here
 from interlock.cli.parsing import Args, Parser, flag, number, one_of
 from interlock.cli.render.output import place, visible_json
 from interlock.engine.options import Options
-from interlock.engine.read.runs import RunRow, find_run, step_rows
-from interlock.engine.store.database import state_home
+from interlock.engine.read import RunRow, find_run, step_rows
+from interlock.engine.store import state_home
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

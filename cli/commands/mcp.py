@@ -100,7 +100,7 @@ def mcp(args: Args) -> int:
 
 
 def _views(args: Args, server: str | None = None) -> list[dict[str, Any]]:
-    from interlock.engine.check.mcp import McpCheck
+    from interlock.engine.check import McpCheck
 
     check = McpCheck(options_here(args))
     found = asyncio.run(check.views(server))
@@ -212,7 +212,7 @@ def _remove(args: Args) -> int:
 def _auth(args: Args) -> int:
     if args.name is None:
         raise UserError("Name a server: interlock mcp auth SERVER. List them with: interlock mcp list")
-    from interlock.engine.check.mcp import McpCheck
+    from interlock.engine.check import McpCheck
 
     check, name = McpCheck(options_here(args)), args.name
     warn(check.warnings)

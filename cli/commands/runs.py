@@ -21,7 +21,7 @@ from interlock.cli.render.output import (
     visible,
 )
 from interlock.cli.render.pending import headline, marked, screen
-from interlock.engine.read.runs import (
+from interlock.engine.read import (
     STATUSES,
     Request,
     RunRow,
@@ -32,7 +32,7 @@ from interlock.engine.read.runs import (
     steps,
     waiting_requests,
 )
-from interlock.engine.store.database import state_home
+from interlock.engine.store import state_home
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

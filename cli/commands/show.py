@@ -10,9 +10,9 @@ from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full
 from interlock.cli.render.output import Paint, ago, amount, elapsed, one_line, place, show_json, show_table
 from interlock.cli.render.pending import screen
+from interlock.engine.read import RunRow, find_run, list_runs, models, path, steps, waiting_requests
 from interlock.engine.read.calls import Agent, agents, answered, calls, of_call, reasons, results
-from interlock.engine.read.runs import RunRow, find_run, list_runs, models, path, steps, waiting_requests
-from interlock.engine.store.database import state_home
+from interlock.engine.store import state_home
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

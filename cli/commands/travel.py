@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.output import Paint, elapsed, place, show_json
-from interlock.engine.read.runs import RunRow, find_run
-from interlock.engine.store.database import state_home
+from interlock.engine.read import RunRow, find_run
+from interlock.engine.store import state_home
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

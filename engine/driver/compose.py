@@ -16,10 +16,9 @@ from interlock.engine.driver.budget import RunBudget
 from interlock.engine.driver.delegation import RunAgents, RunPlans, RunTasks
 from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.driver.prepare import RunConfig
+from interlock.engine.store import Store, insertion
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.database import Store, insertion
-from interlock.engine.store.journal import SqlJournal, SqlSnapshots
-from interlock.engine.store.model_log import SqlModelLog
+from interlock.engine.store.journal import SqlJournal, SqlModelLog, SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.services.agents.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools
 from interlock.services.context.skills import skill_tools

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from interlock.engine.driver.hooks import RunHooks
 from interlock.engine.driver.prepare import RunConfig, kept_options
-from interlock.engine.read.runs import IS_SUBTASK
+from interlock.engine.read import IS_SUBTASK
+from interlock.engine.store import Store, select
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.database import Store, select
 from interlock.engine.store.runs import NewRun, insert_run, read_options
 from interlock.prompts import render
 from interlock.services.agents.definitions import names_server_tool, own_tools

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from interlock.engine.store.database import insertion
+from interlock.engine.store import insertion
 from interlock.services.files.outputs import store_file
 from interlock.services.hooks.command import HookEnvironment, run_hook
 from interlock.services.hooks.configured import Hook, HookBook, subjects_of

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from interlock.engine.options import HEARTBEAT_STALE_S
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError, StoreError
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from interlock.engine.driver.delegation import topmost
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
-from interlock.engine.read.runs import find_run, waiting_requests
+from interlock.engine.read import find_run, waiting_requests
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment

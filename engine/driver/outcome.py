@@ -9,7 +9,7 @@ from langgraph.types import StateSnapshot
 from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
-from interlock.engine.read.runs import waiting_requests
+from interlock.engine.read import waiting_requests
 from interlock.engine.store.runs import note_error
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import load

@@ -25,11 +25,10 @@ from interlock.engine.driver.prepare import (
     with_input,
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.engine.read.runs import RunRow, deepest, find_run
+from interlock.engine.read import RunRow, deepest, find_run
+from interlock.engine.store import Store, diagnosed
 from interlock.engine.store.approvals import record_decisions
-from interlock.engine.store.damage import diagnosed
-from interlock.engine.store.database import Store
-from interlock.engine.store.model_log import usage_of, usage_stats
+from interlock.engine.store.journal import usage_of, usage_stats
 from interlock.engine.store.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
 from interlock.engine.workflows import begun_with, find_workflow, placed, processor_files
 from interlock.graphs import register

@@ -1,0 +1,320 @@
+"""read: runs and what waits, one run in detail; with sqlite3 alone. And whether anything has changed."""
+
+import json
+import sqlite3
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from interlock.engine.options import Pending
+from interlock.engine.store import select
+from interlock.state.errors import UserError
+
+STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
+_ENDED = ("done", "failed", "cancelled")
+IS_SUBTASK = "json_extract(c.options, '$.subtask_of') = c.parent"
+"""Of a run `c`; a fork has a parent, too, and the options of what it was forked from."""
+_RUNS = f"""
+select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, r.status, r.outcome, r.step,
+       r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
+       (select count(*) from approvals a where a.run = r.run and a.answer is null and a.superseded = 0
+        and a.interrupt is not null) as waiting,
+       (select count(*) from runs c where c.parent = r.run and {IS_SUBTASK}
+        and c.status not in ('done', 'cancelled')) as below,
+       (select coalesce(sum(input_tokens + output_tokens), 0) from model_calls m
+        where m.run = r.run) as tokens
+from runs r left join lease l on l.run = r.run
+"""
+
+
+class RunRow(NamedTuple):
+    """One run, as lists show it."""
+
+    run: str
+    workflow: str
+    parent: str | None
+    workspace: str
+    title: str
+    created: float
+    """Unix time, seconds."""
+    updated: float
+    status: str
+    """One of `STATUSES`: `running` follows from the lease; what neither ended, waits nor is driven was interrupted."""
+    outcome: str
+    step: int
+    error: dict[str, str] | None
+    owner: str | None
+    """`host:pid` of the process that drives it now."""
+    waiting: int
+    """Requests that a person must answer."""
+    tokens: int
+
+
+class Request(NamedTuple):
+    """One request that waits for a person; `fields` are those of `pending_approvals`."""
+
+    id: str
+    run: str
+    asked_at: float
+    fields: Pending
+
+
+def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
+    """All runs, the newest change first; none where there is no store. Raises `StoreError`."""
+    rows = [_run_row(row) for row in select(home, _RUNS + " order by r.updated desc")]
+    return [r for r in rows if status is None or r.status == status]
+
+
+def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
+    """A run by id, unique prefix or `latest`: the newest change in a workspace, by default this folder.
+
+    Raises `UserError` with the nearest ids.
+    """
+    rows = list_runs(home)
+    if not rows:
+        raise UserError(f"No run {name!r}: nothing has run yet. Start one with: interlock -p 'what to do'")
+    if name == "latest":
+        return _latest(rows, (workspace or Path.cwd()).expanduser().resolve())
+    found = [r for r in rows if r.run == name] or [r for r in rows if name and r.run.startswith(name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        ids = ", ".join(r.run for r in found[:5])
+        raise UserError(
+            f"Run {name!r} fits {len(found)} runs: {ids}. Give more of the id; see: interlock runs --all"
+        )
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [r.run for r in rows], 3, 0.5)
+    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+    raise UserError(f"No run {name!r}.{hint} List runs with: interlock runs --all")
+
+
+def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
+    """Never one of another folder: whoever goes on with it would let it act there."""
+    here = next((r for r in rows if r.workspace == str(workspace)), None)
+    if here is None:
+        raise UserError(
+            f"No run in {str(workspace)!r}. The newest is {rows[0].run!r}, in {rows[0].workspace!r}: name it, or "
+            "list all with: interlock runs"
+        )
+    return here
+
+
+_BELOW = f"""
+select c.run from runs c join runs p on p.run = c.parent
+where c.parent = ? and {IS_SUBTASK} and p.status = 'open'
+and c.status not in ('done', 'cancelled') order by c.created desc limit 1
+"""
+
+
+def deepest(home: Path, run: str) -> str:
+    """The subtask that a task really waits for, however deep; the run itself where it waits for none."""
+    while rows := select(home, _BELOW, run):
+        run = rows[0]["run"]
+    return run
+
+
+def with_subtasks(conn: sqlite3.Connection, run: str, table: str = "runs") -> list[str]:
+    """The run, its subtasks, theirs, and so on."""
+    found = [run]
+    for one in found:
+        rows = conn.execute(f"select c.run from {table} c where c.parent = ? and {IS_SUBTASK}", (one,))
+        found += [row[0] for row in rows]
+    return found
+
+
+def first_task(conn: sqlite3.Connection, run: str) -> str:
+    """The run that the user started, of which this one is a subtask, however deep; else the run itself."""
+    higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
+    while row := conn.execute(higher, (run,)).fetchone():
+        run = row[0]
+    return run
+
+
+def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
+    """What waits for a person, of one run or of all: the longest wait first, a run's in the order asked.
+
+    What a subtask asks is asked of the task that waits for it.
+    """
+    run = run and deepest(home, run)
+    rows = select(
+        home,
+        "select a.id, a.run, a.asked_at, a.request, a.answer is null as waits from approvals a "
+        "join runs r on r.run = a.run where a.superseded = 0 and a.interrupt is not null "
+        "and r.status not in ('done', 'failed', 'cancelled') and (?1 is null or a.run = ?1) "
+        "order by a.rowid",
+        run,
+    )
+    numbers = _numbers([(r["run"], *place_of(r["id"])) for r in rows], [bool(r["waits"]) for r in rows])
+    found = [
+        Request(r["id"], r["run"], r["asked_at"], _fields(r["id"], number, json.loads(r["request"])))
+        for r, number in zip(rows, numbers, strict=True)
+        if r["waits"]
+    ]
+    first = {r.run: r.asked_at for r in reversed(found)}
+    return sorted(found, key=lambda r: (first[r.run], r.run, *place_of(r.id)))
+
+
+def _numbers(calls: list[tuple[str, int, int]], waiting: list[bool]) -> list[int]:
+    """Each call's number among those of its run that were asked about in batches of which one still waits, from 1.
+
+    What is answered keeps its number as long as another of its batch waits, so that no number passes to another call.
+    """
+    batches = {call[:2] for call, waits in zip(calls, waiting, strict=True) if waits}
+    asked = sorted({call for call in calls if call[:2] in batches})
+    numbers = {c: n for _, group in groupby(asked, lambda c: c[0]) for n, c in enumerate(group, 1)}
+    return [numbers.get(call, 0) for call in calls]
+
+
+def place_of(name: str) -> tuple[int, int]:
+    """Batch and call, out of an id like `k3m9x2pa-2.1`: the calls' order, not the order of asking.
+
+    Requests about hooks, like `k3m9x2pa-h1`, come first.
+    """
+    place = name.rpartition("-")[2]
+    if place.startswith("h"):
+        return 0, int(place[1:])
+    batch, call = place.split(".")[:2]
+    return int(batch), int(call)
+
+
+def _fields(name: str, number: int, request: dict[str, Any]) -> Pending:
+    call = request["call"]
+    return {
+        "id": name,
+        "number": number,
+        "kind": request["kind"],
+        "agent": request.get("agent", ""),
+        "tool_name": call["name"],
+        "args": call["args"],
+        "reason": request["reason"],
+        "preview": request["preview"],
+        "parts": request.get("parts", []),
+        "choices": request["choices"],
+        "always": request.get("always", {}),
+        "note": request.get("note"),
+        "questions": request.get("questions", []),
+    }
+
+
+def _run_row(row: sqlite3.Row) -> RunRow:
+    alive: bool | None = False
+    if row["held"]:
+        from interlock.engine.driver.lease import Owner, is_alive
+
+        alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
+    # An owner on another host can't be looked at from here: while it holds the lease it counts as alive.
+    if driven := alive is not False:
+        status = "running"
+    elif row["status"] in _ENDED:
+        status = row["status"]
+    else:
+        status = "waiting" if row["waiting"] or row["below"] else "interrupted"
+    told: dict[str, Any] = {
+        "status": status,
+        "error": json.loads(row["error"]) if row["error"] else None,
+        "owner": f"{row['host']}:{row['pid']}" if driven else None,
+    }
+    return RunRow(**{name: row[name] for name in RunRow._fields if name not in told}, **told)
+
+
+class Step(NamedTuple):
+    """One node that ran."""
+
+    step: int
+    """The root step that it led to: the state after it is what --at and diff show under this number."""
+    depth: int
+    """0 for a node of the root graph."""
+    workflow: str
+    node: str
+    started: float
+    """Unix time, seconds."""
+    ms: float
+    keys: tuple[str, ...]
+    """What it changed in the state."""
+    route: str | None
+
+
+class Checkpoint(NamedTuple):
+    """One root checkpoint."""
+
+    step: int
+    id: str
+    source: str
+    """input | loop | update | fork"""
+
+
+def steps(home: Path, run: str) -> list[Step]:
+    """Every node that ran, in the order in which they ended."""
+    return [_step(row) for row in step_rows(home, run)]
+
+
+def step_rows(home: Path, run: str) -> list[sqlite3.Row]:
+    """The rows of `steps`, as `diagrams.run_path` reads them."""
+    return select(home, "select * from steps where run = ? order by seq", run)
+
+
+def _step(row: sqlite3.Row) -> Step:
+    keys = tuple(k for k in row["keys"].split(",") if k)
+    depth = row["namespace"].count("|") + 1 if row["namespace"] else 0
+    node, times = (row["workflow"], row["node"]), (row["started"], row["ms"])
+    return Step(row["root_step"] + 1, depth, *node, *times, keys, row["route"])
+
+
+def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
+    """Nodes of one depth in the order taken, repetitions in a row counted."""
+    nodes = groupby(step.node for step in taken if step.depth == depth)
+    return [(node, len(list(times))) for node, times in nodes]
+
+
+def checkpoints(home: Path, run: str) -> list[Checkpoint]:
+    """Root checkpoints, oldest first."""
+    rows = select(
+        home,
+        "select checkpoint_id, metadata from checkpoints where thread_id = ? and checkpoint_ns = '' "
+        "order by checkpoint_id",
+        run,
+    )
+    read = [(name, json.loads(metadata)) for name, metadata in rows]
+    return [Checkpoint(told.get("step", 0), name, told.get("source", "")) for name, told in read]
+
+
+def models(home: Path, run: str) -> dict[str, dict[str, int]]:
+    """Model → requests and tokens."""
+    rows = select(
+        home,
+        "select model, count(*) as requests, sum(input_tokens) as input_tokens, "
+        "sum(output_tokens) as output_tokens, sum(cached_tokens) as cached, "
+        "sum(thought_tokens) as thoughts, sum(duration_ms) as duration_ms "
+        "from model_calls where run = ? group by model order by model",
+        run,
+    )
+    return {row["model"]: {k: row[k] for k in row.keys()[1:]} for row in rows}
+
+
+class Changes:
+    """Callable from one thread at a time."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "interlock.db"
+        self._conn: sqlite3.Connection | None = None
+        self._version = -1
+
+    def __call__(self) -> bool:
+        """True also the first time. A store that can't be read hasn't changed."""
+        try:
+            if self._conn is None:
+                self._conn = sqlite3.connect(
+                    f"{self._path.as_uri()}?mode=ro", uri=True, timeout=0.1, check_same_thread=False
+                )
+            (version,) = self._conn.execute("pragma data_version").fetchone()
+        except sqlite3.Error:
+            return False
+        changed, self._version = version != self._version, version
+        return changed
+
+    def close(self) -> None:
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None

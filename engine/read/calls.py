@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from interlock.engine.store.database import select
+from interlock.engine.store import select
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]

@@ -13,8 +13,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from interlock.engine.options import Decision
-from interlock.engine.read.runs import Request, waiting_requests
-from interlock.engine.store.database import Store, insertion
+from interlock.engine.read import Request, waiting_requests
+from interlock.engine.store import Store, insertion
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import explained, transaction

@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.store.database import reading, select
+from interlock.engine.store import reading, select
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import UserError
 from interlock.state.messages import Message

@@ -1,48 +1,23 @@
-"""damage: what in the store can't be read, so that a damaged row is told as one and isn't taken for a bug."""
+"""damage: what in the store can't be read, was changed, or isn't as the checkpoints have it; `doctor --store`."""
 
+import asyncio
 import json
 import sqlite3
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
+from interlock.engine.read import list_runs
+from interlock.engine.store import Store, reading
 from interlock.engine.store.checkpoints import state_at
-from interlock.engine.store.database import reading
-from interlock.services.sqlite import explained
+from interlock.graphs import is_known, pipeline
+from interlock.services.sqlite import explained, transaction
 from interlock.services.transcript import continued_by, record_id
-from interlock.state.errors import InterlockError, StoreError
 from interlock.state.messages import Message
+from interlock.state.subagent import MOST_DEPTH
 
-_MOST = 3
-"""Damaged rows that an error names; `doctor --store` names all."""
 _Check = Callable[[Any], object]
-
-
-@contextmanager
-def diagnosed(path: Path) -> Generator[None]:
-    """As `explained`; and what fails for another reason while rows can't be read most likely fails because of them."""
-    with explained(path):
-        try:
-            yield
-        except (InterlockError, sqlite3.Error):
-            raise
-        except Exception as error:
-            raise_if_damaged(path, error)
-            raise
-
-
-def raise_if_damaged(path: Path, error: Exception) -> None:
-    """Raises `StoreError` when rows of the store can't be read; else `error` is a bug."""
-    with reading(path.parent) as conn:
-        found = list(unreadable(conn, path.parent / "outputs")) if conn else []
-    if found:
-        more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-        raise StoreError(
-            f"The store {str(path)!r} is damaged: {'; '.join(found[:_MOST])}{more}. See all with: interlock doctor "
-            "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
-            f"if that isn't why: {type(error).__name__}: {error}"
-        ) from error
 
 
 def unreadable(conn: sqlite3.Connection, outputs: Path) -> Iterator[str]:
@@ -86,7 +61,7 @@ def _reads(check: _Check, row: dict[str, Any], name: str, outputs: Path) -> bool
 
 def _readers() -> dict[str, dict[str, _Check]]:
     """Table → column → what reads it. Whether a record is the one that was written is another question: `damage`."""
-    from interlock.engine.read.runs import place_of
+    from interlock.engine.read import place_of
     from interlock.engine.store.saver import Serde
     from interlock.services.hooks.reply import Reply
     from interlock.state.calls import Answer, ApprovalRequest, Planned, SessionRule, ToolResult
@@ -179,3 +154,89 @@ def _newest(home: Path, conn: sqlite3.Connection, run: str) -> str:
     (first,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
     begun = _mapping(first)
     return str(begun.get("head") or begun.get("prompt") or "")
+
+
+class Truth(NamedTuple):
+    """What a run's checkpoints say of it."""
+
+    status: str
+    outcome: str
+    step: int
+    waits: dict[str, str]
+    """Key of each request that the graph stopped for → LangGraph's id."""
+
+
+def differences(home: Path) -> list[str]:
+    """One line for each run whose rows aren't what its checkpoints say."""
+    return asyncio.run(_compared(home, mend=False))
+
+
+def rebuild(home: Path) -> list[str]:
+    """Make the rows agree with the checkpoints; the lines that were wrong."""
+    return asyncio.run(_compared(home, mend=True))
+
+
+async def _compared(home: Path, *, mend: bool) -> list[str]:
+    store = Store(home)
+    with explained(store.path), closing(store.connect("FULL")) as conn:
+        driven = {row.run for row in list_runs(home, "running")}  # those rows are their driver's
+        query = "select run, workflow, status, outcome, step from runs order by created"
+        found: list[str] = []
+        for run, workflow, *row in conn.execute(query).fetchall():
+            known = is_known(workflow) and run not in driven
+            truth = await _truth(conn, run, workflow) if known else None
+            if truth is not None:
+                found += _differing(conn, run, tuple(row), truth)
+                if mend:
+                    _mend(conn, run, truth)
+        return found
+
+
+async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | None:
+    """None: killed before its first checkpoint, so there is nothing to compare with."""
+    from interlock.engine.driver.drive import lost_nodes, pending
+    from interlock.engine.store.saver import Saver, status_of
+    from interlock.nodes.task import child_in
+
+    saver = Saver(conn)
+    config: Any = {"configurable": {"thread_id": run}}
+    newest = saver.get_tuple({"configurable": {"thread_id": run, "checkpoint_ns": ""}})
+    if newest is None:
+        return None
+    declared = pipeline(workflow)
+    status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
+    app = declared.compile(saver, MOST_DEPTH)
+    if lost_nodes(newest.checkpoint["channel_values"], app):
+        return None  # a processor is due, which only a run in its folder knows
+    snapshot = await app.aget_state(config, subgraphs=True)
+    waits = {item.value: item.id for item in pending(snapshot) if not child_in(item.value)}
+    if (status == "open") != bool(snapshot.tasks):
+        status = "open" if snapshot.tasks else "done"
+    return Truth(status, outcome, newest.metadata.get("step", 0), waits)
+
+
+def _differing(conn: sqlite3.Connection, run: str, row: tuple[Any, ...], truth: Truth) -> list[str]:
+    found: list[str] = []
+    if row != truth[:3]:
+        found.append(f"run {run}: the row says {row!r}, the checkpoints {truth[:3]!r}")
+    query = "select key, interrupt, answer from approvals where run = ?"
+    rows = conn.execute(query, (run,)).fetchall()
+    stored = {key: name for key, name, answer in rows if name is not None and answer is None}
+    answered = {key for key, _, answer in rows if answer is not None}
+    waits = {key: name for key, name in truth.waits.items() if key not in answered}
+    if stored != waits:
+        found.append(
+            f"run {run}: requests that wait are {sorted(stored)!r}, the checkpoints have {sorted(waits)!r}"
+        )
+    return found
+
+
+def _mend(conn: sqlite3.Connection, run: str, truth: Truth) -> None:
+    with transaction(conn):
+        conn.execute(
+            "update runs set status = ?, outcome = ?, step = ? where run = ?",
+            (truth.status, truth.outcome, truth.step, run),
+        )
+        conn.execute("update approvals set interrupt = null where run = ? and answer is null", (run,))
+        for key, name in truth.waits.items():
+            conn.execute("update approvals set interrupt = ? where run = ? and key = ?", (name, run, key))

@@ -1,4 +1,4 @@
-"""journal: what each call was about to do, and what came of it (`engine.md` 12, 13); the files before and after it."""
+"""journal: what each call, of a tool or a model, came to (`engine.md` 12, 13, 20); the files before and after it."""
 
 import asyncio
 import hashlib
@@ -12,17 +12,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from interlock.engine.store.database import insertion
+from interlock.engine.read import with_subtasks
+from interlock.engine.store import insertion
 from interlock.engine.store.steps import StepLog
 from interlock.services.files.outputs import store_file
+from interlock.services.models.request import Request
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import Buffered, later, transaction
-from interlock.services.transcript import INLINE_BYTES
+from interlock.services.transcript import INLINE_BYTES, ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, ToolResult
 from interlock.state.deps import Transcript, to_its_end
 from interlock.state.errors import RunError
 from interlock.state.events import Emit, ErrorEvent
 from interlock.state.journal import JournalRow
+from interlock.state.messages import ModelCall, Reply, Usage
 
 if TYPE_CHECKING:
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
@@ -243,3 +246,104 @@ class SqlSnapshots:
 
     def _place(self, key: CallKey) -> tuple[str, str, int, int]:
         return (self.run, key.message, key.index, key.attempt)
+
+
+@dataclass
+class SqlModelLog:
+    """Implements the models service's `ModelLog`: role, ordinal, request hash, reply of each call (`engine.md` 20)."""
+
+    conn: sqlite3.Connection
+    transcript: ChainTranscript
+    run: str
+
+    def recorded(self, task: str) -> Reply | None:
+        row = self.conn.execute(
+            "select record, model, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
+            "thought_tokens, duration_ms from model_calls where run = ? and task = ?",
+            (self.run, task),
+        ).fetchone()
+        if row is None:
+            return None
+        record, model, finish, problem, spent, out, cached, thoughts, ms = row
+        return Reply(
+            record=record,
+            message=self.transcript.message(record),
+            model=model,
+            finish_reason=finish,
+            problem=problem,
+            usage=Usage(input=spent, output=out, cached=cached, thoughts=thoughts),
+            duration_ms=ms,
+            replayed=True,
+        )
+
+    def ordinal(self, agent: str, role: str) -> int:
+        (count,) = self.conn.execute(
+            "select count(*) from model_calls where run in (?, ?) and agent = ? and role = ?",
+            (self.run, self._plan, agent, role),
+        ).fetchone()
+        return count
+
+    @cached_property
+    def _plan(self) -> str:
+        """The run that made the plan which this one carries out: one piece of work, so a script goes on."""
+        found = self.conn.execute(
+            "select p.run from runs r join runs p on p.run = r.parent "
+            "where r.run = ? and p.workflow = 'plan' and r.workflow = 'main'",
+            (self.run,),
+        ).fetchone()
+        return found[0] if found else self.run
+
+    def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
+        with transaction(self.conn) as conn:
+            record = self.transcript.append(call.head, [reply.message])
+            row = {
+                "run": self.run,
+                "agent": request.agent,
+                "role": call.role,
+                "ordinal": request.ordinal,
+                "task": call.task,
+                "request_hash": request_hash,
+                "record": record,
+                "at": time.time(),
+                **reply.model_dump(include={"model", "finish_reason", "problem", "duration_ms"}),
+                "input_tokens": reply.usage.input,
+                "output_tokens": reply.usage.output,
+                "cached_tokens": reply.usage.cached,
+                "thought_tokens": reply.usage.thoughts,
+            }
+            conn.execute(*insertion("model_calls", row))
+        return reply.model_copy(update={"record": record, "message": self.transcript.message(record)})
+
+
+def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
+    """Tokens of the request whose reply is `record`."""
+    row = conn.execute(
+        "select input_tokens, output_tokens, cached_tokens, thought_tokens from model_calls "
+        "where run = ? and record = ?",
+        (run, record),
+    ).fetchone()
+    return Usage(input=row[0], output=row[1], cached=row[2], thoughts=row[3]) if row else Usage()
+
+
+def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+    """Tokens and calls of a run and its subtasks, in all and by model, as `stats` shows them."""
+    runs = with_subtasks(conn, run)
+    of_task = f"run in ({', '.join('?' * len(runs))})"
+    rows = conn.execute(
+        "select model, count(*), sum(input_tokens), sum(output_tokens), sum(cached_tokens), sum(duration_ms) "
+        f"from model_calls where {of_task} group by model order by model",
+        runs,
+    ).fetchall()
+    models = {
+        model: {"requests": n, "input_tokens": i, "output_tokens": o, "cached": c, "duration_ms": ms}
+        for model, n, i, o, c, ms in rows
+    }
+    (calls,) = conn.execute(
+        f"select count(*) from journal where {of_task} and state = 'done'", runs
+    ).fetchone()
+    total = {
+        key: sum(model[key] for model in models.values())
+        for key in ("input_tokens", "output_tokens", "cached", "duration_ms")
+    }
+    spent = total["input_tokens"] + total["output_tokens"]
+    return {"total_tokens": spent, **total, "tool_calls": calls, "models": models}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.driver.lease import Owner, is_alive
-from interlock.engine.store.database import Store, insertion
+from interlock.engine.store import Store, insertion
 from interlock.services.files.outputs import remove_untouched
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from interlock.engine.store.database import insertion
+from interlock.engine.store import insertion
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.calls import CallKey
 from interlock.state.journal import DecisionRecord
-from interlock.state.node import inside
+from interlock.state.run import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 """LangGraph's ids; their first eight digits tell the tasks of a run's step apart."""

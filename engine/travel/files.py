@@ -8,8 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from interlock.engine.read.runs import RunRow, list_runs
-from interlock.engine.store.database import select
+from interlock.engine.read import RunRow, list_runs
+from interlock.engine.store import select
 from interlock.services.snapshots.restore import Work, between, blocked, carry_out, finish_pending
 from interlock.services.snapshots.snapshots import Contents, Kept, Repository, repository_name
 from interlock.state.errors import UserError

@@ -11,9 +11,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.read.runs import RunRow, find_run
+from interlock.engine.read import RunRow, find_run
+from interlock.engine.store import Store, select
 from interlock.engine.store.checkpoints import checkpoint_of
-from interlock.engine.store.database import Store, select
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.services.files.filesystem import locked

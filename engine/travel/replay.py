@@ -21,19 +21,19 @@ from typing import Any, NamedTuple, cast
 from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.options import Decision, Options, Outcome
-from interlock.engine.read.runs import RunRow, find_run, path, steps, with_subtasks
+from interlock.engine.read import RunRow, find_run, path, steps, with_subtasks
+from interlock.engine.store import Store, select
 from interlock.engine.store.checkpoints import checkpoint_of
-from interlock.engine.store.database import Store, select
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Seen, recorded_services, write_script
 from interlock.engine.workflows import executed, line_of
+from interlock.graphs._additions import with_node
 from interlock.graphs._pipeline import Node, Pipeline
-from interlock.graphs._rewired import with_node
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ConfigError, SetupError, UserError
-from interlock.state.node import spec_of
+from interlock.state.run import spec_of
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 

@@ -9,7 +9,7 @@ from interlock.services.mcp.servers import Servers
 from interlock.services.toolset import nearest_names, unexpected
 from interlock.state.calls import CallView, Planned, Preview, ToolResult
 from interlock.state.events import ToolOutput
-from interlock.state.models import ToolDeclaration
+from interlock.state.messages import ToolDeclaration
 from interlock.state.text import clean, visible, visible_json
 from interlock.state.tooling import FileNow, ToolInfo, ToolRun, Toolset
 

@@ -27,8 +27,7 @@ from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.deps import Clock
 from interlock.state.errors import ModelError
 from interlock.state.events import Emit, ErrorEvent, Retry
-from interlock.state.messages import estimate_message
-from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta, ToolDeclaration
+from interlock.state.messages import ModelCall, ModelItem, Reply, TextDelta, ToolDeclaration, estimate_message
 from interlock.state.settings import Settings
 from interlock.state.text import estimate_tokens
 from interlock.tools._tags import as_text

@@ -33,8 +33,7 @@ from interlock.services.models.request import (
     ending,
     usage_of,
 )
-from interlock.state.messages import DataPart, Message, TextPart, ToolCall
-from interlock.state.models import ToolDeclaration
+from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration
 
 Json = dict[str, Any]
 NO_SIGNATURE = "skip_thought_signature_validator"

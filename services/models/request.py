@@ -15,16 +15,20 @@ from typing import Any, Generic, Protocol, TypeVar
 from pydantic import JsonValue
 
 from interlock.state.errors import ModelError
-from interlock.state.messages import DataPart, Message, TextPart, ToolCall, estimate_message
-from interlock.state.models import (
+from interlock.state.messages import (
+    DataPart,
     Feature,
+    Message,
     ModelCall,
     ModelItem,
     Reply,
     TextDelta,
+    TextPart,
     ThoughtDelta,
+    ToolCall,
     ToolDeclaration,
     Usage,
+    estimate_message,
 )
 from interlock.state.text import clean, clean_json, estimate_tokens
 from interlock.tools._tags import parser_of, typed

@@ -17,8 +17,7 @@ from pydantic import Field, JsonValue, TypeAdapter, ValidationError, field_valid
 
 from interlock.services.models.request import OWN_ID, Answer, CallPiece, Chunk, PerMessage, Request
 from interlock.state.errors import ModelAuthError, ModelError, RunError, UserError
-from interlock.state.messages import Frozen, Message, estimate_message
-from interlock.state.models import Usage
+from interlock.state.messages import Frozen, Message, Usage, estimate_message
 from interlock.state.text import estimate_tokens
 
 

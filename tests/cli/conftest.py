@@ -10,8 +10,8 @@ from commands import Done, Run
 from patience import HANG_S
 
 from interlock.cli.main import main
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.engine.store.database import Store
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.services.sqlite import transaction
 from interlock.state.calls import ApprovalRequest, CallView, Choice, ShellPart

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from interlock.engine.driver.lease import this_boot, this_host, this_process
+from interlock.engine.read import find_run, list_runs, path, steps, waiting_requests
 from interlock.engine.read.calls import answered, calls
-from interlock.engine.read.runs import find_run, list_runs, path, steps, waiting_requests
-from interlock.engine.store.database import SCHEMA_VERSION, state_home
+from interlock.engine.store import SCHEMA_VERSION, state_home
 from interlock.state.errors import StoreError, UserError
 
 Maker = Any  # the `StoreMaker` of tests/cli/conftest.py
@@ -60,7 +60,7 @@ def test_a_store_of_a_newer_version_is_refused(made: Maker, place: Path) -> None
 
 def test_reading_never_writes(made: Maker, place: Path) -> None:
     made.run("aa11")
-    from interlock.engine.store.database import reading
+    from interlock.engine.store import reading
 
     with reading(place) as conn:
         assert conn is not None

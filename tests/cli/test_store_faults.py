@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from commands import Done, Run
 
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.services.agents.definitions import load_agents
 from interlock.services.transcript import ChainTranscript

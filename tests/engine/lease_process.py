@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 from interlock.engine.driver.lease import Lease, acquire, fence, fenced, this_process
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.services.sqlite import transaction
 from interlock.state.errors import BusyError
 

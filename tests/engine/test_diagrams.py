@@ -8,10 +8,9 @@ from langgraph.graph import END, START
 from typing_extensions import TypedDict
 
 from interlock.engine import diagrams
-from interlock.engine.diagrams import own_depth
-from interlock.engine.diagrams.drawing import dot, mermaid, png, svg
+from interlock.engine.diagrams import dot, mermaid, own_depth, png, svg
 from interlock.engine.diagrams.shape import Diagram, extract, extract_chart
-from interlock.engine.read.runs import STATUSES
+from interlock.engine.read import STATUSES
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_by_key

@@ -12,11 +12,9 @@ from langgraph.runtime import Runtime
 from langgraph.types import Command, interrupt
 from typing_extensions import TypedDict
 
-from interlock.engine.diagrams import edges
-from interlock.engine.diagrams.drawing import mermaid
-from interlock.engine.diagrams.path import RunPath, run_path
-from interlock.engine.diagrams.shape import extract
-from interlock.engine.store.database import Store
+from interlock.engine.diagrams import edges, mermaid
+from interlock.engine.diagrams.shape import RunPath, extract, run_path
+from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver
 from interlock.graphs._pipeline import Graph
 from interlock.state.calls import merge_by_key

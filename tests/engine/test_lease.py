@@ -14,7 +14,7 @@ import pytest
 from patience import HANG_S, until
 
 from interlock.engine.driver.lease import Lease, acquire, this_process
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.state.errors import BusyError
 
 SCRIPT = Path(__file__).with_name("lease_process.py")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.engine.driver.lease import Lease, acquire, fence, fenced
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.services.sqlite import transaction
 from interlock.state.errors import BusyError
 

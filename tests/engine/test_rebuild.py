@@ -7,8 +7,8 @@ import pytest
 from kill_runs.scene import Scene
 
 from interlock.engine import Decision, resume_sync, run_sync
-from interlock.engine.check.rebuild import differences, rebuild
-from interlock.engine.read.runs import list_runs, waiting_requests
+from interlock.engine.read import list_runs, waiting_requests
+from interlock.engine.store.damage import differences, rebuild
 
 
 @pytest.fixture

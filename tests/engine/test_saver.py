@@ -14,7 +14,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
 from langgraph.checkpoint.conformance import checkpointer_test, validate
 
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.engine.store.saver import Saver, raise_id_clock, status_of
 from interlock.services.sqlite import later, transaction
 

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.engine import Options, Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import edges, render
-from interlock.engine.diagrams.path import RunPath, run_path
+from interlock.engine.diagrams.shape import RunPath, run_path
 from interlock.graphs import PIPELINES, pipeline
 
 CONTEXT = """echo '{"hookSpecificOutput": {"additionalContext": "be brief"}}'"""

@@ -12,7 +12,7 @@ from kill_runs.stops import SCENES, WAYS, Place, Scene, swept
 
 from interlock.engine import resume_sync, run, run_sync
 from interlock.engine.driver import runner
-from interlock.engine.read.runs import find_run, list_runs
+from interlock.engine.read import find_run, list_runs
 from interlock.state.events import Event
 
 

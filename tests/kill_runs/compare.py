@@ -9,8 +9,7 @@ from typing import Any
 
 from kill_runs.scene import RUN, Scene
 
-from interlock.engine.check.rebuild import differences
-from interlock.engine.store.damage import damage
+from interlock.engine.store.damage import damage, differences
 
 
 @dataclass(frozen=True)

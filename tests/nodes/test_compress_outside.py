@@ -5,8 +5,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals, decide
-from interlock.engine.store.database import Store
 from interlock.nodes.compress import _outside
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import Answer, ApprovalRequest, CallView

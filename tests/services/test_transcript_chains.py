@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.engine.store.database import Store
+from interlock.engine.store import Store
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from session.terminal import ENTRY, Opens, Terminal, edit
 
-from interlock.engine.read.runs import list_runs
+from interlock.engine.read import list_runs
 
 
 def elsewhere(terminal: Terminal, *arguments: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 from patience import until
 from session.terminal import ASKED, HELD, LATE, Opens, Terminal, edit
 
-from interlock.engine.read.runs import list_runs
+from interlock.engine.read import list_runs
 
 SLEEP = {"tool_calls": [{"name": "run_shell_command", "args": {"command": "echo began >> began; sleep 60"}}]}
 

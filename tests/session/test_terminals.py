@@ -9,7 +9,7 @@ import pytest
 from patience import until
 from session.terminal import ENTRY, HELD, Opens, edit
 
-from interlock.engine.read.runs import list_runs
+from interlock.engine.read import list_runs
 
 SHELL = 'set -m; "$0" "$@"; echo stopped; fg'
 STREAM = {

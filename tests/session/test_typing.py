@@ -4,7 +4,7 @@ from pathlib import Path
 
 from session.terminal import Opens
 
-from interlock.engine.read.runs import list_runs
+from interlock.engine.read import list_runs
 from interlock.engine.store.checkpoints import messages_at, state_at
 
 

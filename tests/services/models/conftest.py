@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from interlock.engine.store.database import Store
-from interlock.engine.store.model_log import SqlModelLog
+from interlock.engine.store import Store
+from interlock.engine.store.journal import SqlModelLog
 from interlock.services.models import ChatModels
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Token
 from interlock.state.events import Event, Retry
-from interlock.state.messages import Message
-from interlock.state.models import ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta
+from interlock.state.messages import Message, ModelCall, ModelItem, Reply, TextDelta, ThoughtDelta
 from interlock.state.settings import Settings
 
 

@@ -8,8 +8,15 @@ from fake_gemini.fake import FakeGemini
 
 from interlock.services.models.gemini import NO_SIGNATURE, GeminiBody
 from interlock.services.models.request import Request
-from interlock.state.messages import DataPart, Message, TextPart, ToolCall
-from interlock.state.models import TextDelta, ThoughtDelta, ToolDeclaration
+from interlock.state.messages import (
+    DataPart,
+    Message,
+    TextDelta,
+    TextPart,
+    ThoughtDelta,
+    ToolCall,
+    ToolDeclaration,
+)
 
 pytestmark = pytest.mark.anyio
 

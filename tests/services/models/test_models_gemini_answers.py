@@ -11,7 +11,7 @@ from fake_gemini.fake import FakeGemini
 
 from interlock.services.models.gemini import FIXED_SAMPLING
 from interlock.services.models.names import Providers
-from interlock.state.models import TextDelta, Usage
+from interlock.state.messages import TextDelta, Usage
 
 pytestmark = pytest.mark.anyio
 

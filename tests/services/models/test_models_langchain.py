@@ -8,8 +8,7 @@ import pytest
 
 from interlock.services.models.names import PROVIDERS
 from interlock.state.errors import ModelAuthError, ModelError, UserError
-from interlock.state.messages import DataPart, Message, TextPart, ToolCall
-from interlock.state.models import ToolDeclaration, Usage
+from interlock.state.messages import DataPart, Message, TextPart, ToolCall, ToolDeclaration, Usage
 
 pytestmark = pytest.mark.anyio
 

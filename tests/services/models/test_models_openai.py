@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.state.messages import Message, ToolCall
-from interlock.state.models import ToolDeclaration, Usage
+from interlock.state.messages import Message, ToolCall, ToolDeclaration, Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from interlock.services.models.failure import Backoff
 from interlock.state.deps import Stopped
 from interlock.state.errors import ModelAuthError, ModelError
 from interlock.state.events import Retry
-from interlock.state.models import Reply, TextDelta
+from interlock.state.messages import Reply, TextDelta
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,7 @@ import pytest
 
 from interlock.services.models import ScriptError
 from interlock.state.errors import ModelAuthError, ModelError
-from interlock.state.messages import Message
-from interlock.state.models import TextDelta, Usage
+from interlock.state.messages import Message, TextDelta, Usage
 
 pytestmark = pytest.mark.anyio
 

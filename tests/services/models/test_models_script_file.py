@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interlock.services.models.script import Scripted, ScriptedCall, ScriptedError, read_script, write_entry
 from interlock.state.errors import UserError
-from interlock.state.models import Usage
+from interlock.state.messages import Usage
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,344 @@
+"""check: what policy, hooks and MCP servers would say here and now: with the settings, trust and rules of a run."""
+
+import json
+import sqlite3
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError, field_validator
+
+from interlock.engine.driver.compose import open_servers
+from interlock.engine.driver.hooks import HookLog, RunHooks
+from interlock.engine.driver.prepare import check_hooks, prepare
+from interlock.engine.options import Options
+from interlock.engine.store.approvals import SqlApprovals
+from interlock.services.agents.definitions import ONLY_AGENTS, agent_tools, own_tools
+from interlock.services.files.outputs import OutputFiles
+from interlock.services.hooks.command import HookEnvironment
+from interlock.services.hooks.configured import Hook, subjects_of
+from interlock.services.mcp.connection import Connection, UnavailableError
+from interlock.services.mcp.remote import WAIT_S, Show, TokenFile, sign_in, streams
+from interlock.services.mcp.spec import ServerSpec, specs_of
+from interlock.services.policy.checkers import Said, lowered
+from interlock.services.policy.decision import Explanation
+from interlock.services.policy.fields import MODE_NAMES
+from interlock.services.policy.policy import RulePolicy
+from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.secrets.environment import tool_environment
+from interlock.services.toolset import describe, nearest_names
+from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
+from interlock.state.errors import InputError, RunError, UserError
+from interlock.state.events import Event
+from interlock.state.hooks import HookEvent, HookOutcome
+from interlock.state.messages import Frozen
+from interlock.state.names import WAIT
+from interlock.state.tooling import Ended, PathRefused, Tool
+from interlock.tools.table import TOOLS
+
+_SERVER_TOOL = "mcp_"
+_CHECKER = "No session rule lifts what a safety checker says."
+
+
+class Question(BaseModel):
+    """A call to decide on; one line of a batch."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tool: str
+    args: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+    mode: ApprovalMode | None = None
+    agent: str | None = None
+    server: str | None = None
+    annotations: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+    @field_validator("mode", mode="before")
+    @classmethod
+    def _as_gemini_spells_it(cls, value: object) -> object:
+        return MODE_NAMES.get(value, value) if isinstance(value, str) else value
+
+
+class Checked(Frozen):
+    """The decision, and what it was made from."""
+
+    agent: str | None = None
+    explanation: Explanation
+    checkers: tuple[Said, ...] = ()
+    """What safety checkers say of it."""
+
+
+class PolicyCheck:
+    """One preparation, any number of questions."""
+
+    def __init__(self, options: Options) -> None:
+        """Raises what would stop a run before it begins, but for a missing key of a model."""
+        self._prepared = prepare(options, needs_model=False)
+        self.warnings: Sequence[str] = self._prepared.warnings
+        outputs = OutputFiles(options.home)
+        env = tool_environment(self._prepared.env, rules=self._prepared.settings.security.environment)
+        self._prepared.policy.run_checkers_with(SupervisedProcesses(outputs=outputs, env=env))
+        agents = self._prepared.agents
+        every = {**TOOLS, **agent_tools(agents)}
+        self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}
+        self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
+
+    async def check(self, question: Mapping[str, Any]) -> Checked:
+        """Raises `InputError` that names the field: no such tool or agent, wrong arguments."""
+        asked = _question(question)
+        policy = self._policy(asked)
+        call = CallView(id="", name=_full_name(asked), args=_without_wait(asked.args))
+        risk, refused = self._of_tool(call, asked.agent)
+        mode = asked.mode or self._prepared.approval_mode
+        found = policy.explain(call, risk, mode, asked.annotations)
+        if refused:
+            return Checked(agent=asked.agent, explanation=_refused(found, refused))
+        said = await policy.checked(call, risk, mode, found.verdict, asked.annotations)
+        verdict = lowered(found.verdict, said)
+        if verdict.by_checker:
+            choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
+            found = _changed(found, verdict, choices, _CHECKER)
+        return Checked(agent=asked.agent, explanation=found, checkers=tuple(said))
+
+    def _policy(self, asked: Question) -> RulePolicy:
+        policy = self._prepared.policy.with_servers([asked.server] if asked.server else ())
+        if asked.agent is None:
+            return policy
+        self._known_agent(asked.agent)
+        return policy.for_agent(asked.agent)
+
+    def _known_agent(self, name: str) -> None:
+        if name not in self._agents:
+            near = nearest_names(name, self._agents)
+            raise InputError(f"No agent {name!r}. Did you mean one of: {', '.join(near)}?", "agent")
+
+    def _of_tool(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
+        """The tool's risk, and why the call would be refused before any rule."""
+        if call.name.startswith(_SERVER_TOOL):
+            return "execute", None
+        tools = self._tools if agent is None else self._agents[agent]
+        tool = _find(tools, call.name)
+        if tool is not None:
+            return tool.risk, self._path_refused(tool, call)
+        other = _find({**TOOLS, **self._tools}, call.name)
+        if other is None:
+            near = ", ".join(map(repr, nearest_names(call.name, tools)))
+            raise InputError(f"No tool {call.name!r}. Did you mean one of: {near}?", "tool")
+        whose = f"sub-agent {agent!r}" if agent else "the main agent"
+        return other.risk, f"`{call.name}` is no tool of {whose}."
+
+    def _path_refused(self, tool: Tool, call: CallView) -> str | None:
+        try:
+            args = tool.args.model_validate(call.args)
+        except ValidationError as error:
+            place = ".".join(str(part) for part in error.errors()[0]["loc"])
+            raise InputError(describe(call.name, tool.args, error), f"args.{place}") from error
+        space = self._prepared.workspace
+        try:
+            for path, access in tool.paths(args):
+                (space.readable if access == "read" else space.writable)(path)
+        except PathRefused as refused:
+            return f"`{call.name}`: {refused}"
+        return None
+
+
+def _question(given: Mapping[str, Any]) -> Question:
+    try:
+        return Question.model_validate(given)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(str(part) for part in first["loc"])
+        known = f"; expected {', '.join(Question.model_fields)}" if first["type"] == "extra_forbidden" else ""
+        raise InputError(f"{place}: {first['msg']}{known}.", place) from error
+
+
+def _full_name(asked: Question) -> str:
+    """`--server s` names a tool as the server does, or in full."""
+    prefix = f"{_SERVER_TOOL}{asked.server}_"
+    return asked.tool if asked.server is None or asked.tool.startswith(prefix) else prefix + asked.tool
+
+
+def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
+    return tools.get(name) or next((t for t in tools.values() if name in t.aliases), None)
+
+
+def _refused(found: Explanation, why: str) -> Explanation:
+    """Before policy is asked, a run refuses a tool that isn't there and a path that no tool may touch."""
+    verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
+    return _changed(found, verdict, (), "No rule lifts that.")
+
+
+def _changed(found: Explanation, verdict: Verdict, choices: tuple[Choice, ...], why: str) -> Explanation:
+    changes = {"verdict": verdict, "choices": choices, "always": None, "not_always": why}
+    return found.model_copy(update=changes)
+
+
+def _without_wait(args: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    return {name: value for name, value in args.items() if name != WAIT}
+
+
+_SESSION = "hooks-test"
+SUBJECTS: dict[HookEvent, str] = {
+    "BeforeTool": "tool_name",
+    "AfterTool": "tool_name",
+    "SessionStart": "source",
+    "SessionEnd": "reason",
+    "PreCompress": "trigger",
+    "Notification": "notification_type",
+}
+"""Event → field of its input that matchers look at; other events have none."""
+
+
+class _Heard(SupervisedProcesses):
+    """Notes what each hook is given: of hooks one after the other it depends on those before."""
+
+    def __init__(self, **given: Any) -> None:
+        super().__init__(**given)
+        self.inputs: dict[str, Any] = {}
+
+    async def run(self, argv: Sequence[str], **given: Any) -> Ended:
+        self.inputs[argv[-1]] = json.loads(given["stdin"])
+        return await super().run(argv, **given)
+
+
+class HookCheck:
+    """One preparation, any number of events."""
+
+    def __init__(self, options: Options) -> None:
+        self._prepared = prepare(options, needs_model=False)
+        self._around = HookEnvironment(_SESSION, self._prepared.workspace.root, None)
+        self.warnings: Sequence[str] = self._prepared.warnings
+
+    def listed(self) -> list[dict[str, Any]]:
+        """Every hook that counts, in the order in which hooks are asked."""
+        return [_shown(hook) for hook in self._prepared.hooks.hooks]
+
+    def planned(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, Any]:
+        """What the event would run, and the input of each hook, unless one before it changes it.
+
+        Raises `UntrustedError` where only ignored files have hooks for it.
+        """
+        hooks = self._prepared.hooks.selected(event, *subjects_of(event, self._subject(event, given), given))
+        if not hooks and not self._prepared.trusted:
+            check_hooks(event, self._around.workspace, self._prepared.options)
+        told = self._around.input(event, given)
+        return {
+            "event": event,
+            "subject": self._subject(event, given),
+            "order": "sequential" if any(hook.sequential for hook in hooks) else "parallel",
+            "hooks": [{**_shown(hook), "input": told} for hook in hooks],
+        }
+
+    async def run(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, Any]:
+        """As `planned`, with what each hook got and said, and what it comes to."""
+        plan = self.planned(event, given)
+        with tempfile.TemporaryDirectory(prefix="interlock-hooks-") as folder:
+            outcome, inputs = await self._fired(event, given, Path(folder))
+        for hook, verdict in zip(plan["hooks"], outcome.verdicts, strict=True):
+            hook["input"] = inputs.get(hook["command"], hook["input"])
+            hook["verdict"] = verdict.model_dump()
+        return {**plan, "outcome": outcome.model_dump(exclude={"verdicts", "unknown"})}
+
+    async def _fired(
+        self, event: HookEvent, given: Mapping[str, JsonValue], folder: Path
+    ) -> tuple[HookOutcome, dict[str, Any]]:
+        """Through a log of its own that is thrown away: no run is touched."""
+        prepared, conn = self._prepared, sqlite3.connect(":memory:", isolation_level=None)
+        env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
+        processes = _Heard(outputs=OutputFiles(folder), env=env, redact=prepared.redact)
+        try:
+            conn.executescript(
+                files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")
+            )
+            log = HookLog(conn, folder, _SESSION, 1)
+            hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
+            subject = self._subject(event, given)
+            outcome = await hooks.fire(event, _SESSION, given, subject=subject, emit=_unheard)
+        finally:
+            conn.close()
+        return outcome, processes.inputs
+
+    def _subject(self, event: HookEvent, given: Mapping[str, JsonValue]) -> str:
+        found = given.get(SUBJECTS.get(event, ""))
+        return found if isinstance(found, str) else ""
+
+
+def _shown(hook: Hook) -> dict[str, Any]:
+    return {
+        "event": hook.event,
+        "name": hook.name,
+        "command": hook.command,
+        "matcher": hook.matcher.text,
+        "timeout_s": hook.timeout_s,
+        "sequential": hook.sequential,
+        "required": hook.required,
+        "idempotent": hook.idempotent,
+        "env": sorted(hook.env),
+        "source": hook.source,
+        "place": hook.place,
+        "broken": hook.broken,
+    }
+
+
+class McpCheck:
+    """One preparation; servers are started when they are asked for, and ended with the answer."""
+
+    def __init__(self, options: Options) -> None:
+        self._prepared = prepare(options, needs_model=False)
+        self._outputs = OutputFiles(options.home, self._prepared.redact)
+        self.warnings: Sequence[str] = self._prepared.warnings
+        self.workspace: Path = self._prepared.workspace.root
+
+    async def views(self, server: str | None = None) -> list[dict[str, Any]]:
+        """Every server, or one, and what it offers; `ms`: how long all of them took. Raises `UserError`."""
+        if server is not None:
+            self._spec(server)
+        servers = open_servers(self._prepared, self._outputs, _unheard)
+        began = time.monotonic()
+        try:
+            await servers.ready(server)
+            took = round((time.monotonic() - began) * 1000)
+            views = [view for view in servers.views() if server in (None, view.name)]
+        finally:
+            await servers.close()
+        redacted = self._prepared.redact.json([view.model_dump(mode="json") for view in views])
+        return [{**view, "ms": took} for view in redacted]
+
+    async def sign_in(self, server: str, show: Show) -> int:
+        """How many tools it then offers. Raises `UserError`, `RunError`."""
+        spec, options = self._spec(server), self._prepared.options
+        self._remote(spec)
+        async with sign_in(spec, options.home, self._prepared.redact.learn, show) as auth:
+            one = Connection(spec, partial(streams, spec, auth), self.workspace, WAIT_S)
+            try:
+                await one.live()
+            except UnavailableError as error:
+                raise RunError(f"MCP server {server!r}: {error}") from error
+            finally:
+                await one.close()
+        return len(one.listing.tools)
+
+    def forget(self, server: str) -> bool:
+        """Remove its tokens; whether there were any. Raises `UserError`."""
+        spec = self._spec(server)
+        self._remote(spec)
+        return TokenFile(self._prepared.options.home, server, spec.url).forget()
+
+    def _spec(self, server: str) -> ServerSpec:
+        specs = specs_of(self._prepared.settings, self.workspace)
+        if server not in specs:
+            there = f"There are: {', '.join(map(repr, specs))}." if specs else "There are none in settings."
+            raise UserError(f"No MCP server {server!r}. {there} Add one: interlock mcp add --help")
+        return specs[server]
+
+    def _remote(self, spec: ServerSpec) -> None:
+        if spec.problem or spec.transport == "stdio":
+            why = spec.problem or "it is a program on this machine; one signs in to servers behind an address"
+            raise UserError(f"MCP server {spec.name!r}: {why}.")
+
+
+def _unheard(event: Event, /) -> None:
+    """What is answered says it, too."""
