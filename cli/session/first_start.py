@@ -3,16 +3,16 @@
 Plain lines, so that it works in every terminal. Nothing is written before all of it is known and has worked.
 """
 
-import getpass
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from interlock.cli.driving import is_plain
 from interlock.cli.render.output import one_line
+from interlock.cli.session.keyboard import unechoed
 from interlock.engine.options import Options
 from interlock.state.errors import CredentialsError, UserError
 from interlock.state.names import GEMINI_KEYS, GEMINI_URL
@@ -21,6 +21,7 @@ from interlock.state.text import visible
 if TYPE_CHECKING:
     from interlock.state.settings import Settings
 
+T = TypeVar("T")
 _WELCOME = """\
 Welcome to Interlock. It needs a model to work with:
 
@@ -80,23 +81,33 @@ def ask(options: Options) -> None:
     print(_WELCOME)
     settings, env = _settings(options)
     try:
-        while True:
-            asks = _gemini if _typed("Which one? [1] ", "1", _one_of("1", "2")) == "1" else _compatible
-            try:
-                chosen = asks(settings, env)
-                break
-            except _RefusedError as problem:
-                print(f"{problem}\n")
+        chosen = _until_it_works(lambda: _asked(settings, env), "\n\n")
     except (EOFError, KeyboardInterrupt):
         print("\nNothing was stored. Next time, or now: export GEMINI_API_KEY=…, or -m provider:model")
         raise KeyboardInterrupt from None
     _store(chosen, options.user_home)
 
 
+def _asked(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
+    asks = _gemini if _typed("Which one? [1] ", "1", _one_of("1", "2")) == "1" else _compatible
+    return asks(settings, env)
+
+
+def _until_it_works(work: Callable[[], T], end: str = "\n") -> T:
+    """Again after each refusal, which is told."""
+    while True:
+        try:
+            return work()
+        except _RefusedError as problem:
+            print(problem, end=end)
+
+
 def _line(question: str, hidden: bool = False) -> str:
-    """What is typed, before the question stands, too. `hidden`: its letters are stars."""
+    """What is typed, before the question stands, too. `hidden`: its letters are stars, or nothing is seen."""
     if is_plain():
-        return getpass.getpass(question) if hidden else input(question)
+        line = input(question)
+        print(end="\n" * hidden)
+        return line
     from prompt_toolkit import PromptSession
 
     from interlock.cli.session.painting import HeldOutput
@@ -105,11 +116,7 @@ def _line(question: str, hidden: bool = False) -> str:
 
 
 def _typed(prompt: str, default: str, check: Callable[[str], str]) -> str:
-    while True:
-        try:
-            return check(_line(prompt).strip() or default)
-        except _RefusedError as problem:
-            print(problem)
+    return _until_it_works(lambda: check(_line(prompt).strip() or default))
 
 
 def _one_of(*known: str) -> Callable[[str], str]:
@@ -131,20 +138,8 @@ def _secret(prompt: str) -> str:
 
 def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
     base = (env.get("GOOGLE_GEMINI_BASE_URL") or GEMINI_URL).rstrip("/")
-    while True:
-        try:
-            if not (key := _secret("Key (isn't shown): ")):
-                raise _RefusedError("Paste the key, then press Enter; Ctrl-C leaves.")
-            models = _gemini_models(base, key)
-            trial = settings.model.aliases.get("flash-lite", "")
-            if models and trial not in models:
-                trial = next((name for name in models if "flash" in name), models[0])
-            print(f"Trying {trial} …")
-            body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
-            _fetched(f"{base}/v1beta/models/{trial}:generateContent", {"x-goog-api-key": key}, body)
-            break
-        except _RefusedError as problem:
-            print(problem)
+    with unechoed():
+        key, models = _until_it_works(lambda: _gemini_tried(base, settings))
     print(
         f"It works. Models: {_list(['auto', *(a for a in settings.model.aliases if a != 'image'), *models])}"
     )
@@ -159,6 +154,20 @@ def _gemini(settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         return text
 
     return _Chosen({GEMINI_KEYS[0]: key}, _typed("Model [auto: chosen for each prompt] ", "auto", known))
+
+
+def _gemini_tried(base: str, settings: "Settings") -> tuple[str, list[str]]:
+    """A key that works, and what it opens."""
+    if not (key := _secret("Key (isn't shown): ")):
+        raise _RefusedError("Paste the key, then press Enter; Ctrl-C leaves.")
+    models = _gemini_models(base, key)
+    trial = settings.model.aliases.get("flash-lite", "")
+    if models and trial not in models:
+        trial = next((name for name in models if "flash" in name), models[0])
+    print(f"Trying {trial} …")
+    body = {"contents": [{"role": "user", "parts": [{"text": _TRIAL}]}]}
+    _fetched(f"{base}/v1beta/models/{trial}:generateContent", {"x-goog-api-key": key}, body)
+    return key, models
 
 
 def _gemini_models(base: str, key: str) -> list[str]:
@@ -180,27 +189,30 @@ def _compatible(_settings: "Settings", env: Mapping[str, str]) -> _Chosen:
         install = f"{sys.executable} -m pip install langchain-openai"
         raise _RefusedError(f"That needs a package that isn't installed. Run: {install}") from None
     usual = env.get("OPENAI_BASE_URL") or _LOCAL
-    while True:
-        try:
-            base = _line(f"Its address [{usual}] ").strip().rstrip("/") or usual
-            base = base if "://" in base else f"http://{base}"
+
+    def server() -> tuple[str, str, list[str]]:
+        base = _line(f"Its address [{usual}] ").strip().rstrip("/") or usual
+        base = base if "://" in base else f"http://{base}"
+        with unechoed():
             key = _secret("Key (isn't shown; empty: it needs none): ")
-            headers = {"Authorization": f"Bearer {key}"} if key else {}
-            base, models = _served(base, headers)
-            break
-        except _RefusedError as problem:
-            print(problem)
-    while True:
+            return key, *_served(base, _bearer(key))
+
+    key, base, models = _until_it_works(server)
+
+    def answers() -> str:
         model = _picked(models)
         print(f"Trying {visible(model)} …")
-        try:
-            body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
-            _fetched(f"{base}/chat/completions", headers, body)
-            break
-        except _RefusedError as problem:
-            print(problem)
+        body = {"model": model, "messages": [{"role": "user", "content": _TRIAL}]}
+        _fetched(f"{base}/chat/completions", _bearer(key), body)
+        return model
+
+    model = _until_it_works(answers)
     print("It works.")
     return _Chosen({"OPENAI_BASE_URL": base, **({"OPENAI_API_KEY": key} if key else {})}, f"openai:{model}")
+
+
+def _bearer(key: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _served(base: str, headers: Mapping[str, str]) -> tuple[str, list[str]]:

@@ -1,4 +1,4 @@
-"""keyboard: what is typed while nothing reads it isn't shown, and is there for the next question or prompt."""
+"""keyboard: what the terminal doesn't echo: what is typed while nothing reads it, and a key where lines are typed."""
 
 import signal
 import sys
@@ -11,28 +11,45 @@ from interlock.cli.driving import is_plain
 
 @contextmanager
 def held() -> Generator[None]:
-    """From here to the process's last moment; before, the terminal echoes. Questions and prompts show what
-    they are given.
+    """What is typed while nothing reads it isn't shown, and is there for the next question or prompt.
 
-    Ctrl-C interrupts as ever, and SIGTERM gives the terminal back, too. Where the cursor can't be moved, lines are
+    From here to the process's last moment; before, the terminal echoes. Where the cursor can't be moved, lines are
     typed in the terminal itself, and nothing is held.
     """
     if is_plain():
         yield
         return
+    with _quiet(termios.ICRNL, termios.ECHO | termios.ICANON):  # an Enter stays one
+        try:
+            _keep()
+            yield
+        except (
+            SystemExit
+        ):  # out of a question, wherever it was: pastes are unmarked again, the cursor is seen
+            print("\x1b[?2004l\x1b[?25h", end="", flush=True)
+            raise
+
+
+@contextmanager
+def unechoed() -> Generator[None]:
+    """Where the terminal itself echoes lines, it doesn't echo these. What was typed before isn't lost."""
+    if not is_plain():
+        yield
+        return
+    with _quiet(0, termios.ECHO):
+        yield
+
+
+@contextmanager
+def _quiet(input_flags: int, local_flags: int) -> Generator[None]:
+    """Without these flags. Ctrl-C interrupts as ever, and SIGTERM gives the terminal back, too."""
     before, quiet = termios.tcgetattr(sys.stdin), termios.tcgetattr(sys.stdin)
-    quiet[0] &= ~termios.ICRNL  # an Enter stays one
-    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+    quiet[0] &= ~input_flags
+    quiet[3] &= ~local_flags
     ends = signal.signal(signal.SIGTERM, _leave)
     try:
         termios.tcsetattr(sys.stdin, termios.TCSANOW, quiet)
-        _keep()
         yield
-    except (
-        SystemExit
-    ):  # out of a question, wherever it was: pastes are unmarked again, and the cursor is seen
-        print("\x1b[?2004l\x1b[?25h", end="", flush=True)
-        raise
     finally:
         with suppress(termios.error):  # the terminal is gone
             termios.tcsetattr(sys.stdin, termios.TCSANOW, before)

@@ -80,6 +80,19 @@ def test_names_of_workflows_tools_models_and_modes(
     assert "architect" in values(asked("--mode", ""))
 
 
+def test_a_workflows_own_inputs_are_flags_once_it_is_named(
+    asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert values(asked("run", "--turn")) == []
+    assert values(asked("run", "turn", "--turn")) == ["--turn-no"]
+    assert "--limit" in values(asked("run", "search", "where are retries", "--"))
+    assert values(asked("run", "search", "--output-format", "js")) == ["json"]
+    (tmp_path / ".interlock" / "workflows").mkdir(parents=True)
+    (tmp_path / ".interlock" / "workflows" / "other.py").write_text("raise SystemExit('nobody trusts it')\n")
+    assert "--model" in values(asked("run", "other", "--mod")), "what can't be loaded has the flags of all"
+
+
 def test_runs_with_their_titles_and_what_is_in_them(asked: Asked, made: Any) -> None:
     made.run("aa11", "fix the \x1b[31mparser\n now", updated=2.0)
     made.run("ab22", "x" * 200, updated=1.0)

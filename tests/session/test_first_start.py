@@ -210,6 +210,38 @@ def test_who_is_ended_by_a_signal_gets_the_terminal_back(folder: Path) -> None:
         assert terminal.restored
 
 
+def test_where_lines_are_typed_a_key_is_never_echoed_and_the_terminal_echoes_again(
+    folder: Path, gemini: FakeGemini
+) -> None:
+    """A key that is typed ahead, while the first one is tried, isn't seen, either."""
+    env = {"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}
+    with Terminal(folder, env=env) as terminal:
+        terminal.waits_for("Which one? [1]")
+        terminal.type("1\r")
+        terminal.waits_for("Key (isn't shown)")
+        terminal.type(f"AIzaWrong\r{KEY}\r")
+        terminal.waits_for("The key was refused")
+        terminal.waits_for("Model [auto: chosen for each prompt]")
+        terminal.type("auto\r")
+        terminal.waits_for("] auto\n")
+        terminal.waits_for("Stored: the key in ~/.gemini/.env")
+        assert KEY not in terminal.written.decode() and "AIzaWrong" not in terminal.written.decode()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_who_is_ended_at_the_key_gets_a_terminal_that_echoes(
+    number: signal.Signals, folder: Path, gemini: FakeGemini
+) -> None:
+    with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url, "TERM": "dumb"}) as terminal:
+        terminal.waits_for("Which one? [1]")
+        terminal.type("\r")
+        terminal.waits_for("Key (isn't shown)")
+        assert not terminal.echoes
+        terminal.process.send_signal(number)
+        assert terminal.ends() == (143 if number == signal.SIGTERM else 130)
+        assert terminal.echoes
+
+
 @pytest.mark.parametrize("at", ["Which one?", "Key (isn't shown)", "Model [auto"])
 @pytest.mark.parametrize("key", ["c-c", "c-d"])
 def test_who_leaves_has_stored_nothing(at: str, key: str, folder: Path, gemini: FakeGemini) -> None:
