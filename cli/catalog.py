@@ -8,8 +8,6 @@ if TYPE_CHECKING:
 
 
 class Command(NamedTuple):
-    """One command."""
-
     module: str
     """Of `cli/commands/`: there `NAME` executes it, and `NAME_parser` says what it takes."""
     usage: str

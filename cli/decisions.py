@@ -231,7 +231,6 @@ def _forget_typed_ahead() -> None:
 
 
 def _decided(request: Fields) -> Decision:
-    """Asked again until it can be used."""
     by = {"question": _answered, "outcome": _outcome}.get(request["kind"], _permitted)
     while True:
         try:

@@ -84,7 +84,6 @@ def _make_repository(folder: Path) -> None:
 
 
 def _interlock(arguments: Sequence[str], folder: Path, env: Mapping[str, str]) -> int:
-    """Run the real command line in a process of its own."""
     shown = " ".join(shlex.quote(a) if " " in a else a for a in arguments)
     print(f"\n$ interlock {shown}", flush=True)
     command = [sys.executable, "-P", "-c", _ENTRY, *arguments]

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from interlock.cli import quick_start
-from interlock.cli.render.output import close_stdout
+from interlock.cli.render.output import bug, close_stdout
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import waiting_requests
-from interlock.state.errors import BugError, InterlockError, UserError
+from interlock.state.errors import InterlockError, UserError
 from interlock.state.text import visible
 
 if TYPE_CHECKING:
@@ -23,21 +23,20 @@ if TYPE_CHECKING:
 class View(Protocol):
     """A renderer of the command line: called with events on a thread of its own, then once with how it ended."""
 
-    def __call__(self, event: "Event", /) -> None: ...
+    def __call__(self, event: "Event", /) -> None:
+        """Show it, or keep it for the end."""
 
     def flush(self) -> None:
         """Show what came until now."""
-        ...
 
-    def ask(self, outcome: Outcome) -> list[Decision]:
+    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - of a view that a person reads
         """What a person decides now of what waits; nothing where nobody can be asked. Events may follow."""
-        ...
+        return []
 
     def finish(self, outcome: Outcome) -> None: ...
 
     def failed(self, error: InterlockError) -> None:
         """The run did not start, or broke off. The one-line error itself goes to stderr elsewhere."""
-        ...
 
 
 def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) -> View:
@@ -83,7 +82,7 @@ def _show(drive: Callable[[Sequence[Renderer]], Outcome], view: View, options: O
                 tell_trace(outcome, options)
                 return outcome.exit_code
     except Exception as error:
-        failure = error if isinstance(error, InterlockError) else BugError(f"{type(error).__name__}: {error}")
+        failure = error if isinstance(error, InterlockError) else bug(error)
         _quietly(lambda: view.failed(failure))
         raise
     following = outcome.output["main_run"]

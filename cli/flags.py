@@ -24,7 +24,6 @@ _MANY: Any = {"action": "append", "default": []}
 
 
 def add_running_flags(parser: Parser) -> None:
-    """Everything that `options_from` reads."""
     group = parser.add_argument_group("model and limits")
     flag(group, "-m --model MODEL", "auto, pro, flash, an id, provider:model or script:FILE")
     flag(group, "--max-turns N", "model turns per prompt (100)", type=number(int, 0))

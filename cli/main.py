@@ -48,9 +48,10 @@ def _run(given: list[str], own_process: bool) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if found := _explained(error):
-            return _report(given, error, str(found), found.exit_code)
-        return _report(given, error, f"a bug: {type(error).__name__}: {error}. See where with -d", 1)
+        from interlock.cli.render.output import bug
+
+        found = _explained(error) or bug(error)
+        return _report(given, error, str(found), found.exit_code)
 
 
 def _explained(error: Exception) -> InterlockError | None:

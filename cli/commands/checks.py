@@ -11,7 +11,9 @@ from interlock.cli.flags import MODE, options_here, permission_flags, permission
 from interlock.cli.inputs import batch_lines, json_object, read_spec
 from interlock.cli.parsing import Args, Parser, flag
 from interlock.cli.render.output import (
+    DECIDED,
     Paint,
+    counted,
     one_line,
     place,
     show_json,
@@ -26,7 +28,6 @@ from interlock.state.text import visible_json
 if TYPE_CHECKING:
     from interlock.engine.check import Checked, HookCheck, PolicyCheck
 
-_STYLES = {"none": "dim", "allow": "green", "ask": "yellow", "deny": "red", "block": "red"}
 _LABEL = 12
 """Columns of what stands before each line."""
 _ANSWERS = {
@@ -157,7 +158,7 @@ def _shown(checked: "Checked", args: Args) -> dict[str, Any]:
 def _lines(shown: Shown, paint: Paint) -> Iterator[str]:
     decision = shown["decision"]
     scope = f"mode {shown['mode']}" + (f", sub-agent {shown['agent']}" if shown.get("agent") else "")
-    yield f"{paint(f'{decision:<{_LABEL}}', 'bold', _STYLES[decision])}{visible(shown['tool'])}  ({scope})"
+    yield f"{paint(f'{decision:<{_LABEL}}', 'bold', DECIDED[decision])}{visible(shown['tool'])}  ({scope})"
     yield _line("rule", _at_home(shown["rule"]))
     yield _line("why", _at_home(shown["reason"]))
     if shown.get("deny_message") and shown["deny_message"] != shown["reason"]:
@@ -181,7 +182,7 @@ def _line(label: str, text: str) -> str:
 def _parts(parts: Sequence[Shown], paint: Paint) -> Iterator[str]:
     for number, part in enumerate(parts):
         label = f"{'parts' if number == 0 else '':<{_LABEL}}"
-        verdict = paint(f"{part['decision']:<5}", _STYLES[part["decision"]])
+        verdict = paint(f"{part['decision']:<5}", DECIDED[part["decision"]])
         yield f"{label}{verdict} {one_line(part['text'], 60)}   {paint(one_line(_at_home(part['rule'])), 'dim')}"
         for what in ("danger", "opaque"):
             if part.get(what):
@@ -202,7 +203,7 @@ def _answers(shown: Shown) -> Iterator[str]:
 def _considered(rules: Sequence[Shown], paint: Paint) -> Iterator[str]:
     for number, rule in enumerate(rules):
         label = f"{'considered' if number == 0 else '':<{_LABEL}}"
-        verdict = paint(f"{rule['decision']:<5}", _STYLES[rule["decision"]])
+        verdict = paint(f"{rule['decision']:<5}", DECIDED[rule["decision"]])
         text = f"{rule['rank']:<7.6g} {verdict} met: {rule['met']:<5} {_at_home(rule['rule'])}"
         yield label + visible(text)
 
@@ -305,7 +306,7 @@ def _tried(shown: Shown, paint: Paint) -> Iterator[str]:
     hooks: Sequence[Shown] = shown["hooks"]
     subject = shown["subject"]
     about = f" for {one_line(subject)}" if subject else ""
-    many = "no hook" if not hooks else "1 hook" if len(hooks) == 1 else f"{len(hooks)} hooks"
+    many = counted(len(hooks), "hook") if hooks else "no hook"
     order = ", one after the other" if shown["order"] == "sequential" else ", side by side"
     yield paint(f"{shown['event']}{about}: {many}{order if len(hooks) > 1 else ''}", "bold")
     for number, hook in enumerate(hooks, 1):
@@ -327,7 +328,7 @@ def _details(hook: Shown, paint: Paint) -> Iterator[str]:
     yield _indented("input", visible_json(hook["input"]))
     if verdict := hook.get("verdict"):
         ended = "ended" if verdict["exit_code"] is None else f"exit {verdict['exit_code']}"
-        said = paint(verdict["decision"], _STYLES[verdict["decision"]])
+        said = paint(verdict["decision"], DECIDED[verdict["decision"]])
         yield f"   {'says':<10}{said}  ({ended}, {verdict['duration_ms']} ms)"
         for what in ("reason", "warning"):
             if verdict[what]:
@@ -335,7 +336,7 @@ def _details(hook: Shown, paint: Paint) -> Iterator[str]:
 
 
 def _outcome(outcome: Shown, paint: Paint) -> Iterator[str]:
-    yield f"{paint('together', 'bold')}: {paint(outcome['decision'], _STYLES[outcome['decision']])}"
+    yield f"{paint('together', 'bold')}: {paint(outcome['decision'], DECIDED[outcome['decision']])}"
     for what in ("reason", "stop", "context"):
         if outcome[what]:
             yield _indented(what, outcome[what])

@@ -15,69 +15,13 @@ from typing import NamedTuple
 
 from interlock.cli.catalog import COMMANDS, parser_of
 from interlock.cli.parsing import Args, OneOf, Parser, one_of
+from interlock.cli.render.output import one_line
+from interlock.engine.read import checkpoints, find_run, list_runs, steps, waiting_requests
+from interlock.engine.read.calls import calls
+from interlock.engine.store import state_home
 from interlock.state.errors import InterlockError
-from interlock.state.text import visible
 
-_BASH = r"""# interlock: completion for bash. In ~/.bashrc: eval "$(interlock completion bash)"
-_interlock() {
-    local line kind="" before="" IFS=$'\n'
-    COMPREPLY=()
-    while read -r line; do
-        if [[ -z $kind ]]; then kind=${line%%$'\t'*} before=${line#*$'\t'}; else COMPREPLY+=("$line"); fi
-    done < <("${1/#\~/$HOME}" __complete bash "$COMP_TYPE" "$2" "${COMP_LINE:0:COMP_POINT}" 2>/dev/null)
-    case $kind in
-        files) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -f -P "$before" -- "${2#"$before"}")) ;;
-        dirs) compopt -o filenames 2>/dev/null; COMPREPLY=($(compgen -d -P "$before" -- "${2#"$before"}")) ;;
-        *) [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[:=] ]] && compopt -o nospace 2>/dev/null ;;
-    esac
-    return 0
-}
-complete -o nosort -F _interlock interlock 2>/dev/null || complete -F _interlock interlock
-"""
-_ZSH = r"""#compdef interlock
-# interlock: completion for zsh. In ~/.zshrc, after compinit: eval "$(interlock completion zsh)"
-_interlock() {
-    local -a lines shown head
-    local line
-    lines=("${(@f)$("${(Q)words[1]/#\~/$HOME}" __complete zsh "${(@Q)words[2,CURRENT-1]}" "${(Q)PREFIX}" 2>/dev/null)}")
-    head=("${(@ps:\t:)lines[1]}")
-    [[ -n $head[2] ]] && compset -p ${#head[2]}
-    case $head[1] in
-        files) _files ;;
-        dirs) _files -/ ;;
-        *)
-            for line in "${(@)lines[2,-1]}"; do
-                shown+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
-            done
-            _describe -V interlock shown ;;
-    esac
-}
-if [[ $funcstack[1] == _interlock ]]; then _interlock "$@"; else compdef _interlock interlock; fi
-"""
-_FISH = r"""# interlock: completion for fish. interlock completion fish > ~/.config/fish/completions/interlock.fish
-function __interlock_complete
-    set -l words (commandline -opc)
-    set -l current (commandline -ct)
-    set -l program (string replace -r '^~' $HOME -- $words[1])
-    set -l lines ($program __complete fish $words[2..-1] "$current" 2>/dev/null)
-    set -l head (string split \t -- $lines[1])
-    set -l path (string sub -s (math (string length -- "$head[2]") + 1) -- "$current")
-    switch "$head[1]"
-        case files
-            for found in (complete -C "'' $path")
-                echo "$head[2]$found"
-            end
-        case dirs
-            for found in (__fish_complete_directories "$path" '')
-                echo "$head[2]$found"
-            end
-        case words
-            printf '%s\n' $lines[2..-1]
-    end
-end
-complete -c interlock -f -k -a '(__interlock_complete)'
-"""
-_SCRIPTS = {"bash": _BASH, "zsh": _ZSH, "fish": _FISH}
+_SHELLS = ("bash", "zsh", "fish")
 
 
 def completion_parser() -> Parser:
@@ -91,12 +35,16 @@ def completion_parser() -> Parser:
             ("interlock completion fish > ~/.config/fish/completions/interlock.fish", "once"),
         ],
     )
-    made.add_argument("shell", metavar="bash|zsh|fish", type=one_of(list(_SCRIPTS)), help="your shell")
+    made.add_argument("shell", metavar="bash|zsh|fish", type=one_of(_SHELLS), help="your shell")
     return made
 
 
 def completion(args: Args) -> None:
-    print(_SCRIPTS[args.shell], end="")
+    print(script(args.shell), end="")
+
+
+def script(shell: str) -> str:
+    return Path(__file__).with_suffix(f".{shell}").read_text(encoding="utf-8")
 
 
 _LISTED = frozenset({"63", "33", "64"})
@@ -105,15 +53,11 @@ _TITLE = 60
 
 
 class Word(NamedTuple):
-    """One thing that may stand there."""
-
     value: str
     about: str = ""
 
 
 class Answer(NamedTuple):
-    """What may stand there."""
-
     words: list[Word]
     kind: str = "words"
     """words | files | dirs"""
@@ -212,29 +156,25 @@ def _fitting(words: Sequence[Word], current: str) -> Answer:
 
 
 def _runs(_: Sequence[str]) -> list[Word]:
-    from interlock.engine.read import list_runs
-    from interlock.engine.store import state_home
-
-    runs = [Word(row.run, _about(f"{row.status}: {row.title}")) for row in list_runs(state_home())]
+    runs = [Word(row.run, one_line(f"{row.status}: {row.title}", _TITLE)) for row in list_runs(state_home())]
     return [*runs, Word("latest", "the newest of this folder")] if runs else []
 
 
-def _steps(given: Sequence[str]) -> list[Word]:
-    from interlock.engine.read import checkpoints, find_run, steps
-    from interlock.engine.store import state_home
+def _run(given: Sequence[str]) -> str:
+    """The one that stands before; none: nothing is found of it."""
+    return find_run(state_home(), given[0]).run if given else "-"
 
-    run = find_run(state_home(), given[0]).run if given else ""
+
+def _steps(given: Sequence[str]) -> list[Word]:
+    run = _run(given)
     nodes = {step.step: step.node for step in steps(state_home(), run) if not step.depth}
     return [Word(str(one.step), nodes.get(one.step, one.source)) for one in checkpoints(state_home(), run)]
 
 
 def _requests(given: Sequence[str]) -> list[Word]:
-    from interlock.engine.read import find_run, waiting_requests
-    from interlock.engine.store import state_home
-
-    waiting = waiting_requests(state_home(), find_run(state_home(), given[0]).run) if given else []
-    told = [(one.fields["number"], one.fields["tool_name"], one.fields["preview"]) for one in waiting]
-    return [Word("all"), *(Word(str(n), _about(f"{tool}: {preview}")) for n, tool, preview in told)]
+    waiting = [request.fields for request in waiting_requests(state_home(), _run(given))]
+    told = [(one["number"], one["tool_name"], one["preview"]) for one in waiting]
+    return [Word("all"), *(Word(str(n), one_line(f"{tool}: {preview}", _TITLE)) for n, tool, preview in told)]
 
 
 def _workflows(_: Sequence[str]) -> list[Word]:
@@ -273,17 +213,7 @@ def _modes(_: Sequence[str]) -> list[Word]:
 
 
 def _calls(given: Sequence[str]) -> list[Word]:
-    from interlock.engine.read import find_run
-    from interlock.engine.read.calls import calls
-    from interlock.engine.store import state_home
-
-    made = calls(state_home(), find_run(state_home(), given[0]).run) if given else []
-    return [Word(str(number), call.tool) for number, call in enumerate(made, 1)]
-
-
-def _about(text: str) -> str:
-    line = visible(" ".join(text.split()))
-    return line if len(line) <= _TITLE else line[: _TITLE - 1] + "…"
+    return [Word(str(number), call.tool) for number, call in enumerate(calls(state_home(), _run(given)), 1)]
 
 
 _KINDS: dict[str, Callable[[Sequence[str]], list[Word]]] = {

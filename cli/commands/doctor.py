@@ -22,8 +22,6 @@ _STYLES = {"ok": "green", "note": "yellow", "problem": "red"}
 
 
 class Finding(NamedTuple):
-    """One line of the report."""
-
     level: str
     """ok | note | problem"""
     what: str

@@ -78,7 +78,6 @@ def _pipeline(workflow: str, options: Options) -> "Pipeline":
 
 
 def _drawn(workflow: "Pipeline | str", shape: str, depth: int, run: RunRow | None) -> str | bytes:
-    """With the path that a run took."""
     from interlock.engine.diagrams import path_of, render
 
     path = path_of(step_rows(state_home(), run.run), run.status) if run else None

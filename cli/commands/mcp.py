@@ -24,10 +24,7 @@ _TRANSPORTS = {"stdio": "stdio", "sse": "sse", "http": "http", "streamable-http"
 
 _EXAMPLES = [
     ("interlock mcp add time -- uvx mcp-server-time", "a server on stdio, in this folder's settings"),
-    (
-        'interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…',
-        "for every folder",
-    ),
+    ('interlock mcp add -s user -t http -H "Authorization: Bearer $KEY" docs https://…', "for every folder"),
     ("interlock mcp test time", "start it, and show what it offers"),
     ("interlock mcp auth docs", "sign in, in a browser"),
     ("interlock mcp serve investigate main", "for another agent: offers it these workflows as tools"),

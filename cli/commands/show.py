@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.parsing import Args, Parser, flag, number
 from interlock.cli.render.calls import call_in_full, call_lines, calls_in_full
-from interlock.cli.render.output import Paint, ago, amount, elapsed, one_line, place, show_json, show_table
+from interlock.cli.render.output import (
+    Paint,
+    ago,
+    amount,
+    counted,
+    elapsed,
+    one_line,
+    place,
+    show_json,
+    show_table,
+    way,
+)
 from interlock.cli.render.pending import screen
 from interlock.engine.read import RunRow, find_run, list_runs, models, path, steps, waiting_requests
 from interlock.engine.read.calls import Agent, agents, answered, calls, of_call, reasons, results
@@ -121,7 +132,6 @@ def _lines(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
 
 
 def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
-    """The label stands before the first."""
     for number_, line in enumerate(lines):
         yield f"{'' if number_ else label:<8}{line}"
 
@@ -129,7 +139,7 @@ def _labelled(label: str, lines: Iterable[str]) -> Iterator[str]:
 def _path(home: Path, run: str, paint: Paint) -> Iterator[str]:
     taken = [s for s in steps(home, run) if not s.node.startswith("__")]
     if root := path(taken):
-        yield "path    " + " → ".join(node if n == 1 else f"{node} ×{n}" for node, n in root)
+        yield f"path    {way(root)}"
     times = Counter[str]()
     for step in taken:
         if step.workflow:
@@ -153,7 +163,7 @@ def _agents(home: Path, run: str, paint: Paint) -> Iterator[str]:
     found = agents(home, run)
     for agent, branches in zip(found, _branches(found), strict=True):
         name = agent.path.rpartition("/")[2]
-        facts = [f"{agent.turns} turns" if agent.turns != 1 else "1 turn", f"{amount(agent.tokens)} tokens"]
+        facts = [counted(agent.turns, "turn"), f"{amount(agent.tokens)} tokens"]
         if agent.seconds is not None:
             facts.append(elapsed(agent.seconds))
         told = paint(agent.reason or agent.state, _ENDS.get(agent.reason, "red"))
@@ -218,8 +228,7 @@ def _tokens(home: Path, run: str) -> Iterator[str]:
     for model, used in models(home, run).items():
         counts = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
         cached = f", {amount(used['cached'])} cached" if used["cached"] else ""
-        requests = f"{used['requests']} requests" if used["requests"] != 1 else "1 request"
-        yield f"{model}: {counts}{cached} · {requests}"
+        yield f"{model}: {counts}{cached} · {counted(used['requests'], 'request')}"
 
 
 def _answered(home: Path, run: str) -> Iterator[str]:
@@ -238,7 +247,6 @@ def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
 
 
 def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
-    """The state and the conversation after a step."""
     from interlock.engine.store.checkpoints import messages_at, state_at
 
     state = state_at(home, run, step)
@@ -281,7 +289,6 @@ def _show_message(message: "Message", limit: int | None) -> None:
 
 
 def _verify(home: Path, run: str) -> int:
-    """Check that no record was lost or changed; the exit code."""
     from interlock.engine.store.damage import damage
 
     problems = list(damage(home, run))

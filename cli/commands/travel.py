@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from interlock.cli.inputs import agreed
 from interlock.cli.parsing import Args, Parser, flag, number
-from interlock.cli.render.output import Paint, elapsed, place, show_json
+from interlock.cli.render.output import CHANGED, Paint, elapsed, place, show_json, way
 from interlock.engine.read import RunRow, find_run
 from interlock.engine.store import state_home
 from interlock.state.errors import UserError
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from interlock.engine.travel.replay import Paths, Replayed
 
 _FILES_SHOWN = 40
-_COLOURS = {"A": "green", "M": "yellow", "D": "red"}
 
 
 def fork_parser() -> Parser:
@@ -53,7 +52,6 @@ def tell_unkept(run: RunRow) -> None:
 
 
 def forked(name: str, step: int, workspace: Path | None, in_place: bool, as_json: bool) -> int:
-    """Fork and tell; the exit code."""
     from interlock.engine.travel.fork import fork_run
 
     tell_unkept(find_run(state_home(), name))
@@ -90,7 +88,7 @@ def rewind(args: Args) -> int | None:
     work, now = files.to_step(args.at)
     paint = Paint(sys.stderr)
     found = list(marks(work, now))
-    paint.print_all(f"{paint(mark, _COLOURS[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
+    paint.print_all(f"{paint(mark, CHANGED[mark])} {path}" for mark, path in found[:_FILES_SHOWN])
     if len(found) > _FILES_SHOWN:
         paint.print(f"… and {len(found) - _FILES_SHOWN} more")
     if not found:
@@ -249,4 +247,4 @@ def _told(found: Mapping[str, Any]) -> list[str]:
 
 def _ways(paths: "Paths") -> Iterator[str]:
     for name, nodes in paths._asdict().items():
-        yield f"{name:<9} {' → '.join(node if times == 1 else f'{node} ×{times}' for node, times in nodes)}"
+        yield f"{name:<9} {way(nodes)}"

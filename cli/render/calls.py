@@ -116,10 +116,13 @@ def _change(told: Told) -> str:
     return f"arguments changed by {by}"
 
 
+def came_to(call: Call) -> str:
+    return "failed" if call.failed else call.status or call.state
+
+
 def call_in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
     """Everything that is known of a call's decisions, a line each."""
-    came_to = "failed" if call.failed else call.status or call.state
-    yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to} · {one_line(call.summary, 100)}"
+    yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
     for told in call.decided:
         yield from _entry(told, paint)

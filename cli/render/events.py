@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from interlock.cli.render.output import diff_stat, elapsed, one_line
+from interlock.cli.render.output import counted, diff_stat, elapsed, one_line
 from interlock.state.events import (
     AgentBlocked,
     AgentEnd,
@@ -38,7 +38,6 @@ def call_summary(event: ToolUse | ToolStart | ToolResultEvent) -> str:
 
 
 def call_mark(event: ToolResultEvent) -> tuple[str, str]:
-    """How a call ended: a sign and its colour."""
     return _MARKS["error" if event.exit else event.status]
 
 
@@ -57,7 +56,7 @@ def _why(event: ToolResultEvent) -> str:
 
 def agent_end(event: AgentEnd) -> str:
     """`goal, 3 turns, 12 s`."""
-    return f"{event.reason}, {event.turns} turns, {elapsed(event.duration_s)}"
+    return f"{event.reason}, {counted(event.turns, 'turn')}, {elapsed(event.duration_s)}"
 
 
 @dataclass

@@ -3,47 +3,29 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
-from interlock.cli.render.calls import clock, who_decided
-from interlock.cli.render.output import amount, elapsed, one_line
+from interlock.cli.render.calls import came_to, clock, who_decided
+from interlock.cli.render.output import amount, counted, elapsed, one_line, way
 from interlock.cli.render.pending import brief
 from interlock.engine.read.calls import Call
 from interlock.state.text import harmless, visible, visible_json
 
 Record = Mapping[str, Any]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
-_STYLE = """
-:root { color-scheme: light dark; --text: #1f2328; --page: #ffffff; --soft: #59636e; --box: #f6f8fa; --line: #d1d9e0;
-  --added: #dafbe1; --removed: #ffebe9; --mark: #0969da; --bad: #d1242f }
-@media (prefers-color-scheme: dark) { :root { --text: #f0f6fc; --page: #0d1117; --soft: #9198a1; --box: #151b23;
-  --line: #3d444d; --added: #12361f; --removed: #4a1a1d; --mark: #4493f8; --bad: #f85149 } }
-body { margin: 0 auto; padding: 2rem 1rem; max-width: 64rem; background: var(--page); color: var(--text);
-  font: 16px/1.5 system-ui, sans-serif }
-h1 { font-size: 1.5rem; margin: 0 } h2 { font-size: 1.15rem; margin: 2.5rem 0 .75rem }
-p { margin: .25rem 0 } .soft { color: var(--soft) } .bad { color: var(--bad) }
-pre { margin: .5rem 0; padding: .75rem; overflow-x: auto; background: var(--box); border: 1px solid var(--line);
-  border-radius: 6px; font: 13px/1.45 ui-monospace, monospace; white-space: pre-wrap; overflow-wrap: anywhere }
-pre span { display: block } .add { background: var(--added) } .del { background: var(--removed) }
-.hunk { color: var(--mark) } .said { white-space: pre-wrap; overflow-wrap: anywhere }
-table { border-collapse: collapse; width: 100% } td, th { text-align: left; padding: .3rem .75rem .3rem 0;
-  border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere }
-.diagram { background: #ffffff; border: 1px solid var(--line); border-radius: 6px; padding: 1rem; overflow-x: auto;
-  text-align: center } .diagram svg { max-width: 100%; height: auto }
-details { border: 1px solid var(--line); border-radius: 6px; padding: .5rem .75rem; margin: .5rem 0 }
-summary { cursor: pointer; overflow-wrap: anywhere } .role { font-weight: 600 }
-"""
 
 
 def page(record: Record, drawn: bytes) -> str:
     """`drawn`: the diagram as SVG."""
     title = escape(f"Run {record['run']}: {one_line(record['title'], 80)}")
+    style = Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
     body = "\n".join(part for section in _SECTIONS for part in section(record, drawn))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<link rel="icon" href="data:,">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+        f"<style>\n{style}</style></head>\n<body>\n{body}\n</body></html>\n"
     )
 
 
@@ -62,12 +44,7 @@ def _diagram(record: Record, drawn: bytes) -> Iterator[str]:
     svg = drawn.decode()
     yield "<h2>Path</h2>"
     yield f'<div class="diagram" id="diagram">{svg[svg.index("<svg") :]}</div>'
-    yield f'<p class="soft">{_text(_path_text(record))}</p>'
-
-
-def _path_text(record: Record) -> str:
-    """`turn → tools ×2 → turn`."""
-    return " → ".join(node if times == 1 else f"{node} ×{times}" for node, times in record["path"])
+    yield f'<p class="soft">{_text(way(record["path"]))}</p>'
 
 
 def _waiting(record: Record, _: bytes) -> Iterator[str]:
@@ -93,7 +70,6 @@ def _conversation(record: Record, _: bytes) -> Iterator[str]:
 
 
 def _message_text(message: Record) -> str:
-    """All text parts of a message."""
     content: str | Sequence[Record] = message.get("content", "")
     return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content)
 
@@ -119,8 +95,8 @@ def _calls(record: Record, _: bytes) -> Iterator[str]:
         yield "<h2>Calls</h2>"
     for number, told in enumerate(record["calls"], 1):
         call = _call_of(told)
-        state = "failed" if call.failed else call.status or call.state
-        yield f"<details><summary>{number}. {_text(call.tool)} {_text(brief(call.args))} · {_text(state)}</summary>"
+        about = f"{number}. {call.tool} {brief(call.args)} · {came_to(call)}"
+        yield f"<details><summary>{_text(about)}</summary>"
         for line in (
             who_decided(call),
             f"{clock(call.started)}: started" if call.started else "",
@@ -197,7 +173,7 @@ def _report_head(record: Record) -> Iterator[str]:
     yield f"# {one_line(record['title'], 200)}"
     yield ""
     yield f"Run `{record['run']}` of {record['workflow']}, {record['status']}, in `{record['workspace']}`,"
-    yield f"{clock(record['created'])} to {clock(record['updated'])}. Path: {_path_text(record)}."
+    yield f"{clock(record['created'])} to {clock(record['updated'])}. Path: {way(record['path'])}."
     if record["error"]:
         yield f"\n**{one_line(str(record['error'].get('message', '')))}**"
 
@@ -219,8 +195,7 @@ def _told(record: Record) -> Iterator[str]:
         yield "\n## Calls\n"
     for number, told in enumerate(record["calls"], 1):
         call = _call_of(told)
-        state = "failed" if call.failed else call.status or call.state
-        yield f"{number}. {call.tool} {one_line(brief(call.args))}: {state}. {one_line(who_decided(call))}"
+        yield f"{number}. {call.tool} {one_line(brief(call.args))}: {came_to(call)}. {one_line(who_decided(call))}"
     if record["answered"]:
         yield "\n## Decisions of people\n"
     for item in record["answered"]:
@@ -240,8 +215,8 @@ def _told(record: Record) -> Iterator[str]:
 def usage_lines(models: Mapping[str, Record]) -> Iterator[str]:
     """Requests, tokens and cost of each model."""
     for name, used in models.items():
-        counts = f"{used['requests']} requests, {amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
-        yield f"{name}: {counts}, {_dollars(used['usd'])}"
+        tokens = f"{amount(used['input_tokens'])} in, {amount(used['output_tokens'])} out"
+        yield f"{name}: {counted(used['requests'], 'request')}, {tokens}, {_dollars(used['usd'])}"
 
 
 def _block(text: str, kind: str) -> Iterator[str]:

@@ -9,12 +9,16 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from interlock.state.errors import BugError
 from interlock.state.text import harmless, visible, visible_json
 
 if TYPE_CHECKING:
     from interlock.state.events import NotificationEvent
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "reverse": "7"}
+DECIDED = {"none": "dim", "allow": "green", "ask": "yellow", "deny": "red", "block": "red"}
+CHANGED = {"A": "green", "M": "yellow", "D": "red"}
+"""Decisions, and changes of files, with their colours."""
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 """Colours, cursor movements, titles: what programs send to a terminal."""
 
@@ -95,6 +99,21 @@ def amount(n: int) -> str:
     if n < 1000:
         return str(n)
     return f"{n / 1000:.1f}k" if n < 999_950 else f"{n / 1_000_000:.2f}M"
+
+
+def counted(number: int, what: str) -> str:
+    """`1 call`, `3 calls`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def way(path: Iterable[tuple[str, int]]) -> str:
+    """`turn → tools ×2 → turn`."""
+    return " → ".join(node if times == 1 else f"{node} ×{times}" for node, times in path)
+
+
+def bug(error: object) -> BugError:
+    """What is none of ours, in one line."""
+    return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")
 
 
 def place(folder: str) -> str:

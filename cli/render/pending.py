@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from interlock.cli.render.output import Paint, cut, diff_stat, one_line, visible
+from interlock.cli.render.output import DECIDED, Paint, counted, cut, diff_stat, one_line, visible
 
 PREVIEW_LINES = 120
 PLAN_REVIEW = "exit_plan_mode"
@@ -20,7 +20,6 @@ ALWAYS = {
     "proceed_always_and_save": ("--always-save", "… and save it"),
 }
 """Choice → flag of `resume`, and how it is called beside the command."""
-_DECISIONS = {"allow": "green", "ask": "yellow", "deny": "red"}
 
 Request = Mapping[str, Any]
 
@@ -30,8 +29,7 @@ def screen(
 ) -> Iterator[str]:
     """Everything that a person needs to decide on a run, line by line; `limit`: lines of each preview."""
     count = len(requests)
-    what = "1 decision" if count == 1 else f"{count} decisions"
-    yield paint(f"Run {run} is waiting for {what}.", "bold", "yellow")
+    yield paint(f"Run {run} is waiting for {counted(count, 'decision')}.", "bold", "yellow")
     if title:
         yield paint(f"  “{one_line(title, paint.width - 6)}”", "dim")
     for number, request in enumerate(requests, 1):
@@ -119,7 +117,7 @@ def _parts(request: Request, paint: Paint) -> Iterator[str]:
         return
     width = max(len(one_line(p["text"], 60)) for p in parts)
     for part in parts:
-        verdict = paint(f"{part['decision']:<5}", _DECISIONS.get(part["decision"], "dim"))
+        verdict = paint(f"{part['decision']:<5}", DECIDED.get(part["decision"], "dim"))
         yield f"· {one_line(part['text'], 60):<{width}}  {verdict} {paint(_why(part), 'dim')}"
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
+from interlock.cli.driving import View
 from interlock.cli.render.output import write_json
-from interlock.engine.options import Decision, Outcome
+from interlock.engine.options import Outcome
 from interlock.state.errors import InterlockError
 from interlock.state.events import Event
 from interlock.state.text import visible_json
@@ -28,20 +29,9 @@ def timestamp() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class JsonView:
-    """One object at the end."""
-
+class JsonView(View):
     def __init__(self, indent: int | None = 2) -> None:
         self._indent = indent
-
-    def __call__(self, event: Event, /) -> None:
-        """Nothing is shown before the end."""
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - a program reads this
-        return []
 
     def finish(self, outcome: Outcome) -> None:
         write_json(outcome_object(outcome), self._indent)
@@ -50,7 +40,7 @@ class JsonView:
         write_json({"error": error_object(error)}, self._indent)
 
 
-class StreamJsonView:
+class StreamJsonView(View):
     """One event a line, the result last."""
 
     def __init__(self, now: Callable[[], str] = timestamp) -> None:
@@ -63,9 +53,6 @@ class StreamJsonView:
         if event.type == "result":
             return  # `finish` writes it: an event may come late, or never
         self._write(event_object(event))
-
-    def ask(self, outcome: Outcome) -> list[Decision]:  # noqa: ARG002 - a program reads this
-        return []
 
     def finish(self, outcome: Outcome) -> None:
         result = outcome_object(outcome)

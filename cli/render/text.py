@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from interlock.cli.driving import View
 from interlock.cli.render.events import (
     RunningCall,
     agent_end,
@@ -61,7 +62,7 @@ def _batch(request: str) -> str:
     return f"{run}-{place.partition('.')[0]}"
 
 
-class TextView:
+class TextView(View):
     """Lines for a person. On a terminal the answer streams; else it is written whole, at the end."""
 
     def __init__(self, title: str = "", decided: Sequence[str] = (), verbose: bool = False) -> None:
@@ -253,8 +254,6 @@ class TextView:
 
 
 class ToolLines:
-    """Keeps what the running calls have said so far."""
-
     def __init__(self, paint: Paint, line: Callable[..., None]) -> None:
         self._paint, self._line = paint, line
         self._calls: dict[tuple[str, str], RunningCall] = {}
@@ -266,7 +265,6 @@ class ToolLines:
         return ", ".join(call.summary for call in self._calls.values())
 
     def agent(self, event: AgentStart | AgentEnd) -> None:
-        """A sub-agent begins, or has ended."""
         if isinstance(event, AgentStart):
             self._line(self._cut(f"{self._paint('▸', 'cyan')} {event.agent}: {one_line(event.task)}"))
         else:

@@ -14,12 +14,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.formatted_text import ANSI, StyleAndTextTuples
 from prompt_toolkit.input.typeahead import get_typeahead
-from prompt_toolkit.key_binding import (
-    ConditionalKeyBindings,
-    KeyBindings,
-    KeyPressEvent,
-    merge_key_bindings,
-)
+from prompt_toolkit.key_binding import ConditionalKeyBindings, KeyBindings, KeyPressEvent, merge_key_bindings
 from prompt_toolkit.layout import ConditionalContainer, DynamicContainer, HSplit, Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.layout.dimension import Dimension
@@ -28,7 +23,7 @@ from prompt_toolkit.output.color_depth import ColorDepth
 from prompt_toolkit.widgets import SearchToolbar
 from rich.text import Text
 
-from interlock.cli.render.output import close_stdout, redacted, ring
+from interlock.cli.render.output import bug, close_stdout, redacted, ring
 from interlock.cli.session.asking import Panel, Picker, Row, plan_of, shown, spoken
 from interlock.cli.session.choices import dress, next_approval_mode
 from interlock.cli.session.commands import offers, typed
@@ -40,7 +35,6 @@ from interlock.cli.session.session import Session
 from interlock.cli.session.status import Readings, status_line
 from interlock.cli.session.theme import DEFAULT, THEMES
 from interlock.engine.options import Decision, Options
-from interlock.state.errors import BugError
 from interlock.state.events import NotificationEvent
 
 T = TypeVar("T")
@@ -128,8 +122,7 @@ class App:
 
     def _bug(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """The session can be used all the same."""
-        error = context.get("exception") or context["message"]
-        self.session.failed(BugError(f"a bug: {type(error).__name__}: {error}"))
+        self.session.failed(bug(context.get("exception") or context["message"]))
 
     # What the session asks for
 

@@ -9,7 +9,7 @@ from rich.cells import set_cell_size
 from rich.text import Text
 
 from interlock.cli.render.events import RunningCall, agent_end, bar, call_facts, call_mark, call_summary
-from interlock.cli.render.output import amount, elapsed, one_line, plain
+from interlock.cli.render.output import amount, counted, elapsed, one_line, plain
 from interlock.cli.session.page import hanging
 from interlock.state.errors import ENDED_WELL
 from interlock.state.events import (
@@ -277,7 +277,7 @@ class Work:
 
     def agent_ended(self, event: AgentEnd) -> Text:
         agent = self._agents.pop(event.agent, None)
-        calls = f"{_count(agent.calls, 'call')}, " if agent and agent.calls else ""
+        calls = f"{counted(agent.calls, 'call')}, " if agent and agent.calls else ""
         return Text.assemble(
             ("▪ ", "accent"), agent.name if agent else event.agent, (f" · {calls}{agent_end(event)}", "dim")
         )
@@ -301,7 +301,7 @@ class Work:
         for call in running:
             yield from _running(call.printed, width, now - call.since, each)
         for agent in [*self._agents.values()][-max(height // 3, 1) :]:
-            turns = f" · {_count(agent.turns, 'turn')}" if agent.turns else ""
+            turns = f" · {counted(agent.turns, 'turn')}" if agent.turns else ""
             facts = f"{turns} · {since(now - agent.since)}"
             room = max(width - len(facts), 10)
             text = clipped(Text.assemble((f"▸ {agent.name}", "accent"), f" {agent.doing}"), room)
@@ -309,7 +309,7 @@ class Work:
 
     def spinner(self, width: int, now: float) -> Text:
         running = sum(call.started for call in self._calls.values())
-        doing = self.doing or (f"running {_count(running, 'call')}" if running else "thinking")
+        doing = self.doing or (f"running {counted(running, 'call')}" if running else "thinking")
         facts = [since(now - self.since)] if now - self.since >= 1 else []
         facts += [f"{amount(self.tokens)} tokens"] if self.tokens else []
         frame = _FRAMES[int(now / _FRAME_S) % len(_FRAMES)]
@@ -319,7 +319,3 @@ class Work:
 
 def _new(agent: str, summary: str, now: float) -> _Call:
     return _Call(RunningCall(summary, _HEAD, _TAIL), agent, now)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -38,14 +38,12 @@ KEYS = (
 
 
 @dataclass(frozen=True)
-class SessionCommand:
-    """One command of the session."""
-
+class Slash:
     usage: str
     summary: str
     run: Run
     complete: Complete | None = None
-    aliases: tuple[str, ...] = ()
+    aliases: str = ""
     waits: bool = False
     """While the agent works, which it would disturb."""
 
@@ -109,105 +107,85 @@ async def _help(session: "Session", rest: str) -> None:
 
 
 _LISTED = (
-    SessionCommand("help [COMMAND]", "the commands and keys", _help, None, ("?",)),
-    SessionCommand(
-        "model [NAME]", "which model answers from the next prompt on", choices.model, choices.models
-    ),
-    SessionCommand("mode [NAME]", "the mode of work: architect, code, ask, …", choices.mode, choices.modes),
-    SessionCommand(
+    Slash("help [COMMAND]", "the commands and keys", _help, aliases="?"),
+    Slash("model [NAME]", "which model answers from the next prompt on", choices.model, choices.models),
+    Slash("mode [NAME]", "the mode of work: architect, code, ask, …", choices.mode, choices.modes),
+    Slash(
         "approval-mode [MODE]",
         "what needs asking: default, auto_edit or plan (Shift-Tab)",
         choices.approval_mode,
         choices.approval_modes,
     ),
-    SessionCommand(
+    Slash(
         "plan [PROMPT]", "plan first: nothing is changed until you approve the plan", choices.plan, waits=True
     ),
-    SessionCommand(
+    Slash(
         "compress",
         "the conversation so far becomes a summary, and room for more",
         choices.compress,
-        aliases=("compact", "summarize"),
+        aliases="compact summarize",
         waits=True,
     ),
-    SessionCommand(
-        "clear",
-        "a new conversation; this one can be resumed",
-        travel.clear,
-        None,
-        ("new", "reset"),
-        waits=True,
+    Slash(
+        "clear", "a new conversation; this one can be resumed", travel.clear, aliases="new reset", waits=True
     ),
-    SessionCommand(
+    Slash(
         "resume [RUN]",
         "go on with another run of this folder",
         travel.resume,
         travel.runs,
-        ("continue", "chat"),
+        aliases="continue chat",
         waits=True,
     ),
-    SessionCommand(
-        "fork [STEP]", "a second run from here; with STEP in a folder of its own", travel.fork, waits=True
-    ),
-    SessionCommand(
-        "rewind [STEP]", "back to before one of your prompts, with the files", travel.rewind, waits=True
-    ),
-    SessionCommand(
+    Slash("fork [STEP]", "a second run from here; with STEP in a folder of its own", travel.fork, waits=True),
+    Slash("rewind [STEP]", "back to before one of your prompts, with the files", travel.rewind, waits=True),
+    Slash(
         "undo [CALL|all]",
         "take back the last change to the files, or one call, or all",
         travel.undo,
-        aliases=("restore",),
+        aliases="restore",
         waits=True,
     ),
-    SessionCommand(
-        "diff [STEP STEP]", "what this run changed in the files, or in its state", _prints("diff", _diff)
-    ),
-    SessionCommand(
-        "show [--calls]", "this run: path, calls, tokens, what was decided", _prints("show", _this_run)
-    ),
-    SessionCommand("history [--all]", "its steps", _prints("history", _this_run)),
-    SessionCommand("stats", "tokens, requests and cost, by model", choices.stats, aliases=("cost", "usage")),
-    SessionCommand(
+    Slash("diff [STEP STEP]", "what this run changed in the files, or in its state", _prints("diff", _diff)),
+    Slash("show [--calls]", "this run: path, calls, tokens, what was decided", _prints("show", _this_run)),
+    Slash("history [--all]", "its steps", _prints("history", _this_run)),
+    Slash("stats", "tokens, requests and cost, by model", choices.stats, aliases="cost usage"),
+    Slash(
         "export [FILE]",
         "this run as a page: .html, .md or .json",
         _prints("export", _export),
-        None,
-        ("share",),
+        aliases="share",
     ),
-    SessionCommand("copy", "the last answer to the clipboard", choices.copy),
-    SessionCommand("approvals [RUN]", "what waits for you, in all runs", _prints("approvals"), travel.runs),
-    SessionCommand(
-        "runs [--all]", "all runs; `runs rm RUN` deletes one", _prints("runs"), None, ("sessions",)
-    ),
-    SessionCommand("tools", "what the model can call", _prints("tools")),
-    SessionCommand("mcp [test SERVER]", "MCP servers, and what they offer", choices.mcp, choices.mcp_words),
-    SessionCommand(
+    Slash("copy", "the last answer to the clipboard", choices.copy),
+    Slash("approvals [RUN]", "what waits for you, in all runs", _prints("approvals"), travel.runs),
+    Slash("runs [--all]", "all runs; `runs rm RUN` deletes one", _prints("runs"), aliases="sessions"),
+    Slash("tools", "what the model can call", _prints("tools")),
+    Slash("mcp [test SERVER]", "MCP servers, and what they offer", choices.mcp, choices.mcp_words),
+    Slash(
         "memory [add TEXT]",
         "the files that every conversation begins with",
         _prints("memory", _here),
         _among("show", "add", "refresh"),
     ),
-    SessionCommand(
-        "init [HINT]", "write GEMINI.md from a look at this repository; asks first", _init, waits=True
-    ),
-    SessionCommand("agents", "sub-agents that the model can ask", _prints("agents", _here)),
-    SessionCommand("hooks [test EVENT]", "which hooks count here", _prints("hooks", _here)),
-    SessionCommand(
+    Slash("init [HINT]", "write GEMINI.md from a look at this repository; asks first", _init, waits=True),
+    Slash("agents", "sub-agents that the model can ask", _prints("agents", _here)),
+    Slash("hooks [test EVENT]", "which hooks count here", _prints("hooks", _here)),
+    Slash(
         "policy check TOOL JSON",
         "may this call run, and which rule decides",
         _prints("policy", _here),
-        aliases=("permissions",),
+        aliases="permissions",
     ),
-    SessionCommand("doctor", "check this machine, the settings and the store", _prints("doctor")),
-    SessionCommand("theme [NAME]", "the colours", choices.theme, choices.themes),
-    SessionCommand("vim", "vi keys on or off", choices.vim),
-    SessionCommand("quit", "leave; the run can be resumed", _quit, aliases=("exit", "q")),
+    Slash("doctor", "check this machine, the settings and the store", _prints("doctor")),
+    Slash("theme [NAME]", "the colours", choices.theme, choices.themes),
+    Slash("vim", "vi keys on or off", choices.vim),
+    Slash("quit", "leave; the run can be resumed", _quit, aliases="exit q"),
 )
-COMMANDS: dict[str, SessionCommand] = {command.name: command for command in _LISTED}
-_BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases}
+COMMANDS: dict[str, Slash] = {command.name: command for command in _LISTED}
+_BY_ALIAS = {alias: command for command in _LISTED for alias in command.aliases.split()}
 
 
-def known(session: "Session") -> Mapping[str, SessionCommand]:
+def known(session: "Session") -> Mapping[str, Slash]:
     """With what the user and the project add, which never hides one of the session's own."""
     own = session.available.own()
     skills = {name: _own(name, summary, _skill) for name, summary in own.skills.items()}
@@ -215,8 +193,8 @@ def known(session: "Session") -> Mapping[str, SessionCommand]:
     return {**skills, **added, **COMMANDS}
 
 
-def _own(name: str, summary: str, run: "Callable[[str, Session, str], Awaitable[None]]") -> SessionCommand:
-    return SessionCommand(name, summary, partial(run, name), waits=True)
+def _own(name: str, summary: str, run: "Callable[[str, Session, str], Awaitable[None]]") -> Slash:
+    return Slash(name, summary, partial(run, name), waits=True)
 
 
 async def _prompt(name: str, session: "Session", rest: str) -> None:
@@ -242,7 +220,7 @@ def offers(session: "Session", typed: str) -> Mapping[str, Offer]:
     }
 
 
-def find(session: "Session", name: str) -> SessionCommand:
+def find(session: "Session", name: str) -> Slash:
     """By its name, an alias, or a beginning that only one has. Raises `UserError`."""
     there = known(session)
     if found := there.get(name) or _BY_ALIAS.get(name):
@@ -278,13 +256,13 @@ def typed(session: "Session", line: str) -> None:
         session.aside(_executed(session, command, found[2] or ""))
 
 
-async def _executed(session: "Session", command: SessionCommand, rest: str) -> None:
+async def _executed(session: "Session", command: Slash, rest: str) -> None:
     session.screen.note(f"/{command.name} {rest}".rstrip())
     await command.run(session, rest)
 
 
-def _told(command: "SessionCommand") -> str:
-    also = " or ".join(f"/{name}" for name in command.aliases)
+def _told(command: "Slash") -> str:
+    also = " or ".join(f"/{name}" for name in command.aliases.split())
     return f"{command.summary} (also {also})" if also else command.summary
 
 

@@ -133,8 +133,6 @@ _CUT_OFF = (".", ":", "?")
 
 @dataclass(frozen=True)
 class Offer:
-    """What is known of one command."""
-
     summary: str
     arguments: Callable[[str], Iterable[str]] | None = None
     """What may stand in place of the last word of what is typed behind its name."""

@@ -7,8 +7,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from interlock.cli import quick_start
+from interlock.cli.render.output import bug
 from interlock.engine.options import Decision, Options, Outcome, Renderer
-from interlock.state.errors import BugError, InterlockError
+from interlock.state.errors import InterlockError
 
 if TYPE_CHECKING:
     from interlock.engine.driver.drive import Stop
@@ -84,7 +85,7 @@ class Driver:
         except InterlockError:
             raise
         except Exception as error:
-            raise _explained(error) from error
+            raise bug(error) from error
         finally:
             self.busy, self._stop = False, None
 
@@ -98,7 +99,3 @@ class Driver:
         if event.type in ("finished", "tool_start"):
             quick_start.settle()
         self._renderer(event)
-
-
-def _explained(error: Exception) -> InterlockError:
-    return BugError(f"a bug: {type(error).__name__}: {error}. See where with -d")

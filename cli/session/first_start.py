@@ -43,8 +43,6 @@ class _RefusedError(Exception):
 
 @dataclass(frozen=True)
 class _Chosen:
-    """What is to be stored."""
-
     variables: dict[str, str] = field(default_factory=dict[str, str])
     model: str = "auto"
 

@@ -46,7 +46,6 @@ class MarkdownStream:
         """Characters that were parsed or highlighted so far."""
 
     def feed(self, text: str) -> list[Text]:
-        """What is finished now, in lines."""
         shown: list[Text] = []
         *lines, rest = text.split("\n")
         for line in lines:
@@ -55,7 +54,6 @@ class MarkdownStream:
         return shown + self._add(rest)
 
     def end(self) -> list[Text]:
-        """All that is left."""
         shown = self._line(self._taken()) if self._partial_size else []
         if self._fence:
             shown += self._fence.rest(self.page)
@@ -166,7 +164,6 @@ class MarkdownStream:
         return [], start
 
     def _items(self, node: SyntaxTreeNode, lines: Sequence[str]) -> tuple[list[Text], int]:
-        """All items of a list but its last."""
         last = (node.children[-1].map or (0, 0))[0]
         if lines[last].startswith("    "):
             return [], (node.map or (0, 0))[0]  # alone it would be code

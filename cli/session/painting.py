@@ -49,7 +49,6 @@ def size() -> Size:
 
 
 def cut_lines(text: str) -> tuple[str, str]:
-    """Whole lines, and the rest."""
     if len(text) <= PRINTED:
         return text, ""
     end = text.rfind("\n", 0, PRINTED) + 1 or text.find("\n") + 1 or len(text)

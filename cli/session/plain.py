@@ -53,7 +53,6 @@ class Lines:
             self._write()
 
     def _listen(self) -> None:
-        """For signals while something is done."""
         for number in _SIGNALS:
             action = self._cancel if number == signal.SIGINT else self.exit
             asyncio.get_running_loop().add_signal_handler(number, action)
@@ -155,7 +154,6 @@ def _interrupted() -> Generator[None]:
 
 
 def execute(options: Options, workflow: str, prompt: str = "", run: str | None = None) -> int:
-    """Until the person leaves; the exit code."""
     screen = Screen(size().columns, THEMES[DEFAULT], color=False)
     lines = Lines(screen)
     session = Session(options, workflow, screen, lines)

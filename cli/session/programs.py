@@ -165,7 +165,6 @@ async def _next(stream: asyncio.StreamReader, process: asyncio.subprocess.Proces
 
 
 async def _drained(stream: asyncio.StreamReader) -> None:
-    """What goes on in the background can write on."""
     while await stream.read(_CHUNK):
         pass
 

@@ -136,7 +136,6 @@ class Screen:
                 return ""
 
     def said(self, prompt: str) -> None:
-        """The user's prompt, as a block."""
         if self.typed_above:
             return
         with self._lock:
@@ -145,7 +144,6 @@ class Screen:
         self.changed()
 
     def note(self, text: str, style: str = "dim") -> None:
-        """A line of the session's own."""
         with self._lock:
             self._finish_answer()
             self._told(text, style)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from interlock.cli.render.output import one_line, redacted
+from interlock.cli.render.output import bug, one_line, redacted
 from interlock.cli.session.completion import Available
 from interlock.cli.session.driver import Driver
 from interlock.engine.options import Decision, Options, Pending
 from interlock.engine.read import Changes, RunRow, find_run, waiting_requests
-from interlock.state.errors import BugError, BusyError, InterlockError, UserError
+from interlock.state.errors import BusyError, InterlockError, UserError
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -216,7 +216,7 @@ class Session:
         except InterlockError as error:
             self.failed(error)
         except Exception as error:
-            self.failed(BugError(f"a bug: {type(error).__name__}: {error}"))
+            self.failed(bug(error))
         finally:
             self.busy, self.stop = False, None
             self.screen.end()
@@ -384,7 +384,6 @@ class Session:
         self.model = str(state.get("model") or self.model)
 
     def _event(self, event: "Event") -> None:
-        """On the event bus's thread."""
         from interlock.state.events import Finished, Init, NotificationEvent
 
         if isinstance(event, NotificationEvent):

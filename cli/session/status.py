@@ -62,7 +62,6 @@ def _width(parts: list[tuple[int, str, str]]) -> int:
 
 
 def _parts(figures: Figures) -> list[tuple[int, str, str]]:
-    """Each with how much it is missed."""
     mode, style = _MODES.get(figures.approval_mode, ("", ""))
     left = figures.context_left
     waits = figures.elsewhere

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from rich.text import Text
 
-from interlock.cli.render.output import ago, one_line
+from interlock.cli.render.output import CHANGED, ago, one_line
 from interlock.cli.session.asking import Row
 from interlock.cli.session.programs import show_printed
 from interlock.engine.read import RunRow, checkpoints, find_run, list_runs
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 _FIRST = ("waiting", "interrupted")
 """Runs that stand somewhere; they are offered before the others."""
 _SHOWN = 20
-_STYLES = {"A": "green", "M": "yellow", "D": "red"}
 
 
 def this_run(session: "Session") -> str:
@@ -87,8 +86,6 @@ async def fork(session: "Session", rest: str) -> None:
 
 
 class Point(NamedTuple):
-    """Where a prompt was given."""
-
     prompt: str
     before: int | None
     """The step whose state didn't know it yet; None: the run began with it."""
@@ -130,7 +127,6 @@ async def rewind(session: "Session", rest: str) -> None:
 
 
 async def _back(session: "Session", run: str, point: Point) -> None:
-    """Shows which files will change, and asks."""
     from interlock.engine import fork_sync
     from interlock.engine.travel.files import RunFiles, marks
 
@@ -155,7 +151,7 @@ async def _back(session: "Session", run: str, point: Point) -> None:
 
 
 def _show_changes(session: "Session", changes: Sequence[tuple[str, str]]) -> None:
-    lines = Text("\n").join(Text(f"  {mark} {path}", _STYLES[mark]) for mark, path in changes[:_SHOWN])
+    lines = Text("\n").join(Text(f"  {mark} {path}", CHANGED[mark]) for mark, path in changes[:_SHOWN])
     if len(changes) > _SHOWN:
         lines.append(f"\n  … and {len(changes) - _SHOWN} more", "dim")
     if changes:

@@ -165,7 +165,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
         if not shutil.which(name):
             pytest.skip(f"{name} isn't installed")
         script = tmp_path / "script"
-        script.write_text(completion._SCRIPTS[name])  # pyright: ignore[reportPrivateUsage]
+        script.write_text(completion.script(name))
         command = {"bash": ("bash", "--norc", "-i"), "zsh": ("zsh", "-f", "-i")}[name]
         before = {"bash": "", "zsh": "autoload -U compinit; compinit -u -d ./dump; "}[name]
         begun.append(Shell(*command))
@@ -203,7 +203,7 @@ def test_tab_in_fish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: Any)
     monkeypatch.setenv("PATH", f"{BIN}:{os.environ['PATH']}")
     (tmp_path / "my notes").mkdir()
     (tmp_path / "rules.toml").write_text("")
-    script = completion._SCRIPTS["fish"]  # pyright: ignore[reportPrivateUsage]
+    script = completion.script("fish")
 
     def complete(line: str) -> list[str]:
         asked = f"{script}\ncomplete -C '{line}'"

@@ -186,7 +186,7 @@ def test_everything_fits_in_40_columns(folder: Path, opens: Opens) -> None:
             ("/help", "write in $EDITOR"),
             ("/model", "  flash-lite  "),
             ("/mcp", "No MCP servers here."),
-            ("/stats", "1 requests"),
+            ("/stats", "1 request,"),
         ):
             terminal.type(f"{line}\r")
             terminal.waits_for(shown)
