@@ -65,7 +65,7 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         runtime.stream_writer(_start_event(deps, key, call))
         shown, given = _shown(deps, state), given_input(deps, state)
         run = ToolRun(key, call, runtime.stream_writer, left, given=given, shown=shown)
-        result = await _execute(deps, info, run, row)
+        result = await _execute(deps, info, run, row, asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # Silence is no result: the intent stays open, and a person is asked.
             return {"label": "unknown outcome"}
@@ -92,8 +92,13 @@ def _shown(deps: Deps, state: ExecuteState) -> str:
     return "" if answer.choice == "modify" else request.preview
 
 
-async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None) -> ToolResult:
-    """Intent first, for everything that has an effect. A write goes to its end: a thread can't be cancelled."""
+async def _execute(
+    deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | None, asked: bool
+) -> ToolResult:
+    """Intent first, for everything that has an effect. A write goes to its end: a thread can't be cancelled.
+
+    What a person was `asked` about counts as a change; of other shell lines it is known whether they only read.
+    """
     if info.effect == "none":
         return await _in_time(deps, run)
     planned: Planned | None = None
@@ -105,7 +110,7 @@ async def _execute(deps: Deps, info: ToolInfo, run: ToolRun, row: JournalRow | N
             if isinstance(computed, ToolResult):
                 return computed
             planned = computed
-        if not deps.policy.only_reads(run.call):
+        if asked or not deps.policy.only_reads(run.call):
             await deps.snapshots.before(run.key)
         deps.journal.intend(run.key, run.call, planned)
     work = deps.toolset.run(replace(run, planned=planned))

@@ -168,6 +168,7 @@ class BuiltinToolset:
                 parameters=parameters(tool.args, may_wait=tool.risk not in _ALONE),
             )
             for name, tool in self.tools.items()
+            if tool.installed()
         ]
 
     def info(self, name: str) -> ToolInfo | None:

@@ -197,6 +197,8 @@ class Tool:
     idempotent: bool = False
     """May be done again after a crash without asking (tools with effects only)."""
     aliases: tuple[str, ...] = ()
+    installed: Callable[[], bool] = lambda: True
+    """Models are only told of it where what it needs is there."""
 
 
 __all__ = [

@@ -229,4 +229,5 @@ TOOL = Tool(
     summary=_summary,
     run=run,
     preview=preview,
+    installed=installed,
 )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pydantic import JsonValue
 
@@ -25,9 +25,6 @@ from interlock.services.context.skills import skill_tools
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
 from interlock.services.hooks.command import HookEnvironment
-from interlock.services.mcp.servers import Keep, Servers, unkept
-from interlock.services.mcp.spec import specs_of
-from interlock.services.mcp.toolset import JoinedToolset
 from interlock.services.models import ChatModels
 from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
@@ -38,15 +35,16 @@ from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
 from interlock.state.deps import Deps, RunInfo, Token
 from interlock.state.events import Emit
-from interlock.state.search import CodeIndex
 from interlock.state.tooling import Tool, Toolset
-from interlock.tools import activate_skill, browser_action
+from interlock.tools import activate_skill
 from interlock.tools.table import OTHERS_OF_TASK, TASK_LOOP, TOOLS
 
 if TYPE_CHECKING:
     from interlock.services.index.index import WorkspaceIndex
+    from interlock.services.mcp.servers import Keep, Servers
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
+T = TypeVar("T")
 
 _ALL_TOOLS = ("tools", "system-prompt", "mode")
 """Workflows whose input says which loop they are about."""
@@ -62,26 +60,21 @@ class SystemClock:
         return time.monotonic()
 
 
-@dataclass
-class IndexOnDemand:
-    """The index of the workspace: most runs never ask for it."""
+class OnFirstUse(Generic[T]):
+    """Makes what few drives or calls need when it is first called; or stands for it, and makes it when something of it
+    is first asked for."""
 
-    home: Path
-    prepared: RunConfig
-    _made: "WorkspaceIndex | None" = None
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self.made: T | None = None
 
-    def __call__(self) -> CodeIndex:
-        if self._made is None:
-            from interlock.services.index.index import open_index
+    def __call__(self) -> T:
+        if self.made is None:
+            self.made = self._make()
+        return self.made
 
-            prepared = self.prepared
-            name = prepared.settings.search.embeddings
-            self._made = open_index(self.home, prepared.workspace, name, prepared.env, prepared.redact)
-        return self._made
-
-    def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self(), name)
 
 
 @dataclass(frozen=True)
@@ -91,17 +84,20 @@ class DriveServices:
     deps: Deps
     transcript: ChainTranscript
     journal: SqlJournal
-    models: ChatModels
+    models: OnFirstUse[ChatModels]
     processes: SupervisedProcesses
-    mcp: Servers
-    index: IndexOnDemand
+    mcp: "OnFirstUse[Servers]"
+    index: "OnFirstUse[WorkspaceIndex]"
 
     async def close(self) -> None:
         self.deps.snapshots.close()
         self.processes.close()
-        await asyncio.to_thread(self.index.close)
-        await self.mcp.close()
-        await self.models.aclose()
+        if self.index.made:
+            await asyncio.to_thread(self.index.made.close)
+        if self.mcp.made:
+            await self.mcp.made.close()
+        if self.models.made:
+            await self.models.made.aclose()
 
 
 @dataclass(frozen=True)
@@ -125,11 +121,14 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = store.plans / info.run
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
-    outputs, index = OutputFiles(store.home, prepared.redact), IndexOnDemand(store.home, prepared)
+    outputs, index = OutputFiles(store.home, prepared.redact), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
-    servers = open_servers(prepared, outputs, connections.emit, partial(_keep, prepared, info.run, conn))
+    keep = partial(_keep, prepared, info.run, conn)
+    servers = OnFirstUse(partial(open_servers, prepared, outputs, connections.emit, keep))
     policy = _policy(prepared, processes, servers)
-    models = _models(prepared, info, SqlModelLog(conn, transcript, info.run), epoch, connections)
+    log = SqlModelLog(conn, transcript, info.run)
+    asked = OnFirstUse(partial(_models, prepared, info, log, epoch, connections))
+    models = cast(ChatModels, asked)
     tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact, store)
     toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit, index)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
@@ -153,12 +152,19 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         plans=RunPlans(store, info, prepared),
         tasks=RunTasks(store, info, prepared),
         hooks=hooks,
-        mcp=servers,
+        mcp=cast("Servers", servers),
         index=index,
         modes=prepared.modes,
         emit=connections.emit,
     )
-    return DriveServices(deps, transcript, journal, models, commands, servers, index)
+    return DriveServices(deps, transcript, journal, asked, commands, servers, index)
+
+
+def _index(prepared: RunConfig, store: Store) -> "WorkspaceIndex":
+    from interlock.services.index.index import open_index
+
+    name = prepared.settings.search.embeddings
+    return open_index(store.home, prepared.workspace, name, prepared.env, prepared.redact)
 
 
 def _snapshots(
@@ -208,7 +214,12 @@ def _keep(prepared: RunConfig, run: str, conn: Buffered, asked: str, told: JsonV
     later(conn, *insertion("server_replies", row, "insert or replace"))
 
 
-def open_servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: Keep = unkept) -> Servers:
+def open_servers(
+    prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _told: None
+) -> "Servers":
+    from interlock.services.mcp.servers import Servers
+    from interlock.services.mcp.spec import specs_of
+
     root, settings = prepared.workspace.root, prepared.settings
     env = tool_environment(prepared.env, rules=settings.security.environment)
     return Servers(
@@ -224,10 +235,13 @@ def open_servers(prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: Ke
     )
 
 
-def _policy(prepared: RunConfig, processes: SupervisedProcesses, servers: Servers) -> RulePolicy:
-    prepared.policy.run_checkers_with(processes)
-    policy = prepared.policy.with_servers(servers.names())
-    policy.annotations = servers.annotations
+def _policy(
+    prepared: RunConfig, processes: SupervisedProcesses, servers: "OnFirstUse[Servers]"
+) -> RulePolicy:
+    policy = prepared.policy
+    policy.run_checkers_with(processes)
+    if prepared.settings.mcp_servers:
+        policy = policy.with_servers(servers().names(), servers().annotations)
     return policy
 
 
@@ -244,10 +258,10 @@ def _toolset(
     prepared: RunConfig,
     processes: SupervisedProcesses,
     outputs: OutputFiles,
-    servers: Servers,
+    servers: "OnFirstUse[Servers]",
     models: ChatModels,
     emit: Emit,
-    index: IndexOnDemand,
+    index: "OnFirstUse[WorkspaceIndex]",
     chosen: Mapping[str, Tool],
     counts: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
@@ -262,7 +276,11 @@ def _toolset(
         emit=emit,
         index=index,
     )
-    return JoinedToolset(own, servers, counts) if servers.names() else own
+    if not prepared.settings.mcp_servers:
+        return own
+    from interlock.services.mcp.toolset import JoinedToolset
+
+    return JoinedToolset(own, servers(), counts)
 
 
 def _tools(prepared: RunConfig) -> dict[str, Tool]:
@@ -279,7 +297,6 @@ def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) 
         hidden |= OTHERS_OF_TASK
     elif info.workflow not in _ALL_TOOLS:
         hidden |= TASK_LOOP
-    hidden |= set() if browser_action.installed() else {"browser_action"}
     return {name: tool for name, tool in tools.items() if name not in hidden}
 
 

@@ -1,6 +1,6 @@
 """prepare: settings, environment, workspace, policy and model of a run, before anything is written."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,7 +11,7 @@ from interlock.engine.driver.rights import RunRules, commands_of, protected_path
 from interlock.engine.options import Options
 from interlock.services.agents.definitions import load_agents
 from interlock.services.config.formats import load_dotenv
-from interlock.services.config.settings import FOLDERS, load_settings, read_object
+from interlock.services.config.settings import FOLDERS, HookLayer, load_settings, read_object
 from interlock.services.context.skills import Skill, load_skills
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
@@ -189,7 +189,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     settings = loaded.settings
     if needs_model and options.fake is None:
         check_model(settings, dotenv.values, options, root, trusted)
-    places, hooks = _rule_places(options, root, trusted), load_hooks(loaded.hooks, dotenv.values)
+    places, hooks = _rule_places(options, root, trusted), _hooks(loaded.hooks, dotenv.values)
     redact = _redactor(settings, dotenv.values, options.home)
     rules = run_rules(options, read_files(rule_files(places)), settings, redact)
     own = _own(options, root, trusted)
@@ -275,9 +275,15 @@ def _policy(options: Options, rules: RunRules, settings: Settings, workspace: Fo
     return policy
 
 
+def _hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
+    return load_hooks(layers, env) if layers else HookBook()
+
+
 def _sandbox(
     given: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
 ) -> Sandbox | None:
+    if not settings.tools.sandbox:
+        return None
     return open_sandbox(
         settings.tools,
         roots=workspace.roots,

@@ -75,7 +75,7 @@ def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     """The drive's own, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
     told = journal.conn.execute("select asked, reply from recorded_servers").fetchall()
-    services.mcp.replay(dict(told))
+    services.mcp().replay(dict(told))
     transcript = services.transcript
     told_alike = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
     transcript.recorded = partial(_as_recorded, transcript, journal.conn, told_alike)

@@ -167,17 +167,16 @@ _KEPT = 64
 class SafetyCheckers:
     """Asked after the rules."""
 
-    def __init__(self, book: RuleBook, workspace: Workspace) -> None:
-        self.book = book
-        self.processes: Processes | None = None
-        self._workspace = workspace
+    def __init__(self, book: RuleBook, workspace: Workspace, processes: Processes | None) -> None:
+        """`processes`: where those that are commands run."""
+        self._book, self._workspace, self._processes = book, workspace, processes
         self._said: dict[tuple[str, ...], list[Said]] = {}
 
     async def said(
         self, call: CallView, risk: Risk, mode: str, line: ShellLine | None, hints: Mapping[str, JsonValue]
     ) -> list[Said]:
         """`line`: the call's, where it is a shell call."""
-        about = self.book.about(call, risk, mode, hints)
+        about = self._book.about(call, risk, mode, hints)
         wanted = [r for r in about if _concerns(r, call, line)]
         if not wanted:
             return []
@@ -203,7 +202,7 @@ class SafetyCheckers:
         return found
 
     async def _external(self, checker: Checker, command: str, call: CallView) -> tuple[Decision, str]:
-        if self.processes is None:
+        if self._processes is None:
             return "deny", f"The safety checker {checker.name} can't be run here."
         root, roots = self._workspace.root, self._workspace.roots
         question = {
@@ -212,7 +211,7 @@ class SafetyCheckers:
             "context": {"environment": {"cwd": str(root), "workspaces": [str(r) for r in roots]}},
             "config": dict(checker.config),
         }
-        ended = await self.processes.run(
+        ended = await self._processes.run(
             ["bash", "-c", _QUIET, "checker", command],
             cwd=root,
             timeout_s=checker.timeout_s,

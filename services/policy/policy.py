@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import fields, replace
+from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 
@@ -46,6 +47,12 @@ _NO_RULES: tuple[SessionRule, ...] = ()
 _ONCE: tuple[Choice, ...] = ("proceed_once", "modify", "reject", "cancel")
 _SAVED: Choice = "proceed_always_and_save"
 Annotations = Callable[[str], Mapping[str, JsonValue]]
+
+
+def _no_annotations(_tool: str) -> Mapping[str, JsonValue]:
+    return {}
+
+
 _ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed_always_server", _SAVED)
 
 
@@ -75,14 +82,18 @@ class RulePolicy:
         deciding = [r for r in mine if r.checker is None]
         shipped = [r for r in shipped_rules() if settings.tools.reading_commands or not r.reading]
         self._book = RuleBook([*deciding, *from_settings, *shipped], self._scope)
-        checking = RuleBook([r for r in mine if r.checker is not None], self._scope)
-        self.safety = SafetyCheckers(checking, workspace)
+        self._checking = RuleBook([r for r in mine if r.checker is not None], self._scope)
+        self._processes: Processes | None = None
 
     def run_checkers_with(self, processes: Processes) -> None:
         """Where safety checkers that are commands run."""
-        self.safety.processes = processes
+        self._processes = processes
         if self.started is not None:
-            self.started.safety.processes = processes
+            self.started.run_checkers_with(processes)
+
+    @cached_property
+    def _safety(self) -> SafetyCheckers:
+        return SafetyCheckers(self._checking, self._workspace, self._processes)
 
     def check(
         self,
@@ -111,11 +122,10 @@ class RulePolicy:
     ) -> list[Said]:
         """What safety checkers say of a call; they aren't asked about a denied one."""
         before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
-        if not self.safety.book.rules or verdict.decision == "deny":
+        if not self._checking.rules or verdict.decision == "deny":
             return before
-        return before + await self.safety.said(
-            call, risk, MODE_NAMES.get(mode, mode), _line(call), annotations
-        )
+        mode = MODE_NAMES.get(mode, mode)
+        return before + await self._safety.said(call, risk, mode, _line(call), annotations)
 
     def explain(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue] | None = None
@@ -133,7 +143,7 @@ class RulePolicy:
 
     def fingerprint(self) -> str:
         """Of all rules, and of whose calls they are about: with the same a call is decided alike."""
-        rules = (*self._book.rules, *self.safety.book.rules)
+        rules = (*self._book.rules, *self._checking.rules)
         plain = [[_plain(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
         began = self.started.fingerprint() if self.started else ""
         whole = repr((plain, self._scope.interactive, sorted(self._scope.servers), began))
@@ -174,23 +184,26 @@ class RulePolicy:
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
         """Rules that are about no call: `agents` and `servers` are those that there are here."""
-        rules = (*self._book.rules, *self.safety.book.rules)
+        rules = (*self._book.rules, *self._checking.rules)
         return list(about_nothing(rules, agents, servers))
 
     def for_agent(self, name: str) -> "RulePolicy":
         """The same rules, for the calls of a sub-agent."""
         return self._scoped(replace(self._scope, agent=name))
 
-    def with_servers(self, servers: Iterable[str]) -> "RulePolicy":
+    def with_servers(
+        self, servers: Iterable[str], annotations: Annotations = _no_annotations
+    ) -> "RulePolicy":
         """The same rules, where these MCP servers are connected."""
-        return self._scoped(replace(self._scope, servers=frozenset(servers)))
+        own = self._scoped(replace(self._scope, servers=frozenset(servers)))
+        own.annotations = annotations
+        return own
 
     def _scoped(self, scope: Scope) -> "RulePolicy":
         own = copy(self)
         own._scope = scope
-        own._book = RuleBook(self._book.rules, scope)
-        own.safety = SafetyCheckers(RuleBook(self.safety.book.rules, scope), self._workspace)
-        own.safety.processes = self.safety.processes
+        own._book, own._checking = RuleBook(self._book.rules, scope), RuleBook(self._checking.rules, scope)
+        own.__dict__.pop("_safety", None)
         own.started = self.started and self.started._scoped(scope)
         return own
 
@@ -244,10 +257,6 @@ def workspace_policy(
     policy = RulePolicy(rules, settings, workspace)
     policy.problems = [*problems, *policy.problems]
     return policy
-
-
-def _no_annotations(_tool: str) -> Mapping[str, JsonValue]:
-    return {}
 
 
 def _line(call: CallView) -> ShellLine | None:
