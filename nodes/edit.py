@@ -24,8 +24,8 @@ from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, ToolCall
 from interlock.state.run import node
 from interlock.state.tooling import ToolRun
+from interlock.tools._content import TextFile, line_at
 from interlock.tools._diff import unified_diff
-from interlock.tools._text import TextFile, line_at
 from interlock.tools.matcher.edit import (
     Placed,
     Problem,

@@ -12,7 +12,7 @@ from interlock.nodes.tools_results import CALL, earlier_calls
 from interlock.state.calls import CallKey, CallView, ToolResult, key_of
 from interlock.state.deps import Deps
 from interlock.state.edit import FIXER_TIMEOUT_S, EditState, FixAnswer, TargetAnswer
-from interlock.tools._text import TextFile, decode
+from interlock.tools._content import TextFile, decode
 from interlock.tools.matcher.edit import Placed, Problem, excerpt, placed
 
 _MOST = 2_000

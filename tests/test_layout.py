@@ -31,7 +31,6 @@ SERVICES_MAY_IMPORT = {
     "config": {"files"},
     "models": {"secrets"},
     "toolset": {"files"},
-    "agents": {"config"},
     "transcript": {"files", "secrets", "sqlite"},
     "sandbox": {"files"},
     "process": {"files", "sandbox", "secrets"},

@@ -7,7 +7,7 @@ from difflib import Match, SequenceMatcher
 
 from rapidfuzz.distance import LCSseq
 
-from interlock.tools._text import decode, lines_of
+from interlock.tools._content import decode, lines_of
 
 _MOST_CHARS = 100_000
 _CONTEXT = 3

@@ -13,8 +13,8 @@ from typing import Literal
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import FileChange, PathRefused, Place, ToolContext, Workspace
+from interlock.tools._content import TextFile, decode
 from interlock.tools._diff import unified_diff
-from interlock.tools._text import TextFile, decode
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 _LINK = "a link was put there meanwhile"

@@ -8,8 +8,8 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.tools._content import TextFile, line_at
 from interlock.tools._opening import open_target, trouble
-from interlock.tools._text import TextFile, line_at
 from interlock.tools.matcher.blocks import Block, DiffError, blocks_of, placed_lines
 from interlock.tools.matcher.edit import Placed, Problem, raw_after, unusable, with_final_newline
 

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from interlock.state.calls import FileState, Preview, ToolError
 from interlock.state.messages import DataPart, Message, TextPart
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
-from interlock.tools._media import media_part
+from interlock.tools._content import media_part
 from interlock.tools._opening import open_target, read_bytes
 
 _TYPES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".webp": "image/webp"}

@@ -10,7 +10,7 @@ from interlock.state.calls import ToolError, ToolResult
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of
-from interlock.tools.search.globs import has_magic, literal, matcher
+from interlock.tools.search.ripgrep import has_magic, literal, matcher
 
 _MOST_FILES = 1000
 

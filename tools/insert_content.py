@@ -7,8 +7,8 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.tools._content import TextFile, lines_of
 from interlock.tools._opening import Target, open_target
-from interlock.tools._text import TextFile, lines_of
 from interlock.tools.matcher.edit import omission, omission_message, with_final_newline
 
 

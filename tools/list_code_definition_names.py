@@ -8,9 +8,9 @@ from pydantic import Field
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
+from interlock.tools._content import MOST_CHARS, decode, lines_of
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of, read_bytes, trouble
-from interlock.tools._text import MOST_CHARS, decode, lines_of
 
 _LEAST_LINES = 4
 """Lines of a definition that is listed (Roo Code: 4): one-liners are found by searching."""

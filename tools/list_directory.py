@@ -11,7 +11,7 @@ from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import entry_kind, kind_of, open_directory, trouble
-from interlock.tools.search.globs import matcher
+from interlock.tools.search.ripgrep import matcher
 
 _MOST_ENTRIES = 2000
 

@@ -7,9 +7,8 @@ from pydantic import Field, model_validator
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
-from interlock.tools._media import media_line, media_part
+from interlock.tools._content import decode, heading, lines_of, media_line, media_part, notice, page
 from interlock.tools._opening import read_bytes
-from interlock.tools._text import decode, heading, lines_of, notice, page
 
 
 class ReadFileArgs(Args):

@@ -9,10 +9,10 @@ from pydantic import ConfigDict, Field
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
+from interlock.tools._content import MOST_CHARS, decode, heading, notice, page
 from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of, read_bytes, real_file
-from interlock.tools._text import MOST_CHARS, decode, heading, notice, page
-from interlock.tools.search.globs import has_magic, matcher
+from interlock.tools.search.ripgrep import has_magic, matcher
 
 _END = "--- End of content ---"
 _MOST_NAMED = 50

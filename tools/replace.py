@@ -7,8 +7,8 @@ from pydantic import Field
 
 from interlock.state.calls import ToolError
 from interlock.state.tooling import Args, FileChange, Tool, ToolContext
+from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._opening import Target, open_target
-from interlock.tools._text import TextFile, line_at, lines_of
 from interlock.tools.matcher.edit import Placed, Problem, placed_or_repaired, raw_after, unusable
 from interlock.tools.matcher.find import Span
 

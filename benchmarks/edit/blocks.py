@@ -12,7 +12,7 @@ from case import Case, Seed, seeds
 from corpus import MAKERS, cases
 from slips import by_line
 
-from interlock.tools._text import decode
+from interlock.tools._content import decode
 from interlock.tools.apply_diff import applied
 from interlock.tools.matcher.blocks import OFF, blocks_of
 

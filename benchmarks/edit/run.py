@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from interlock.tools._text import decode
+from interlock.tools._content import decode
 from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
 from interlock.tools.matcher.find import find, find_exact
 

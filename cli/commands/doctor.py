@@ -124,8 +124,7 @@ def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Itera
 
 
 def _brought(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.agents.definitions import load_agents
-    from interlock.services.context.skills import load_skills
+    from interlock.services.context.definitions import load_agents, load_skills
     from interlock.services.mcp.spec import specs_of
 
     agents, problems = load_agents(root, home, trusted)
@@ -176,7 +175,7 @@ def _left_out(root: Path, home: Path, env: Mapping[str, str], settings: "Setting
 
 
 def _policies(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.agents.definitions import load_agents
+    from interlock.services.context.definitions import load_agents
     from interlock.services.files.workspace import open_workspace
     from interlock.services.policy.load import Places, rule_files
     from interlock.services.policy.policy import workspace_policy

@@ -191,7 +191,7 @@ def agents_parser() -> Parser:
 
 
 def agents(args: Args) -> int | None:
-    from interlock.services.agents.definitions import load_agents
+    from interlock.services.context.definitions import load_agents
 
     agents, problems = load_agents(*folder_of(args))
     warn(problems)

@@ -83,7 +83,7 @@ class Available:
 
     def _found(self) -> Own:
         from interlock.engine.travel.files import settings_of
-        from interlock.services.context.skills import load_commands, load_skills
+        from interlock.services.context.definitions import load_commands, load_skills
         from interlock.services.trust import is_trusted
 
         home = self._options.user_home

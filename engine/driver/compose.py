@@ -20,11 +20,10 @@ from interlock.engine.store import Store, insertion
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.journal import SqlJournal, SqlModelLog, SqlSnapshots
 from interlock.engine.store.steps import StepLog
-from interlock.services.agents.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools
-from interlock.services.context.skills import skill_tools
+from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools, skill_tools
 from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import HookEnvironment
+from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.models import ChatModels
 from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
@@ -117,20 +116,17 @@ class DriveConnections:
 
 def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
     """Wire the services of one drive; nothing is connected to or started yet."""
-    conn, epoch = connections.conn, connections.epoch
+    conn, epoch, emit = connections.conn, connections.epoch, connections.emit
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = store.plans / info.run
     journal = SqlJournal(conn, transcript, store.outputs, info.run, epoch, prepared.redact)
     outputs, index = OutputFiles(store.home, prepared.redact), OnFirstUse(partial(_index, prepared, store))
     processes, commands = _processes(prepared, outputs)
-    keep = partial(_keep, prepared, info.run, conn)
-    servers = OnFirstUse(partial(open_servers, prepared, outputs, connections.emit, keep))
+    servers = OnFirstUse(partial(open_servers, prepared, outputs, emit, partial(_keep, prepared, journal)))
     policy = _policy(prepared, processes, servers)
-    log = SqlModelLog(conn, transcript, info.run)
-    asked = OnFirstUse(partial(_models, prepared, info, log, epoch, connections))
-    models = cast(ChatModels, asked)
+    models = cast(ChatModels, asked := OnFirstUse(partial(_models, prepared, info, transcript, connections)))
     tools, approvals = _tools(prepared), SqlApprovals(conn, info.run, prepared.redact, store)
-    toolset = partial(_toolset, prepared, commands, outputs, servers, models, connections.emit, index)
+    toolset = partial(_toolset, prepared, commands, outputs, servers, models, emit, index)
     hooks = _hooks(prepared, info, HookLog(conn, store.outputs, info.run, epoch), approvals, processes)
     agents = RunAgents(prepared.agents, tools, transcript, models, policy, toolset, hooks)
     agents.root = deps = Deps(
@@ -155,7 +151,7 @@ def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: Drive
         mcp=cast("Servers", servers),
         index=index,
         modes=prepared.modes,
-        emit=connections.emit,
+        emit=emit,
     )
     return DriveServices(deps, transcript, journal, asked, commands, servers, index)
 
@@ -209,9 +205,10 @@ def _most(prepared: RunConfig) -> tuple[int, int]:
     return shell.max_processes, memory
 
 
-def _keep(prepared: RunConfig, run: str, conn: Buffered, asked: str, told: JsonValue) -> None:
-    row = {"run": run, "asked": asked, "reply": json.dumps(prepared.redact.json(told)), "at": time.time()}
-    later(conn, *insertion("server_replies", row, "insert or replace"))
+def _keep(prepared: RunConfig, journal: SqlJournal, asked: str, told: JsonValue) -> None:
+    reply = json.dumps(prepared.redact.json(told))
+    row = {"run": journal.run, "asked": asked, "reply": reply, "at": time.time()}
+    later(journal.conn, *insertion("server_replies", row, "insert or replace"))
 
 
 def open_servers(
@@ -278,7 +275,7 @@ def _toolset(
     )
     if not prepared.settings.mcp_servers:
         return own
-    from interlock.services.mcp.toolset import JoinedToolset
+    from interlock.services.mcp.servers import JoinedToolset
 
     return JoinedToolset(own, servers(), counts)
 
@@ -301,13 +298,14 @@ def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) 
 
 
 def _models(
-    prepared: RunConfig, info: RunInfo, log: SqlModelLog, epoch: int, connections: DriveConnections
+    prepared: RunConfig, info: RunInfo, transcript: ChainTranscript, connections: DriveConnections
 ) -> ChatModels:
     limits, model = prepared.limits, prepared.settings.model
-    budget = RunBudget(connections.conn, info.run, epoch, limits, model, connections.on_refused)
+    conn = connections.conn
+    budget = RunBudget(conn, info.run, connections.epoch, limits, model, connections.on_refused)
     return ChatModels(
         settings=prepared.settings,
-        log=log,
+        log=SqlModelLog(conn, transcript, info.run),
         clock=SystemClock(),
         env=prepared.env,
         agent=info.agent or prepared.options.task_path,

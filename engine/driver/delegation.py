@@ -15,7 +15,7 @@ from interlock.engine.store import Store, select
 from interlock.engine.store.checkpoints import state_at
 from interlock.engine.store.runs import NewRun, insert_run, read_options
 from interlock.prompts import render
-from interlock.services.agents.definitions import names_server_tool, own_tools
+from interlock.services.context.definitions import names_server_tool, own_tools
 from interlock.services.files.filesystem import write_atomically
 from interlock.services.models import ChatModels
 from interlock.services.policy.policy import RulePolicy

@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from interlock.engine.options import Renderer
-from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.services.secrets.stream import RedactingStream
+from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor
 from interlock.state.events import (
     ErrorEvent,
     Event,

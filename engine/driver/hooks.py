@@ -13,9 +13,8 @@ from pydantic import JsonValue
 
 from interlock.engine.store import insertion
 from interlock.services.files.outputs import store_file
-from interlock.services.hooks.command import HookEnvironment, run_hook
 from interlock.services.hooks.configured import Hook, HookBook, subjects_of
-from interlock.services.hooks.reply import Reply, Said, changed, merged
+from interlock.services.hooks.reply import HookEnvironment, Reply, Said, changed, merged, run_hook
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import INLINE_BYTES
 from interlock.state.events import Emit, ErrorEvent, HookRan

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple, cast
 from interlock.engine.driver.budget import no_price, price_of
 from interlock.engine.driver.rights import RunRules, commands_of, protected_paths, run_rules
 from interlock.engine.options import Options
-from interlock.services.agents.definitions import load_agents
 from interlock.services.config.formats import load_dotenv
 from interlock.services.config.settings import FOLDERS, HookLayer, load_settings, read_object
-from interlock.services.context.skills import Skill, load_skills
+from interlock.services.context.definitions import Skill, load_agents, load_skills
 from interlock.services.files.workspace import FolderWorkspace, open_workspace
 from interlock.services.hooks.configured import Hook, HookBook, event_named, load_hooks
 from interlock.services.mcp.remote import TokenFile

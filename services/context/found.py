@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.services.context.definitions import command_files, load_commands
 from interlock.services.context.memory import load_memory, load_rules, problem_in, rules_of
-from interlock.services.context.skills import command_files, load_commands
 from interlock.services.files.protected import RULES
 from interlock.state.context import IGNORE_FILE, RuleFile
 from interlock.state.text import estimate_tokens

@@ -12,12 +12,20 @@ from interlock.state.errors import InputError
 from interlock.state.messages import DataPart, Part, TextPart
 from interlock.state.text import clean
 from interlock.state.tooling import PathRefused, Workspace
+from interlock.tools._content import (
+    MOST_CHARS,
+    MOST_COLUMNS,
+    decode,
+    heading,
+    media_line,
+    media_part,
+    notice,
+    page,
+)
 from interlock.tools._in_thread import Stop
-from interlock.tools._media import media_line, media_part
 from interlock.tools._opening import kind_of, read_bytes, trouble
-from interlock.tools._text import MOST_CHARS, MOST_COLUMNS, decode, heading, notice, page
 from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
-from interlock.tools.search.globs import has_magic
+from interlock.tools.search.ripgrep import has_magic
 
 MOST_REFERENCES = 50
 """Of one prompt; each further one stays text."""

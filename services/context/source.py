@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from interlock.services.context.definitions import load_commands
 from interlock.services.context.environment import ENTRIES, git_summary, tree
 from interlock.services.context.memory import (
     git_root,
@@ -20,7 +21,6 @@ from interlock.services.context.memory import (
     read_memory,
 )
 from interlock.services.context.references import resolve, shown_file
-from interlock.services.context.skills import load_commands
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.context import (
     CustomCommand,

@@ -8,13 +8,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
-
-from interlock.services.process.output import ProcessOutput
-from interlock.state.tooling import Ended
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 GRACE_S = 2.0
@@ -223,101 +220,3 @@ async def readable(descriptor: int) -> None:
         await ready
     finally:
         loop.remove_reader(descriptor)
-
-
-_CHUNK = 65_536
-"""Bytes a read: what a pipe holds."""
-_STOP_S = GRACE_S + 6.0
-"""A supervisor that was asked to stop has ended by then, or what it supervises can't be killed."""
-_DRAIN_S = 1.0
-"""Only what escaped its supervisor (`escape_note`) can hold the output open for longer."""
-
-Why = Literal["exited", "timeout", "inactivity"]
-
-
-class Watch:
-    """One run of one command."""
-
-    def __init__(
-        self, child: Supervised, read: int, output: ProcessOutput, on_output: Callable[[str], None] | None
-    ) -> None:
-        self._child = child
-        self._read = read
-        self._output = output
-        self._on_output = on_output
-        self._started = self._spoke = time.monotonic()
-        os.set_blocking(read, False)
-
-    async def until_end(self, timeout_s: float, inactivity_s: float) -> Ended:
-        """Wait for the command, all its descendants and all of its output."""
-        end = asyncio.ensure_future(self._child.finished())
-        pump = asyncio.ensure_future(self._pump())
-        try:
-            try:
-                why = await self._until(end, timeout_s, inactivity_s)
-            except asyncio.CancelledError:
-                await self._stopped(end)
-                raise
-            if why != "exited":
-                await self._stopped(end)
-            await asyncio.wait({pump}, timeout=_DRAIN_S)
-            if pump.done():
-                pump.result()
-        finally:
-            for task in (end, pump):
-                task.cancel()
-            await asyncio.gather(end, pump, return_exceptions=True)
-        return await self._ended(why)
-
-    async def _until(self, end: asyncio.Future[None], timeout_s: float, inactivity_s: float) -> Why:
-        while True:
-            now = time.monotonic()
-            total, silent = self._started + timeout_s - now, self._spoke + inactivity_s - now
-            await asyncio.wait({end}, timeout=max(0.0, min(total, silent)))
-            now = time.monotonic()
-            if end.done():
-                end.result()
-                return "exited"
-            if now >= self._started + timeout_s:
-                return "timeout"
-            if now >= self._spoke + inactivity_s:
-                return "inactivity"
-
-    async def _stopped(self, end: asyncio.Future[None]) -> None:
-        self._child.stop()
-        await asyncio.wait({end}, timeout=_STOP_S)
-
-    async def _pump(self) -> None:
-        while True:
-            await readable(self._read)
-            chunk = os.read(self._read, _CHUNK)
-            self._spoke = time.monotonic()
-            text = self._output.feed(chunk) if chunk else self._output.end()
-            if text and self._on_output:
-                self._on_output(text)
-            if not chunk:
-                return
-
-    async def _ended(self, why: Why) -> Ended:
-        file = await asyncio.to_thread(self._output.save) if self._output.omitted else None
-        child, how = self._child, why
-        if why == "exited" and child.lost:
-            how = "lost"
-        return Ended(
-            how="not_started" if child.error else "limit" if child.limit else how,
-            exit_code=child.exit_code,
-            signal=_signal_name(child.signal),
-            output=child.error or self._output.text(),
-            omitted=self._output.omitted,
-            full_output=file,
-            duration_s=time.monotonic() - self._started,
-            note=self._output.note,
-            excess=child.limit or "",
-        )
-
-
-def _signal_name(number: int | None) -> str | None:
-    try:
-        return None if number is None else signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"  # real-time signals have no name

@@ -13,7 +13,7 @@ from commands import Done, Run
 
 from interlock.engine.store import Store
 from interlock.engine.store.runs import NewRun, insert_run
-from interlock.services.agents.definitions import load_agents
+from interlock.services.context.definitions import load_agents
 from interlock.services.transcript import ChainTranscript
 from interlock.state.messages import Message
 

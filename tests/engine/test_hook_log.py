@@ -15,8 +15,8 @@ from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.store.approvals import SqlApprovals, decide
 from interlock.services.config.settings import HookLayer
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import HookEnvironment
 from interlock.services.hooks.configured import load_hooks
+from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import Answer, ApprovalRequest, CallView
 from interlock.state.events import Event

@@ -14,8 +14,7 @@ import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.process.output import ProcessOutput
-from interlock.services.process.processes import SupervisedProcesses
+from interlock.services.process.processes import ProcessOutput, SupervisedProcesses
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended
 
@@ -194,7 +193,7 @@ def test_a_full_disk_is_said_and_the_ends_are_kept(tmp_path: Path) -> None:
 
 
 def test_endless_output_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.services.process.output.SPOOL_BYTES", 5000)
+    monkeypatch.setattr("interlock.services.process.processes.SPOOL_BYTES", 5000)
     output = ProcessOutput(100, OutputFiles(tmp_path))
     for _ in range(20):
         output.feed(b"x" * 999)

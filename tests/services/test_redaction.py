@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from interlock.services.secrets.redaction import LONGEST, SHAPES, Redactor, marks_in
-from interlock.services.secrets.stream import RedactingStream
+from interlock.services.secrets.redaction import LONGEST, SHAPES, RedactingStream, Redactor, marks_in
 from interlock.state.calls import ToolResult
 from interlock.state.messages import DataPart, Message, TextPart, ToolCall
 

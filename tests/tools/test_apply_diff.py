@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from interlock.state.calls import ToolResult
 from interlock.state.tooling import FileChange
-from interlock.tools._text import TextFile
+from interlock.tools._content import TextFile
 from interlock.tools.apply_diff import applied
 from interlock.tools.matcher.blocks import Block, DiffError, blocks_of
 

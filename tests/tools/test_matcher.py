@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from interlock.tools._content import TextFile, decode
 from interlock.tools._diff import Comparison, unified_diff
-from interlock.tools._text import TextFile, decode
 from interlock.tools.matcher.edit import Problem, placed_or_repaired, raw_after
 from interlock.tools.matcher.find import Match, Miscount, find, replaced
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from interlock.tools._text import line_at
+from interlock.tools._content import line_at
 from interlock.tools.matcher.edit import Placed, Problem, nearest_text, repaired
 from interlock.tools.matcher.find import Match, Miscount, find
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from rapidfuzz import process
 from rapidfuzz.distance import Indel
 
+from interlock.tools._content import TextFile, line_at, lines_of
 from interlock.tools._diff import Comparison
-from interlock.tools._text import TextFile, line_at, lines_of
 from interlock.tools.matcher.find import Match, Miscount, Span, Strategy, find, find_exact
 
 _MOST_NAMED = 20

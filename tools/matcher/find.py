@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from interlock.tools.matcher.fuzzy import fuzzy_windows
-from interlock.tools.matcher.lines import TOKEN, line_windows, old_lines, token_windows
 from interlock.tools.matcher.merge import fold, in_form_of, merged
 from interlock.tools.matcher.windows import (
     MOST_NAMED,
+    TOKEN,
     Match,
     Miscount,
     Span,
@@ -19,8 +19,11 @@ from interlock.tools.matcher.windows import (
     TooMuchWork,
     Window,
     Windows,
+    line_windows,
+    old_lines,
     places,
     replaced,
+    token_windows,
 )
 
 __all__ = ["Match", "Miscount", "Span", "Strategy", "find", "find_exact", "replaced"]

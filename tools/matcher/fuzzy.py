@@ -16,8 +16,15 @@ from rapidfuzz import process
 from rapidfuzz.distance import Levenshtein
 
 from interlock.tools._diff import Comparison
-from interlock.tools.matcher.lines import TOKEN, Lines, blank_tolerant, old_lines
-from interlock.tools.matcher.windows import Window, Windows, windows_of
+from interlock.tools.matcher.windows import (
+    TOKEN,
+    Lines,
+    Window,
+    Windows,
+    blank_tolerant,
+    old_lines,
+    windows_of,
+)
 
 _SHORTEST = 10
 """Characters of `old` (gemini-cli: 10)."""

@@ -13,8 +13,7 @@ from functools import cached_property
 from typing import Literal
 
 from interlock.tools._diff import Comparison
-from interlock.tools.matcher.lines import following
-from interlock.tools.matcher.windows import Window
+from interlock.tools.matcher.windows import Window, following
 
 _PIECE = re.compile(r"\w+|\n[^\S\n]*|[^\S\n]+|[^\w\s]")
 _MOST_PIECES = 2_000

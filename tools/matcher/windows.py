@@ -1,6 +1,8 @@
 """windows: pieces of a text that may stand for the one that an edit names."""
 
-from collections.abc import Iterator, Sequence
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
@@ -132,3 +134,214 @@ def replaced(text: str, spans: Sequence[Span]) -> str:
         pieces += [text[done : span.start], span.new]
         done = span.end
     return "".join([*pieces, text[done:]])
+
+
+TOKEN = re.compile(r"\w+|[^\w\s]")
+_BLOCK = 1_000_000
+"""Characters of a text that are split into lines at once: a large text isn't held twice."""
+_MOST_TOKENS = 4_000
+"""Tokens of `old`; compiling the expression takes 0.1 s then."""
+_LEAST_TOKENS = 2
+"""Fewer tokens say too little about a place."""
+_FIRST_TOKENS = 8
+"""A place that begins with these is compared to the end."""
+_MOST_WORK = 10_000_000
+"""Tokens that are compared: half a second."""
+
+
+def old_lines(old: str) -> list[str]:
+    """Lines of a string to be found; a final newline starts no further line."""
+    return old.removesuffix("\n").split("\n")
+
+
+def line_windows(text: str, old: str) -> Windows:
+    """By the strictest comparison that finds any: trailing blanks, then indentation too, then blank lines too."""
+    wanted = old_lines(old)
+    longest = max((line.strip() for line in wanted), key=len)
+    found = Windows((), (), ())
+    if longest and longest in text:
+        for key, blank in ((str.rstrip, True), (str.strip, True), (str.strip, False)):
+            if not found.from_top:
+                found = _alike(text, wanted, key, blank, old.endswith("\n"))
+    return found
+
+
+def _alike(text: str, wanted: list[str], key: Callable[[str], str], blank: bool, tail: bool) -> Windows:
+    """Windows whose lines are `wanted`'s by `key`; unless `blank`, blank lines of either side don't count."""
+    keys = [key(line) for line in wanted if blank or line.strip()]
+    lines = "\n"
+    for part in _keys(text, key, blank):
+        lines += part  # grows in its place; `join` would need all of it twice
+        lines += "\n"
+    at = places(lines, "\n".join(["", *keys, ""]), shared=1)
+    if not at.from_top:
+        return Windows((), (), ())
+    starts = Lines(text, blank=blank).starts
+    same = tuple(range(len(keys)))
+
+    def window(number: int) -> Window:
+        if not blank:
+            return blank_tolerant(text, wanted, starts[number : number + len(keys)], tail)
+        after = number + len(keys)
+        stop = starts[after] - 1 if after < len(starts) else len(text)
+        return Window(starts[number], _with_tail(text, stop, tail), same)
+
+    from_top, from_end, near = (_numbers(lines, offsets) for offsets in (at.from_top, at.from_end, at.near))
+    top = packed([window(number) for number in from_top])
+    end = (
+        packed([window(number) for number in from_end], from_end=True)
+        if at.from_end is not at.from_top
+        else top
+    )
+    return Windows(top, end, [starts[number] for number in near])
+
+
+def _keys(text: str, key: Callable[[str], str], blank: bool) -> Iterator[str]:
+    """The lines' keys, many at a time."""
+    done = 0
+    while done <= len(text):
+        stop = text.find("\n", done + _BLOCK)
+        stop = len(text) if stop < 0 else stop
+        keys = map(key, text[done:stop].split("\n"))
+        part = list(keys) if blank else [line for line in keys if line]
+        if part:
+            yield "\n".join(part)
+        done = stop + 1
+
+
+def _numbers(lines: str, offsets: Sequence[int]) -> list[int]:
+    """The numbers of the lines that end before the lines' breaks at `offsets`."""
+    numbers: list[int] = []
+    done = count = 0
+    for offset in offsets:
+        count += lines.count("\n", done, offset)
+        done = offset
+        numbers.append(count)
+    return numbers
+
+
+class Lines:
+    """The lines of a text by their starts, with `blank` also blank ones: a large text isn't held twice."""
+
+    def __init__(self, text: str, *, blank: bool) -> None:
+        self.text = text
+        self.starts = array("Q")
+        place = 0
+        while 0 <= place <= len(text):
+            stop = text.find("\n", place)
+            if blank or text[place : len(text) if stop < 0 else stop].strip():
+                self.starts.append(place)
+            place = stop + 1 if stop >= 0 else -1
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def __getitem__(self, index: int) -> str:
+        start = self.starts[index]
+        return self.text[start : _line_end(self.text, start)]
+
+
+def blank_tolerant(text: str, wanted: list[str], starts: Sequence[int], tail: bool) -> Window:
+    """The window of lines that start at `starts`, one for each line of `wanted` that isn't blank."""
+    full = [index for index, line in enumerate(wanted) if line.strip()]
+    start = _over_blanks(text, starts[0], full[0], forward=False)
+    last = _line_end(text, starts[-1])
+    end = _over_blanks(text, last, len(wanted) - 1 - full[-1], forward=True)
+    pairs: list[int | None] = [None] * len(wanted)
+    done, number = start, 0
+    for index, place in zip(full, starts, strict=True):
+        number += text.count("\n", done, place)
+        pairs[index], done = number, place
+    _pair_blanks(pairs, text.count("\n", start, end) + 1)
+    return Window(start, _with_tail(text, end, tail), tuple(pairs))
+
+
+def _pair_blanks(pairs: list[int | None], count: int) -> None:
+    """Blank lines of both sides stand for each other, from the top of each gap."""
+    limits = following(pairs, count)
+    after = -1
+    for index, number in enumerate(pairs):
+        if number is not None:
+            after = number
+        elif after + 1 < limits[index]:
+            after += 1
+            pairs[index] = after
+
+
+def following(pairs: Sequence[int | None], last: int) -> list[int]:
+    """For each place the first number there or after it; `last` where none follows. One more than `pairs`."""
+    found = [last]
+    for number in reversed(pairs):
+        found.append(found[-1] if number is None else number)
+    return found[::-1]
+
+
+def _over_blanks(text: str, place: int, most: int, *, forward: bool) -> int:
+    """`place`, a line's start or end, moved over up to `most` blank lines."""
+    for _ in range(most):
+        if forward:
+            if place >= len(text) - 1:
+                return place
+            stop = _line_end(text, place + 1)
+            if text[place + 1 : stop].strip():
+                return place
+            place = stop
+        else:
+            if place == 0:
+                return place
+            start = text.rfind("\n", 0, place - 1) + 1
+            if text[start : place - 1].strip():
+                return place
+            place = start
+    return place
+
+
+def _line_end(text: str, start: int) -> int:
+    stop = text.find("\n", start)
+    return len(text) if stop < 0 else stop
+
+
+def _with_tail(text: str, stop: int, tail: bool) -> int:
+    return min(stop + 1, len(text)) if tail else stop
+
+
+def token_windows(text: str, old: str) -> Windows:
+    """Beginning with a line, after its indentation. Words stay apart: `return x` isn't `returnx`."""
+    tokens: list[str] = TOKEN.findall(old)
+    if not _LEAST_TOKENS <= len(tokens) <= _MOST_TOKENS or max(tokens, key=len) not in text:
+        return Windows((), (), ())
+    begin, whole = (
+        re.compile(r"^[^\S\n]*+" + "".join(_joined(some)), re.MULTILINE)
+        for some in (tokens[:_FIRST_TOKENS], tokens)
+    )
+    return windows_of(list(_matching(text, begin, whole, Work(_MOST_WORK), len(tokens))))
+
+
+def _joined(tokens: list[str]) -> Iterator[str]:
+    """Only escaped tokens and runs of whitespace between them: nothing for the expression to try twice."""
+    before = ""
+    for token in tokens:
+        if before:
+            yield r"\s++" if _is_word(before) and _is_word(token) else r"\s*+"
+        yield re.escape(token)
+        before = token
+    yield r"(?!\w)" if _is_word(before) else ""
+
+
+def _is_word(token: str) -> bool:
+    return token[0].isalnum() or token[0] == "_"
+
+
+def _matching(
+    text: str, begin: re.Pattern[str], whole: re.Pattern[str], work: Work, cost: int
+) -> Iterator[Window]:
+    """Overlapping ones too: whether one of them is meant is decided by who counts them."""
+    found = begin.search(text)
+    while found is not None:
+        work.spend(cost + 40)
+        if match := whole.match(text, found.start()):
+            yield Window(match.end() - len(match[0].lstrip()), match.end())
+        next_line = text.find("\n", found.start())
+        if next_line < 0:
+            return
+        found = begin.search(text, next_line + 1)

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import HookEnvironment, run_hook
 from interlock.services.hooks.configured import Hook
-from interlock.services.hooks.reply import Reply, Said, changed, merged, read_reply
+from interlock.services.hooks.reply import HookEnvironment, Reply, Said, changed, merged, read_reply, run_hook
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.tooling import Ended

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.agents.definitions import load_agents, own_tools
+from interlock.services.context.definitions import load_agents, own_tools
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.load import load_rules
 from interlock.services.policy.policy import RulePolicy

@@ -1,0 +1,285 @@
+"""definitions: what users' files define: sub-agents, `agents/NAME.md`, skills, `skills/NAME/SKILL.md`, and commands,
+`commands/**/*.toml`; and the tools that stand for them.
+"""
+
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path
+from stat import S_ISREG
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, JsonValue, ValidationError
+
+from interlock.services.config.formats import front_matter, parse_yaml
+from interlock.services.config.settings import FOLDERS
+from interlock.services.context.memory import checked
+from interlock.services.files.filesystem import UnreadableError, read_text
+from interlock.state.calls import ToolError, ToolResult
+from interlock.state.context import CustomCommand
+from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
+from interlock.state.text import clean
+from interlock.state.tooling import Tool, ToolContext, naming
+from interlock.tools import activate_skill, codebase_investigator, complete_task, invoke_agent
+from interlock.tools.table import TASK_LOOP
+
+T = TypeVar("T")
+AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
+PLAN_TOOLS = ("enter_plan_mode", "exit_plan_mode")
+ONLY_AGENTS = ("complete_task", "update_scratchpad")
+"""Only sub-agents have these."""
+
+
+def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
+    """The tools that start agents, naming those there are."""
+    if not definitions:
+        return {}
+    listed = "\n".join(f"- {d.name}: {d.description}{_inputs(d)}" for d in definitions.values())
+    tools = {
+        "invoke_agent": replace(
+            invoke_agent.TOOL,
+            description=f"{invoke_agent.TOOL.description}\nAgents:\n{listed}",
+            args=naming(
+                invoke_agent.InvokeAgentArgs, "agent_name", tuple(definitions), "no agent has this name"
+            ),
+        )
+    }
+    if INVESTIGATOR in definitions:
+        tools[INVESTIGATOR] = codebase_investigator.TOOL
+    return tools
+
+
+def _inputs(definition: AgentDefinition) -> str:
+    properties = (definition.input_schema or {}).get("properties")
+    return f" Inputs: {', '.join(properties)}." if isinstance(properties, dict) else ""
+
+
+def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
+    """What a sub-agent may call, of all there is; with no level left nothing that starts agents."""
+    never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
+    if definition.tools is None:
+        chosen: Sequence[str] = [
+            n for n in tools if n not in (*AGENT_TOOLS, *ONLY_AGENTS, *TASK_LOOP, *never)
+        ]
+    else:
+        chosen = [n for n in tools if n in definition.tools and n not in never]
+    end, schema = complete_task.TOOL, definition.output_schema
+    end = end if schema is None else replace(end, args=_report_args(schema))
+    return {**{name: tools[name] for name in chosen}, "complete_task": end}
+
+
+def names_server_tool(definition: AgentDefinition, name: str) -> bool:
+    """Whether a sub-agent may call this tool of an MCP server: where it may call all, or names it, or its server's."""
+    named = definition.tools
+    return named is None or any(
+        n == name or (n.startswith("mcp_") and n.endswith("_*") and name.startswith(n[:-1])) for n in named
+    )
+
+
+def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
+    """Arguments `{report}` held to a JSON Schema, and declared to the model as that."""
+    from jsonschema import Draft202012Validator
+
+    validator: Any = Draft202012Validator(dict(schema))  # its overloads aren't fully typed
+
+    def fits(report: Any) -> Any:
+        error = next(iter(validator.iter_errors(report)), None)
+        if error is not None:
+            place = ".".join(str(part) for part in error.absolute_path)
+            raise ValueError(f"{f'at {place!r}: ' if place else ''}{error.message}")
+        return report
+
+    class CompleteTaskArgs(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        report: Annotated[Any, AfterValidator(fits)]
+
+        @classmethod
+        def model_json_schema(cls, *_args: Any, **_kwargs: Any) -> dict[str, Any]:
+            inner = {key: value for key, value in schema.items() if key != "$defs"}
+            whole = {"type": "object", "properties": {"report": inner}, "required": ["report"]}
+            return {**whole, "$defs": schema.get("$defs", {})}
+
+    return CompleteTaskArgs
+
+
+_NAMES = {
+    "timeout_mins": "max_time_minutes",
+    "timeoutMins": "max_time_minutes",
+    "maxTurns": "max_turns",
+    "maxTimeMinutes": "max_time_minutes",
+    "inputSchema": "input_schema",
+    "outputSchema": "output_schema",
+}
+"""Other spellings → ours; the first is gemini-cli's."""
+_UNUSED = {"kind", "display_name", "color"}
+"""Keys of gemini-cli and Claude Code that say nothing to us."""
+_LARGEST = 256_000
+"""Bytes of a file."""
+Loaded = tuple[dict[str, T], list[str]]
+"""By name, and one line for each file that can't be used."""
+
+
+def _loaded(
+    files: Callable[[Path], Iterable[Path]],
+    read: Callable[[Path, Path], tuple[str, T]],
+    root: Path,
+    home: Path,
+    trusted: bool,
+) -> Loaded[T]:
+    """The user's, and a trusted project's, which win. `read` takes a file, and the home or project that it is of."""
+    found: dict[str, T] = {}
+    problems: list[str] = []
+    for base in (home, root) if trusted else (home,):
+        for path in files(base):
+            try:
+                info = path.stat()
+                if not S_ISREG(info.st_mode):
+                    raise ValueError("it is no regular file")
+                if info.st_size > _LARGEST:
+                    raise ValueError(f"it is larger than {_LARGEST} bytes")
+                name, definition = read(path, base)
+            except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
+                problems.append(f"{path} was ignored: {_told(error)}")
+            else:
+                found[name] = definition
+    return found, problems
+
+
+def _told(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return f"{place!r}: {first['msg']}; it knows {', '.join(AgentDefinition.model_fields)}."
+    return f"{' '.join(str(error).split())}."
+
+
+def _in(pattern: str, base: Path) -> list[Path]:
+    """Files of one home or project, those that count more last."""
+    return [path for folder in FOLDERS for path in sorted((base / folder).glob(pattern))]
+
+
+def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
+    """The package's, under all others."""
+    found, problems = _loaded(partial(_in, "agents/*.md"), _agent, root, home, trusted)
+    return {**_shipped(), **found}, problems
+
+
+@cache
+def _shipped() -> Mapping[str, AgentDefinition]:
+    import yaml
+
+    def front(text: str) -> object:  # with the fast parser, which strange files could crash
+        return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+    found: dict[str, AgentDefinition] = {}
+    for path in sorted(Path(__file__).parent.glob("*.md")):
+        definition = _definition(path, front).model_copy(update={"source": "interlock"})
+        if definition.name == INVESTIGATOR:
+            definition = definition.model_copy(update={"output_schema": Report.model_json_schema()})
+        found[definition.name] = definition
+    return found
+
+
+def _agent(path: Path, _: Path) -> tuple[str, AgentDefinition]:
+    definition = _definition(path)
+    return definition.name, definition
+
+
+def _definition(path: Path, parsed: Callable[[str], object] = parse_yaml) -> AgentDefinition:
+    """Raises `ValueError` saying what is wrong."""
+    front, body = front_matter(path.read_text(encoding="utf-8"), parsed)
+    fields = {_NAMES.get(key, key): value for key, value in front.items() if key not in _UNUSED}
+    fields.setdefault("name", path.stem)
+    if fields.get("tools") in ("*", ["*"]):
+        del fields["tools"]
+    if isinstance(tools := fields.get("tools"), str):  # Claude Code's spelling
+        fields["tools"] = [name.strip() for name in tools.split(",") if name.strip()]
+    return AgentDefinition.model_validate({**fields, "system_prompt": body.strip(), "source": str(path)})
+
+
+NAME = "SKILL.md"
+_MOST = 100
+"""Files of a skill that are listed."""
+_DESCRIPTION = 1024
+"""Characters (Agent Skills: the same)."""
+
+
+class Skill(NamedTuple):
+    """What a model is told of it before it asks."""
+
+    name: str
+    description: str
+    folder: Path
+
+
+def load_skills(root: Path, home: Path, trusted: bool) -> Loaded[Skill]:
+    return _loaded(partial(_in, f"skills/*/{NAME}"), _skill, root, home, trusted)
+
+
+def _skill(file: Path, _: Path) -> tuple[str, Skill]:
+    front, _rest = front_matter(file.read_text(encoding="utf-8-sig"))
+    name, description = front.get("name", file.parent.name), front.get("description")
+    if not isinstance(name, str) or not name.strip():
+        raise ValueError(f"'name' is {name!r}, expected a text")
+    if not isinstance(description, str) or not 0 < len(description.strip()) <= _DESCRIPTION:
+        raise ValueError(f"'description' is missing, or no text of at most {_DESCRIPTION} characters")
+    skill = Skill(clean(name.strip()), clean(" ".join(description.split())), file.parent)
+    return skill.name, skill
+
+
+def skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
+    """The tool that reads them, naming those there are."""
+    if not skills:
+        return {}
+    listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills.values())
+    description = f"{activate_skill.TOOL.description}\nSkills:\n{listed}"
+    run = partial(_run, skills)
+    args = naming(activate_skill.ActivateSkillArgs, "name", tuple(skills), "no skill has this name")
+    return {
+        activate_skill.TOOL.name: replace(activate_skill.TOOL, description=description, args=args, run=run)
+    }
+
+
+async def _run(
+    skills: Mapping[str, Skill], args: activate_skill.ActivateSkillArgs, _: ToolContext
+) -> ToolResult:
+    skill = skills[args.name]
+    folder, name = Path(os.path.realpath(skill.folder)), args.file or NAME
+    try:
+        real, top = checked(folder / name, [folder])
+        text = clean(read_text(real, _LARGEST, top))
+    except UnreadableError as error:
+        raise ToolError(
+            "no_skill_file", f"{name!r} of skill {skill.name!r} can't be read: {error}."
+        ) from None
+    if args.file is None:
+        text = f"{front_matter(text)[1].strip()}\n{_others(folder)}"
+    return ToolResult(status="success", content=text, meta={"summary": skill.name})
+
+
+def _others(folder: Path) -> str:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != NAME)
+    names = [path.relative_to(folder).as_posix() for path in islice(files, _MOST)]
+    return f"\n[Other files of this skill, in {folder}: {', '.join(names)}]" if names else ""
+
+
+command_files = partial(_in, "commands/**/*.toml")
+
+
+def load_commands(root: Path, home: Path, trusted: bool) -> Loaded[CustomCommand]:
+    """`git/commit.toml` is `/git:commit`."""
+    return _loaded(command_files, _command, root, home, trusted)
+
+
+def _command(path: Path, base: Path) -> tuple[str, CustomCommand]:
+    name = ":".join(path.relative_to(base).with_suffix("").parts[2:])
+    values: Mapping[str, Any] = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    prompt, description = values.get("prompt"), values.get("description", "")
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise ValueError(f"'prompt' is {prompt!r}, expected the text of the prompt")
+    if not isinstance(description, str):
+        raise ValueError(f"'description' is {description!r}, expected a text")
+    return name, CustomCommand(name, prompt, description, str(path))
