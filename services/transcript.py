@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from pathlib import Path
 
-from interlock.services.files.outputs import store_file
+from interlock.services.files.filesystem import store_file
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import later
 from interlock.state.errors import RunError

@@ -17,7 +17,7 @@ from interlock.engine.store import runs as removal
 from interlock.engine.store.checkpoints import dropped, state_at
 from interlock.engine.store.damage import damage
 from interlock.engine.store.runs import remove_run
-from interlock.services.files.outputs import OutputFiles, store_file
+from interlock.services.files.filesystem import OutputFiles, store_file
 
 DONE = {"text": "done"}
 SEQ = call("run_shell_command", command="seq 1 5000")

@@ -22,7 +22,7 @@ from interlock.engine.store.journal import SqlJournal, SqlModelLog, SqlSnapshots
 from interlock.engine.store.steps import StepLog
 from interlock.services.context.definitions import AGENT_TOOLS, ONLY_AGENTS, agent_tools, skill_tools
 from interlock.services.context.source import Flags, WorkspaceContext
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.models import ChatModels
 from interlock.services.policy.modes import mode_tools

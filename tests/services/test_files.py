@@ -12,6 +12,7 @@ import pytest
 
 from interlock.services.files.filesystem import (
     Anchor,
+    OutputFiles,
     hash_at,
     locked,
     make_directories,
@@ -21,7 +22,6 @@ from interlock.services.files.filesystem import (
 )
 from interlock.services.files.filesystem import remove_leftover as remove_leftover_at
 from interlock.services.files.filesystem import write_atomically as write_at
-from interlock.services.files.outputs import OutputFiles
 from interlock.state.calls import CallKey
 
 KEY = CallKey(message="m1", index=0)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import ProcessOutput, SupervisedProcesses
 from interlock.state.errors import RunError
 from interlock.state.tooling import Ended

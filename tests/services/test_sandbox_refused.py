@@ -11,7 +11,7 @@ import pytest
 from sandboxes import needs_sandbox, sandbox_for
 
 from interlock.services.config.settings import load_settings
-from interlock.services.sandbox import bubblewrap
+from interlock.services.sandbox import sandbox as bubblewrap
 from interlock.services.sandbox.sandbox import open_sandbox
 from interlock.state.errors import ConfigError, SandboxError
 from interlock.state.settings import ToolSettings

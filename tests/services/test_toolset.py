@@ -10,7 +10,7 @@ from langchain_google_genai._function_utils import convert_to_genai_function_dec
 from langgraph.errors import GraphBubbleUp
 from pydantic import BaseModel
 
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.toolset import BuiltinToolset, parameters
 from interlock.state.calls import CallKey, CallView, ToolResult

@@ -8,8 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.services.files.filesystem import sha256, temporary
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles, sha256, temporary
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.secrets.redaction import SHAPES
 from interlock.services.toolset import BuiltinToolset

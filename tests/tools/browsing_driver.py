@@ -4,7 +4,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import CallKey

@@ -7,8 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from interlock.services.files.filesystem import write_atomically
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles, write_atomically
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.calls import CallKey, ToolError, ToolResult
 from interlock.state.settings import Settings

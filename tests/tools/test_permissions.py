@@ -8,7 +8,7 @@ import textwrap
 SCRIPT = """
     import asyncio, json, os, tempfile
     from pathlib import Path
-    from interlock.services.files.outputs import OutputFiles
+    from interlock.services.files.filesystem import OutputFiles
     from interlock.services.toolset import BuiltinToolset
     from interlock.services.files.workspace import FolderWorkspace
     from interlock.state.calls import CallKey, CallView, ToolResult

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment

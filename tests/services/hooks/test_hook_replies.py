@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.configured import Hook
 from interlock.services.hooks.reply import HookEnvironment, Reply, Said, changed, merged, read_reply, run_hook
 from interlock.services.process.processes import SupervisedProcesses

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.state.calls import CallView, Verdict
