@@ -17,10 +17,10 @@ from interlock.engine.driver.hooks import HookLog, RunHooks
 from interlock.engine.driver.prepare import check_hooks, prepare
 from interlock.engine.options import Options
 from interlock.engine.store.approvals import SqlApprovals
-from interlock.services.agents.definitions import ONLY_AGENTS, agent_tools, own_tools
-from interlock.services.files.outputs import OutputFiles
-from interlock.services.hooks.command import HookEnvironment
+from interlock.services.context.definitions import ONLY_AGENTS, agent_tools, own_tools
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.configured import Hook, subjects_of
+from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.remote import WAIT_S, Show, TokenFile, sign_in, streams
 from interlock.services.mcp.spec import ServerSpec, specs_of

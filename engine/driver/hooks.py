@@ -12,7 +12,7 @@ from typing import NamedTuple
 from pydantic import JsonValue
 
 from interlock.engine.store import insertion
-from interlock.services.files.outputs import store_file
+from interlock.services.files.filesystem import store_file
 from interlock.services.hooks.configured import Hook, HookBook, subjects_of
 from interlock.services.hooks.reply import HookEnvironment, Reply, Said, changed, merged, run_hook
 from interlock.services.sqlite import transaction

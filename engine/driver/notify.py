@@ -16,7 +16,7 @@ from interlock.engine.driver.delegation import topmost
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run, waiting_requests
-from interlock.services.files.outputs import OutputFiles
+from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.events import NotificationEvent

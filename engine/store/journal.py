@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from interlock.engine.read import with_subtasks
 from interlock.engine.store import insertion
 from interlock.engine.store.steps import StepLog
-from interlock.services.files.outputs import store_file
+from interlock.services.files.filesystem import store_file
 from interlock.services.models.request import Request
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import Buffered, later, transaction

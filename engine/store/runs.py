@@ -14,7 +14,7 @@ from typing import Any
 
 from interlock.engine.driver.lease import Owner, is_alive
 from interlock.engine.store import Store, insertion
-from interlock.services.files.outputs import remove_untouched
+from interlock.services.files.filesystem import remove_untouched
 from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError
 
@@ -80,7 +80,7 @@ def note_error(conn: sqlite3.Connection, run: str, error: Mapping[str, str] | No
 
 
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
-"""As `services/files/outputs.py` names them."""
+"""As `services/files/filesystem.py` names them."""
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
 """A row that was damaged may name anything."""
 _TABLES = (

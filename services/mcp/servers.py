@@ -20,8 +20,7 @@ from interlock.services.toolset import nearest_names, unexpected
 from interlock.state.calls import CallView, Planned, Preview, ToolResult, failure
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
-from interlock.state.messages import DataPart
-from interlock.state.models import ToolDeclaration
+from interlock.state.messages import DataPart, ToolDeclaration
 from interlock.state.text import clean, visible, visible_json
 from interlock.state.tooling import FileNow, Outputs, ToolInfo, ToolRun, Toolset
 from interlock.tools._content import LARGEST_MEDIA, media_part
