@@ -1,5 +1,6 @@
 """conftest: every test gets an empty home, no keys and no network; goldens are rewritten only when asked."""
 
+import gc
 import ipaddress
 import os
 import signal
@@ -64,6 +65,12 @@ Golden = Callable[[Path, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
+
+
+def pytest_collection_finish() -> None:
+    """All that is imported and collected stays: no collection of garbage looks through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
