@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import warm
+
 
 class Done(NamedTuple):
     code: int
@@ -32,9 +34,11 @@ Ended = subprocess.CompletedProcess[str]
 
 
 def execute(
-    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, entry: Sequence[str] = ENTRY
+    folder: Path, *arguments: str, env: Mapping[str, str] | None = None, entry: Sequence[str] = ()
 ) -> Ended:
-    """In a process of its own, without a terminal."""
+    """In a process of its own, without a terminal; with an `entry` it starts from nothing."""
+    if not entry:
+        return warm.run(arguments, cwd=folder, env={**os.environ, **(env or {})})
     return subprocess.run(
         [*entry, *arguments],
         cwd=folder,

@@ -1,13 +1,14 @@
 """conftest: the command line as a process and in this one, and a store with rows in it."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
+import warm
 from commands import Done, Run
-from patience import HANG_S
 
 from interlock.cli.main import main
 from interlock.engine.store import Store
@@ -17,7 +18,6 @@ from interlock.services.sqlite import transaction
 from interlock.state.calls import ApprovalRequest, CallView, Choice, ShellPart
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
-ENTRY = Path(sys.executable).with_name("interlock")
 DIFF = (
     "--- a/calc.py\n+++ b/calc.py\n@@ -1,2 +1,2 @@\n def add(a, b):\n-    return a - b\n+    return a + b\n"
 )
@@ -29,15 +29,7 @@ def cli(tmp_path: Path) -> Cli:
     """Run `interlock …` in an empty folder, without a terminal."""
 
     def run(*arguments: str, stdin: str = "", cwd: Path = tmp_path) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
-            [ENTRY, *arguments],
-            input=stdin,
-            capture_output=True,
-            text=True,
-            cwd=cwd,
-            timeout=HANG_S,
-            check=False,
-        )
+        return warm.run(arguments, stdin=stdin, cwd=cwd, env=os.environ)
 
     return run
 

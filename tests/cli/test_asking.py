@@ -5,8 +5,6 @@ import os
 import pty
 import re
 import select
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -14,8 +12,8 @@ from typing import Any
 
 import pytest
 from patience import HANG_S, until
+from warm import Warm
 
-ENTRY = Path(sys.executable).with_name("interlock")
 _SEQUENCE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 ASKS = "later] "
 
@@ -25,15 +23,8 @@ class Terminal:
 
     def __init__(self, cwd: Path, *arguments: str) -> None:
         self._master, slave = pty.openpty()
-        self.process = subprocess.Popen(
-            [ENTRY, *arguments],
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            cwd=cwd,
-            start_new_session=True,
-            preexec_fn=_own_terminal,
-        )
+        streams = {"stdin": slave, "stdout": slave, "stderr": slave}
+        self.process = Warm(arguments, cwd=cwd, env=os.environ, terminal=True, **streams)
         os.close(slave)
         self._seen = 0
         self.text = ""
@@ -71,15 +62,6 @@ class Terminal:
             return False
         self.text += _SEQUENCE.sub("", data.decode(errors="replace")).replace("\r\n", "\n")
         return bool(data)
-
-
-def _own_terminal() -> None:
-    import fcntl
-    import signal
-    import termios
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # who runs the tests in the background ignores it
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 Open = Callable[..., Terminal]

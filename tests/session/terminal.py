@@ -17,6 +17,7 @@ from typing import Any
 
 import pyte
 from patience import HANG_S, until
+from warm import Warm
 
 ENTRY = Path(sys.executable).with_name("interlock")
 WAIT_S = float(os.environ.get("WAIT_S", HANG_S))
@@ -36,7 +37,7 @@ KEYS = {
 
 
 class Terminal:
-    """`with Terminal(folder, "-m", "script:replies.yaml") as terminal: …`"""
+    """`with Terminal(folder, "-m", "script:replies.yaml") as terminal: …`; with a `command` it starts from nothing."""
 
     def __init__(
         self,
@@ -45,7 +46,7 @@ class Terminal:
         columns: int = 80,
         rows: int = 24,
         env: Mapping[str, str] | None = None,
-        command: tuple[str, ...] = (str(ENTRY),),
+        command: tuple[str, ...] = (),
     ) -> None:
         self.folder, self.arguments, self.command = folder, arguments, command
         self._pyte = pyte.HistoryScreen(columns, rows, history=20_000, ratio=0.5)
@@ -65,20 +66,24 @@ class Terminal:
     def __enter__(self) -> "Terminal":
         self._own, their = pty.openpty()
         self._set_size(self._own)
-        self.process = subprocess.Popen(
-            [*self.command, *self.arguments],
-            stdin=their,
-            stdout=their,
-            stderr=their,
-            cwd=self.folder,
-            env=self.env,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-        )
+        self.process = self._started(their)
         os.close(their)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         return self
+
+    def _started(self, terminal: int) -> "Warm | subprocess.Popen[bytes]":
+        streams = {"stdin": terminal, "stdout": terminal, "stderr": terminal}
+        if not self.command:
+            return Warm(self.arguments, cwd=self.folder, env=self.env, terminal=True, **streams)
+        return subprocess.Popen(
+            [*self.command, *self.arguments],
+            cwd=self.folder,
+            env=self.env,
+            start_new_session=True,
+            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            **streams,
+        )
 
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:

@@ -1,24 +1,17 @@
 """test_deciding: what is asked is answered here, later, or elsewhere; what is being typed is no answer to it."""
 
-import subprocess
 import time
 from pathlib import Path
 
-from session.terminal import ENTRY, Opens, Terminal, edit
+import warm
+from session.terminal import Opens, Terminal, edit
 
 from interlock.engine.read import list_runs
 
 
 def elsewhere(terminal: Terminal, *arguments: str) -> str:
     """A command in another terminal."""
-    done = subprocess.run(
-        [ENTRY, *arguments],
-        cwd=terminal.folder,
-        env=terminal.env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = warm.run(arguments, cwd=terminal.folder, env=terminal.env)
     return done.stdout + done.stderr
 
 

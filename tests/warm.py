@@ -1,0 +1,110 @@
+"""warm: `interlock` as a process of its own that need not import: it is forked from one that has.
+
+Arguments, folder, environment, streams, terminal, signals and end are its own. What a start itself does is proven by
+processes that are started from nothing: imports, the environment's block, what is typed before anything stands there.
+"""
+
+import atexit
+import functools
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from forker import STATUS
+from patience import HANG_S
+
+
+class Warm:
+    """What `subprocess.Popen` is, as far as tests need it. A `terminal` has the program alone, on its stdin."""
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: Path,
+        env: Mapping[str, str],
+        stdin: int,
+        stdout: int,
+        stderr: int,
+        terminal: bool = False,
+    ) -> None:
+        given = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}, "terminal": terminal}
+        self._told, telling = os.pipe()
+        with tempfile.TemporaryFile() as request:
+            request.write(json.dumps(given).encode())
+            request.flush()
+            socket.send_fds(_door(), [b"x"], [request.fileno(), stdin, stdout, stderr, telling])
+        os.close(telling)
+        self.pid = int.from_bytes(os.read(self._told, STATUS), sys.byteorder)
+        assert self.pid, "the process that forks is gone"
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None and select.select([self._told], [], [], 0)[0]:
+            self._reap()
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._told], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("interlock", timeout or 0)
+            self._reap()
+        assert self.returncode is not None
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _reap(self) -> None:
+        status = os.read(self._told, STATUS)
+        os.close(self._told)
+        self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, sys.byteorder))
+
+    def __del__(self) -> None:
+        if getattr(self, "returncode", 0) is None:
+            os.close(self._told)
+
+
+def run(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: str = ""
+) -> "subprocess.CompletedProcess[str]":
+    """`subprocess.run`, with both streams captured as text."""
+    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        given.write(stdin.encode())
+        given.seek(0)
+        streams = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
+        process = Warm(arguments, cwd=cwd, env=env, **streams)
+        try:
+            code = process.wait(HANG_S)
+        finally:
+            process.kill()
+        for written in (out, err):
+            written.seek(0)
+        return subprocess.CompletedProcess(arguments, code, out.read().decode(), err.read().decode())
+
+
+@functools.cache
+def _door() -> socket.socket:
+    """To the process that forks, one for each worker of the suite."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-P", str(Path(__file__).with_name("forker.py")), str(theirs.fileno())]
+    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+    theirs.close()
+
+    def close() -> None:
+        ours.close()
+        process.wait()
+
+    atexit.register(close)
+    return ours
