@@ -4,6 +4,7 @@ import fcntl
 import io
 import json
 import os
+import runpy
 import signal
 import socket
 import sys
@@ -11,6 +12,7 @@ import tempfile
 import termios
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -72,18 +74,28 @@ def _become(request: int, streams: tuple[int, int, int]) -> NoReturn:
     os.environ.clear()
     os.environ.update(given["env"])
     time.tzset()
-    sys.argv = ["interlock", *given["arguments"]]
+    sys.argv = [given["program"] or "interlock", *given["arguments"]]
     sys.stdin = sys.__stdin__ = _text(0, "r", "surrogateescape")
     sys.stdout = sys.__stdout__ = _text(1, "w", "strict", by_line=os.isatty(1))
     sys.stderr = sys.__stderr__ = _text(2, "w", "backslashreplace", by_line=True)
-    from interlock.cli.main import main
-
     try:
-        code = main()
+        code = _run(given["program"])
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+        code = 1
     sys.stdout.flush()
     os._exit(code)
+
+
+def _run(program: str) -> int:
+    from interlock.cli.main import main
+
+    if not program:
+        return main()
+    runpy.run_path(program, run_name="__main__")
+    return 0
 
 
 def _text(fd: int, mode: str, errors: str, by_line: bool = False) -> io.TextIOWrapper:

@@ -22,7 +22,10 @@ from patience import HANG_S
 
 
 class Warm:
-    """What `subprocess.Popen` is, as far as tests need it. A `terminal` has the program alone, on its stdin."""
+    """What `subprocess.Popen` is, as far as tests need it. A `terminal`, on its stdin, has the process alone.
+
+    `program`: a Python file to run in place of `interlock`.
+    """
 
     def __init__(
         self,
@@ -30,18 +33,27 @@ class Warm:
         *,
         cwd: Path,
         env: Mapping[str, str],
-        stdin: int,
-        stdout: int,
-        stderr: int,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.DEVNULL,
+        stderr: int = 2,
         terminal: bool = False,
+        program: Path | None = None,
     ) -> None:
         given = {"arguments": [*arguments], "cwd": str(cwd), "env": {**env}, "terminal": terminal}
+        given["program"] = str(program or "")
         self._told, telling = os.pipe()
-        with tempfile.TemporaryFile() as request:
+        self.stdout, ends = None, [telling]
+        if stdout == subprocess.PIPE:
+            ours, stdout = os.pipe()
+            self.stdout = os.fdopen(ours)
+            ends.append(stdout)
+        with tempfile.TemporaryFile() as request, Path(os.devnull).open("r+b") as nothing:
             request.write(json.dumps(given).encode())
             request.flush()
-            socket.send_fds(_door(), [b"x"], [request.fileno(), stdin, stdout, stderr, telling])
-        os.close(telling)
+            streams = [nothing.fileno() if fd == subprocess.DEVNULL else fd for fd in (stdin, stdout, stderr)]
+            socket.send_fds(_door(), [b"x"], [request.fileno(), *streams, telling])
+        for end in ends:
+            os.close(end)
         self.pid = int.from_bytes(os.read(self._told, STATUS), sys.byteorder)
         assert self.pid, "the process that forks is gone"
         self.returncode: int | None = None
@@ -73,20 +85,26 @@ class Warm:
 
     def __del__(self) -> None:
         if getattr(self, "returncode", 0) is None:
-            os.close(self._told)
+            os.close(self._told)  # nobody waited for it
 
 
 def run(
-    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: str = ""
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    stdin: str = "",
+    program: Path | None = None,
+    timeout: float | None = HANG_S,
 ) -> "subprocess.CompletedProcess[str]":
     """`subprocess.run`, with both streams captured as text."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
         streams = {"stdin": given.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
-        process = Warm(arguments, cwd=cwd, env=env, **streams)
+        process = Warm(arguments, cwd=cwd, env=env, program=program, **streams)
         try:
-            code = process.wait(HANG_S)
+            code = process.wait(timeout)
         finally:
             process.kill()
         for written in (out, err):

@@ -11,49 +11,29 @@ import termios
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 from patience import HANG_S, until
+from warm import Warm
 
 from interlock.engine.driver.drive import signals_held, stop_on_signals
 
-DRIVE = """
-import asyncio, signal, sys, time
-from interlock.engine.driver.drive import stop_on_signals
-async def main(deed):
-    told, drained = asyncio.Event(), []
-    def request():
-        told.set(); drained.append("signal")
-    with stop_on_signals(request):
-        print("driving", flush=True)
-        await told.wait()
-        print("stopping", *drained, flush=True)
-        if deed == "busy":      # a loop that nothing on the loop can interrupt
-            while True: pass
-        if deed == "brief":     # still there when the second one comes
-            await asyncio.sleep(0.3)
-        if deed == "slow":
-            await asyncio.sleep(60)
-    print("parked", flush=True)
-    if deed == "after":
-        await asyncio.sleep(60)
-asyncio.run(main(sys.argv[1]))
-"""
+DRIVEN = Path(__file__).with_name("driven.py")
+Process = Warm | subprocess.Popen[str]
 
 
-def start(deed: str, *before: str, **options: Any) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [*before, sys.executable, "-c", DRIVE, deed], stdout=subprocess.PIPE, text=True, **options
-    )
+def start(deed: str, **options: Any) -> Warm:
+    return Warm([deed], program=DRIVEN, cwd=Path.cwd(), env=os.environ, stdout=subprocess.PIPE, **options)
 
 
-def lines(process: subprocess.Popen[str], count: int) -> list[str]:
+def lines(process: Process, count: int) -> list[str]:
     assert process.stdout
     return [process.stdout.readline().strip() for _ in range(count)]
 
 
-def finish(process: subprocess.Popen[str]) -> int:
+def finish(process: Process) -> int:
     try:
         return process.wait(timeout=HANG_S)
     finally:
@@ -63,7 +43,7 @@ def finish(process: subprocess.Popen[str]) -> int:
         process.stdout.close()
 
 
-def press_again(process: subprocess.Popen[str], number: signal.Signals) -> None:
+def press_again(process: Process, number: signal.Signals) -> None:
     time.sleep(0.3)  # longer than an echo of the first
     process.send_signal(number)
 
@@ -101,7 +81,8 @@ def test_an_echo_of_the_first_signal_is_not_a_second() -> None:
 
 @pytest.mark.skipif(shutil.which("timeout") is None, reason="needs coreutils' timeout")
 def test_under_timeout_a_run_parks() -> None:
-    process = start("brief", "timeout", "--preserve-status", "600")
+    command = ["timeout", "--preserve-status", "600", sys.executable, DRIVEN, "brief"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert lines(process, 1) == ["driving"]
     process.send_signal(signal.SIGTERM)  # sent on as when the time is over: to its child, then to the group
     assert lines(process, 2) == ["stopping signal", "parked"]
@@ -120,16 +101,7 @@ def test_after_the_drive_signals_mean_what_they_meant_before() -> None:
 def test_the_second_signal_restores_the_terminal() -> None:
     master, slave = pty.openpty()
     before = termios.tcgetattr(slave)
-    code = DRIVE.replace('if deed == "slow":', 'if deed == "slow":\n            import tty; tty.setraw(0)')
-    wrapped = f"import os, fcntl, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0)\n{code}"
-    process = subprocess.Popen(
-        [sys.executable, "-c", wrapped, "slow"],
-        stdin=slave,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    )
+    process = start("raw", stdin=slave, terminal=True)
     try:
         lines(process, 1)
         process.send_signal(signal.SIGINT)

@@ -2,22 +2,22 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Literal
+
+import warm
 
 
 def killed(
     program: str, kind: Literal["random", "every", "states"], first: int, second: int
 ) -> dict[str, Any]:
     """`random N SEED`, `every|states FIRST STRIDE`. What it found is printed, so that a failing test shows it."""
-    done = subprocess.run(
-        [sys.executable, str(Path(__file__).with_name(f"{program}.py")), kind, str(first), str(second)],
-        capture_output=True,
-        text=True,
+    done = warm.run(
+        [kind, str(first), str(second)],
+        program=Path(__file__).with_name(f"{program}.py"),
+        cwd=Path.cwd(),
         env={**os.environ, "PYTHONPATH": ""},
-        check=False,
+        timeout=None,
     )
     assert done.stdout, done.stderr
     told = json.loads(done.stdout)

@@ -20,6 +20,8 @@ from patience import HANG_S, until
 from warm import Warm
 
 ENTRY = Path(sys.executable).with_name("interlock")
+FROM_NOTHING = (str(ENTRY),)
+"""For tests of what is there before the imports are made."""
 WAIT_S = float(os.environ.get("WAIT_S", HANG_S))
 """A wait ends at once when the text is there; only what never comes lasts so long."""
 KEYS = {
@@ -37,7 +39,7 @@ KEYS = {
 
 
 class Terminal:
-    """`with Terminal(folder, "-m", "script:replies.yaml") as terminal: …`; with a `command` it starts from nothing."""
+    """`with Terminal(folder, "-m", "script:replies.yaml") as terminal: …`; by a `command` it starts from nothing."""
 
     def __init__(
         self,

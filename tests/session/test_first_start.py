@@ -13,7 +13,7 @@ import pytest
 from commands import execute
 from fake_gemini.fake import FakeGemini
 from fake_gemini.handler import Handler
-from session.terminal import Terminal
+from session.terminal import FROM_NOTHING, Terminal
 from typing_extensions import override
 
 KEY = "AIzaSyD-0123456789-0123456789-0123456"
@@ -142,7 +142,7 @@ def test_a_key_is_tried_stored_for_its_owner_alone_and_the_session_opens(
 def test_a_local_server_is_asked_for_its_models_and_one_that_fails_is_asked_again(
     folder: Path, server: str
 ) -> None:
-    with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}) as terminal:
+    with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
         terminal.waits_for("Which one? [1]")
         terminal.type("3\r")
         terminal.waits_for("'3' is neither 1 nor 2.\nWhich one? [1]")
@@ -180,7 +180,7 @@ def test_what_is_typed_ahead_is_never_shown_before_its_question_stands(
         do_get(self)
 
     monkeypatch.setattr(_OpenAI, "do_GET", slowly)
-    with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}) as terminal:
+    with Terminal(folder, env={"PYTHONPATH": str(no_package(folder))}, command=FROM_NOTHING) as terminal:
         terminal.types_ahead(f"2\r{server}\rsecret\r")
         asked.wait()
         terminal.type("2\r")
@@ -195,7 +195,7 @@ def test_what_is_typed_ahead_is_never_shown_before_its_question_stands(
 def test_answers_and_the_first_prompt_can_be_typed_before_anything_stands_there(
     folder: Path, gemini: FakeGemini
 ) -> None:
-    with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url}) as terminal:
+    with Terminal(folder, env={"GOOGLE_GEMINI_BASE_URL": gemini.url}, command=FROM_NOTHING) as terminal:
         terminal.types_ahead(f"1\r{KEY}\rgemini-2.5-flash\rhello there\r")
         terminal.waits_for("❯ hello there")
         terminal.waits_for("❯ hello there\n\nready")

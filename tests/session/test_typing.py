@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from session.terminal import Opens
+from session.terminal import FROM_NOTHING, Opens
 
 from interlock.engine.read import list_runs
 from interlock.engine.store.checkpoints import messages_at, state_at
@@ -141,7 +141,7 @@ def test_a_users_commands_skills_and_a_unique_beginning_are_called_by_a_slash(
 
 def test_what_is_typed_before_the_prompt_stands_is_sent_in_its_turn(folder: Path, opens: Opens) -> None:
     replies = [{"text": f"{answer}."} for answer in ("One", "Two", "Three", "Four")]
-    with opens(replies, "first") as terminal:
+    with opens(replies, "first", command=FROM_NOTHING) as terminal:
         terminal.type("second\r")  # while the terminal shows it and makes a new line of its Enter
         terminal.types_ahead("third\r")
         terminal.waits_for("Three.")
