@@ -34,9 +34,10 @@ from interlock.services.toolset import describe, nearest_names
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
 from interlock.state.errors import InputError, RunError, UserError
 from interlock.state.events import Event
-from interlock.state.hooks import HookEvent, HookOutcome
+from interlock.state.hooks import HookOutcome
 from interlock.state.messages import Frozen
 from interlock.state.names import WAIT
+from interlock.state.run import HookEvent
 from interlock.state.tooling import Ended, PathRefused, Tool
 from interlock.tools.table import TOOLS
 

@@ -25,9 +25,9 @@ from interlock.engine.driver.prepare import RunConfig, kept_options, prepare, re
 from interlock.engine.driver.runner import context_of, first_state
 from interlock.engine.options import Options
 from interlock.engine.read import RunRow, list_runs
-from interlock.engine.store import Store, state_home
+from interlock.engine.store import Store, read_options, state_home
 from interlock.engine.store.approvals import decide
-from interlock.engine.store.runs import NewRun, insert_run, read_options
+from interlock.engine.store.runs import NewRun, insert_run
 from interlock.engine.workflows import Source
 from interlock.graphs import PIPELINES, pipeline
 from interlock.graphs._pipeline import Compiled, Pipeline

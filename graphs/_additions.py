@@ -25,7 +25,6 @@ from interlock.nodes.hooks import (
     after_session,
     ask_hook,
     ask_session,
-    await_person,
     await_session,
     by_session_end,
     by_session_start,
@@ -33,9 +32,9 @@ from interlock.nodes.hooks import (
     session_start,
     session_start_in_talk,
 )
+from interlock.nodes.tools_results import await_person
 from interlock.state.errors import RunError, UserError
-from interlock.state.hooks import HookEvent
-from interlock.state.run import RunChannels, node, spec_of
+from interlock.state.run import HookEvent, RunChannels, node, spec_of
 
 
 def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:

@@ -16,10 +16,8 @@ from interlock.graphs import tools, turn
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
 from interlock.graphs.main import follow_up
-from interlock.nodes.hooks import await_person, notify
 from interlock.nodes.main import after_context, before_agent, nudge
 from interlock.nodes.task import (
-    after_notify,
     after_turn,
     ask_completion,
     ask_guidance,
@@ -35,6 +33,7 @@ from interlock.nodes.task import (
     take_result,
     weigh,
 )
+from interlock.nodes.tools_results import await_person, notify
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.task import TaskInput, TaskOutput, TaskState
@@ -75,7 +74,8 @@ def _edges(g: Graph) -> None:
     g.edge("nudge", "build_prompt")
     g.by_label("ask_guidance", {"asked": "await_guidance", "notify": "notify"})
     g.by_label("ask_completion", {"asked": "await_completion", "notify": "notify"})
-    g.route("notify", after_notify, {"guidance": "await_guidance", "completion": "await_completion"})
+    completion = dict.fromkeys(("approval", "outcome"), "await_completion")
+    g.by_label("notify", {"question": "await_guidance", **completion})
     g.edge("await_guidance", "take_guidance")
     g.by_label("take_guidance", {"go on": "build_prompt", "stopped": "finish"})
     g.edge("await_completion", "take_completion")

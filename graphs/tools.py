@@ -15,21 +15,20 @@ from pydantic import JsonValue
 from interlock.graphs import edit, subagent, summarize
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.hooks import await_person, notify
-from interlock.nodes.tools_approval import apply_decision, request_approval
+from interlock.nodes.tools_approval import apply_decision, ready, request_approval
 from interlock.nodes.tools_batch import (
     collect,
     each_call,
     each_of_group,
     leaves_no_effect,
     next_group,
+    outcomes_of,
     parse,
 )
 from interlock.nodes.tools_decide import (
     before_tool,
     check_mode,
     check_policy,
-    ready,
     resolve,
     respond_undone,
     take_edit,
@@ -46,7 +45,7 @@ from interlock.nodes.tools_questions import (
     take_answer,
     take_review,
 )
-from interlock.nodes.tools_results import as_sent, recorded_of
+from interlock.nodes.tools_results import as_sent, await_person, notify, recorded_of
 from interlock.state.subagent import MAX_DEPTH
 from interlock.state.tools import (
     DecideOut,
@@ -58,7 +57,6 @@ from interlock.state.tools import (
     ToolsInput,
     ToolsOutput,
     ToolsState,
-    outcomes_of,
 )
 from interlock.state.workflow import WorkflowContext, append_history, to_message
 

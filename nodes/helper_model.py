@@ -15,6 +15,7 @@ from interlock.state.deps import Deps
 from interlock.state.errors import ModelError, RunError, UserError
 from interlock.state.events import HelperFailed
 from interlock.state.messages import Message, ModelCall, Reply
+from interlock.state.run import task_of
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,6 @@ class Answered(NamedTuple, Generic[T]):
 
     record: str
     answer: T
-
-
-def task_of(runtime: Runtime[Deps], role: str) -> str:
-    """The graph task that asks: a reply is recorded by it, so that a kill doesn't pay twice."""
-    if runtime.execution_info is None:
-        raise RunError(f"{role} was asked outside a graph.")
-    return runtime.execution_info.task_id
 
 
 async def reply_to(call: ModelCall, runtime: Runtime[Deps]) -> Reply:

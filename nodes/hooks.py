@@ -9,16 +9,15 @@ from langgraph.types import interrupt
 from pydantic import JsonValue
 from typing_extensions import TypedDict
 
-from interlock.nodes.helper_model import task_of
 from interlock.nodes.tools_results import put_request
 from interlock.prompts import load
 from interlock.state.calls import ApprovalRequest, CallView
 from interlock.state.deps import Deps
 from interlock.state.errors import HookError, RunError
 from interlock.state.events import AgentBlocked, AgentStopped, ErrorEvent
-from interlock.state.hooks import NO_REASON, HookEvent, HookOutcome, HookWait, is_hooked
+from interlock.state.hooks import NO_REASON, HookOutcome, HookWait
 from interlock.state.messages import Message
-from interlock.state.run import RunChannels, node
+from interlock.state.run import HookEvent, RunChannels, is_hooked, node, task_of
 
 FIRING = ("hook_event", "hook_key", "approval")
 """What a node writes that fires hooks, and what they are waited for by; its label is then `unknown`."""
@@ -63,11 +62,6 @@ def fires(
         return node(reads=keys, writes=(*FIRING, *writes), labels=("unknown", *labels))(fire)
 
     return mark
-
-
-class CallResult(HookWait, total=False):
-    status: str
-    """Of the call, see ToolCallChart."""
 
 
 class Session(RunChannels, total=False):
@@ -135,38 +129,6 @@ async def ask_hook(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
     return {"approval": state["approval"]}
 
 
-@node(reads=("approval",), writes=("approval",))
-async def await_person(state: HookWait) -> HookWait:
-    """Carries the request's key only; the answer is a row. Runs again on every resume, so it does nothing else."""
-    interrupt(state["approval"])
-    return {"approval": state["approval"]}
-
-
-@node(reads=("approval",), labels=("approval", "question", "outcome"))
-async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
-    """Between the writing of a request and the waiting for its answer. What a hook says here changes nothing."""
-    deps = runtime.context
-    key = state["approval"]
-    request = deps.approvals.get(key)
-    if request is None:
-        raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
-    name = deps.approvals.ask(request)
-    payload: dict[str, JsonValue] = {
-        "notification_type": "ToolPermission",
-        "message": f"{request.call.name} waits for a person: {request.reason}",
-        "details": {
-            "id": name,
-            "kind": request.kind,
-            "tool": request.call.name,
-            "reason": request.reason,
-            "preview": request.preview,
-        },
-    }
-    told, subject = f"{key}:notify", "ToolPermission"
-    await deps.hooks.fire("Notification", told, payload, subject=subject, emit=runtime.stream_writer)
-    return {"label": request.kind}
-
-
 def by_session_start(state: RunChannels) -> Literal["", "session"]:
     return "session" if is_hooked(state, "SessionStart") else ""
 
@@ -189,11 +151,6 @@ def after_await_session(state: Session) -> Literal["start", "end"]:
             raise RunError(
                 f"A person was asked about hooks of {other!r}; expected SessionStart or SessionEnd."
             )
-
-
-def asked(state: HookWait) -> Literal["asked", "notify"]:
-    """Label of a node that has written a request: hooks hear of it before a person is waited for."""
-    return "notify" if is_hooked(state, "Notification") else "asked"
 
 
 async def fired(
@@ -256,11 +213,6 @@ def _hook(event: HookEvent, outcome: HookOutcome) -> str:
     if not names:
         return f"{event} hook"
     return f"{event} hook{'s' if len(names) > 1 else ''} {', '.join(map(repr, names))}"
-
-
-def is_result_for_hooks(state: CallResult) -> bool:
-    """A call that was stopped while it ran has no result to look at."""
-    return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
 
 
 async def _fired_around(

@@ -14,11 +14,11 @@ from interlock.state.conversation import Refused, fresh_prompt, open_refusal, re
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentBlocked, ErrorEvent
-from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome, is_hooked
+from interlock.state.hooks import NO_REASON, HookedPrompt, HookOutcome
 from interlock.state.main import MainState
 from interlock.state.messages import Message, Origin
 from interlock.state.plan import PLAN_NAME
-from interlock.state.run import node
+from interlock.state.run import is_hooked, node
 from interlock.state.text import is_visible
 
 _SILENT = "[no response text]"

@@ -15,7 +15,7 @@ from interlock.state.calls import key_of
 from interlock.state.deps import Deps
 from interlock.state.messages import Message
 from interlock.state.run import node
-from interlock.state.settings import OutputRule, Settings
+from interlock.state.settings import PAGED, SHELL, OutputRule, Settings, is_long, rule_of
 from interlock.state.summarize import HEAD_SHARE, SummarizeState
 from interlock.state.text import clean, estimate_tokens
 
@@ -26,18 +26,6 @@ _SENT_CHARS = 400_000
 _MESSAGES, _MESSAGE_CHARS = 10, 1_000
 """Of the conversation: the newest messages, and so much of each."""
 _CHARS_PER_TOKEN = 4
-SHELL = frozenset({"run_shell_command", "execute_command"})
-_MCP = "mcp_"
-_PAGED = frozenset(
-    {
-        *("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"),
-        *("search_files", "list_files", "list_code_definition_names", "codebase_search"),
-    }
-)
-"""Reads and searches page by themselves, and a summarised read breaks the next edit: no setting changes that."""
-_OWN_CHARS = 1000
-"""What a tool says around an output that it has cut at the same limit itself."""
-_OFF = OutputRule(how="off", tokenBudget=1)
 _OUTPUT = (*CALL, "tool", "source", "head", "max_output_tokens")
 """Keys that name the output."""
 
@@ -169,28 +157,12 @@ async def truncate(state: SummarizeState, runtime: Runtime[Deps]) -> SummarizeSt
     return {"shortened": record, "summarize_status": "truncated"}
 
 
-def rule_of(settings: Settings, tool: str) -> OutputRule:
-    """By default shell and MCP output is summarised; settings choose per tool."""
-    if tool in _PAGED:
-        return _OFF
-    if chosen := settings.model.summarize_tool_output.get(tool):
-        return chosen
-    return OutputRule.model_validate({}) if tool in SHELL or tool.startswith(_MCP) else _OFF
-
-
 def rule_alone(settings: Settings, tool: str, max_output_tokens: int) -> OutputRule:
     """Of an output that was handed in, to be shortened: only what no setting changes stays as it is."""
     rule = rule_of(settings, tool)
-    if tool in _PAGED or rule.how == "truncate":
+    if tool in PAGED or rule.how == "truncate":
         return rule
     return OutputRule(how="summarize", tokenBudget=max_output_tokens)
-
-
-def is_long(settings: Settings, rule: OutputRule, text: str) -> bool:
-    """Truncation begins at its own limit in characters, a summary at its budget of tokens."""
-    if rule.how == "truncate":
-        return len(text) > settings.tools.truncate_at + _OWN_CHARS
-    return rule.how == "summarize" and estimate_tokens(text) > rule.token_budget
 
 
 def source_of(state: SummarizeState, deps: Deps) -> Source:

@@ -7,10 +7,9 @@ from typing import Literal, cast
 from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 
-from interlock.nodes.hooks import asked
 from interlock.nodes.main import append_text, turn_end
 from interlock.nodes.main import finish as ended_by
-from interlock.nodes.tools_results import answered, put_request
+from interlock.nodes.tools_results import answered, asked, put_request
 from interlock.prompts import render
 from interlock.state.calls import ApprovalRequest, CallKey, CallView
 from interlock.state.conversation import fresh_prompt, refusals_in
@@ -21,7 +20,7 @@ from interlock.state.main import MainState
 from interlock.state.messages import Message, ToolCall, open_calls
 from interlock.state.mode import DEFAULT
 from interlock.state.run import node
-from interlock.state.task import DEEPEST, REPEATS, Subtask, TaskState
+from interlock.state.task import CHILD, DEEPEST, REPEATS, Subtask, TaskState
 from interlock.tools.update_todo_list import steps_of
 
 _FRESH: TaskState = {
@@ -43,7 +42,6 @@ _FRESH: TaskState = {
 }
 _SCROLLS = ("scroll_down", "scroll_up")
 """Of a browser: to do the same again is to go on."""
-_CHILD = "child:"
 
 
 @node(
@@ -240,7 +238,7 @@ async def open_child(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 @node(reads=("child",), writes=("child",))
 async def await_child(state: TaskState) -> TaskState:
     """Names the run that it waits for; its end is a row of that run. Does nothing else."""
-    interrupt(f"{_CHILD}{state['child']}")
+    interrupt(f"{CHILD}{state['child']}")
     return {"child": state["child"]}
 
 
@@ -293,16 +291,3 @@ def resumed(head: str, transcript: Transcript) -> str:
 def after_turn(state: TaskState) -> Literal["calls", "nothing called", "first loop", "ended"]:
     found = turn_end(state["turn_status"])
     return "nothing called" if found == "ok" else found
-
-
-def after_notify(state: TaskState) -> Literal["guidance", "completion"]:
-    return "guidance" if ":guidance:" in state["approval"] else "completion"
-
-
-def child_in(interrupted: object) -> str:
-    """The run that an interrupt waits for; empty: it waits for a person."""
-    return (
-        interrupted.removeprefix(_CHILD)
-        if isinstance(interrupted, str) and interrupted.startswith(_CHILD)
-        else ""
-    )

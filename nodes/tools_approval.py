@@ -1,4 +1,4 @@
-"""tools_approval: a call that a person decides on: the request, and what is done of the decision."""
+"""tools_approval: a call that a person decides on: the request, what is done of the decision, and `ready` to run."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.hooks import asked
 from interlock.nodes.tools_results import (
     CALL,
     answered,
+    asked,
     attempt_at,
     earlier_calls,
     moved,
@@ -22,6 +22,7 @@ from interlock.state.calls import (
     Answer,
     ApprovalRequest,
     CallKey,
+    CallOutcome,
     CallView,
     Preview,
     Verdict,
@@ -180,3 +181,15 @@ def is_foreseen(deps: Deps, earlier: Sequence[CallView]) -> bool:
     """A command may change any file before a later call of its batch has its turn."""
     infos = (deps.toolset.info(call.name) for call in earlier)
     return not any(info is not None and info.effect == "other" for info in infos)
+
+
+@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), pure=True)
+async def ready(state: DecideState) -> DecideState:
+    outcome: CallOutcome = {
+        "word": "ready",
+        "attempt": state["attempt"],
+        "approval": state["approval"],
+        "by_hook": state.get("by_hook", False),
+    }
+    status = moved(state["status"], "schedule")
+    return {"status": status, "decided": {str(state["index"]): outcome}}

@@ -10,7 +10,7 @@ from interlock.nodes.context import shown_memory
 from interlock.nodes.plan import reviewing, track
 from interlock.nodes.tools_results import as_sent, recorded_of, result_event
 from interlock.prompts import load, render
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, failure
+from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, cancelled, failure, outcome_of
 from interlock.state.context import MEMORY
 from interlock.state.conversation import EFFECTS, LOOP_END, MISTAKES, Refusals, Refused, refusals_in
 from interlock.state.deps import Deps
@@ -22,7 +22,7 @@ from interlock.state.plan import PlanMode
 from interlock.state.run import node
 from interlock.state.task import DEEPEST
 from interlock.state.tooling import ToolInfo
-from interlock.state.tools import DecideSend, ExecuteSend, ToolsState, outcomes_of
+from interlock.state.tools import DecideSend, ExecuteSend, ToolsState
 from interlock.tools._tags import parser_of, typed
 
 _WHO = {"policy_violation": "policy", "rejected": "person", "blocked_by_hook": "hook"}
@@ -96,6 +96,12 @@ def _withheld(index: int, why: str, state: ToolsState, runtime: Runtime[Deps]) -
     deps.journal.finish(key, call, result)
     runtime.stream_writer(result_event(deps, key, ""))
     return {"word": "answered", "attempt": 1}
+
+
+def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
+    """Each call of the batch, as far as it has come."""
+    stored = {**state["decided"], **(state.get("finished") or {})}
+    return {int(index): outcome_of(outcome) for index, outcome in stored.items()}
 
 
 @node(

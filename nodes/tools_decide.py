@@ -23,11 +23,11 @@ from interlock.nodes.tools_results import (
     sent_instead,
 )
 from interlock.prompts import load
-from interlock.state.calls import CallKey, CallOutcome, CallView, ToolResult, failure, key_of
+from interlock.state.calls import CallKey, CallView, ToolResult, failure, key_of
 from interlock.state.deps import Deps
 from interlock.state.edit import EDIT_TOOL, EditState
-from interlock.state.hooks import HookOutcome, is_hooked
-from interlock.state.run import node
+from interlock.state.hooks import HookOutcome
+from interlock.state.run import is_hooked, node
 from interlock.state.tools import DecideState
 
 _FRESH: DecideState = {
@@ -221,18 +221,6 @@ def _amended(deps: Deps, key: CallKey, call: CallView, outcome: HookOutcome) -> 
         return None
     deps.journal.amend(key.next, CallView(id=call.id, name=call.name, args=args))
     return key.next
-
-
-@node(reads=("index", "attempt", "by_hook", "approval", "status"), writes=("status", "decided"), pure=True)
-async def ready(state: DecideState) -> DecideState:
-    outcome: CallOutcome = {
-        "word": "ready",
-        "attempt": state["attempt"],
-        "approval": state["approval"],
-        "by_hook": state.get("by_hook", False),
-    }
-    status = moved(state["status"], "schedule")
-    return {"status": status, "decided": {str(state["index"]): outcome}}
 
 
 @node(reads=(*CALL, "by_hook", "label"), writes=("decided",))

@@ -8,14 +8,15 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import fired, fires, is_result_for_hooks, marked
+from interlock.nodes.hooks import fired, fires, marked
 from interlock.nodes.subagent import left_s
-from interlock.nodes.summarize import is_long, rule_of
-from interlock.nodes.tools_input import INPUT_WANTED, given_input
+from interlock.nodes.tools_input import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
     answered,
     attempt_at,
+    given_input,
+    is_result_for_hooks,
     mode_refusal,
     moved,
     note_hooks,
@@ -33,6 +34,7 @@ from interlock.state.hooks import HookOutcome
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message
 from interlock.state.run import node
+from interlock.state.settings import is_long, rule_of
 from interlock.state.tooling import ToolInfo, ToolRun
 from interlock.state.tools import ExecuteState
 

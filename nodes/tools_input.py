@@ -8,11 +8,12 @@ from typing import Any, Literal, cast
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import asked
 from interlock.nodes.tools_results import (
     CALL,
     answered,
+    asked,
     attempt_at,
+    given_input,
     moved,
     note_person,
     put_request,
@@ -28,13 +29,6 @@ from interlock.state.tools import ExecuteState
 
 INPUT_WANTED = "input_wanted"
 """Error type of an attempt that failed for want of input; its `meta` holds the form."""
-
-
-def given_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
-    """What was answered so far, over all attempts."""
-    record = state.get("given", "")
-    lines = deps.transcript.message(record).text.splitlines() if record else ()
-    return tuple(map(FilledForm.model_validate_json, lines))
 
 
 def _twice(deps: Deps, call: CallView) -> str:

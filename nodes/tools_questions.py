@@ -7,12 +7,13 @@ from typing import Literal
 from langgraph.runtime import Runtime
 from pydantic import JsonValue
 
-from interlock.nodes.hooks import asked, is_result_for_hooks
 from interlock.nodes.plan import parse_steps
 from interlock.nodes.tools_results import (
     CALL,
     answered,
+    asked,
     attempt_at,
+    is_result_for_hooks,
     moved,
     note_person,
     put_request,

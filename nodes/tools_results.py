@@ -1,8 +1,11 @@
 """tools_results: what deciding and executing a call share: results, requests to people."""
 
-from langgraph.runtime import Runtime
+from typing import Literal
 
-from interlock.nodes.helper_model import task_of
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+from pydantic import JsonValue
+
 from interlock.prompts import load
 from interlock.state.calls import (
     Answer,
@@ -10,6 +13,7 @@ from interlock.state.calls import (
     CallKey,
     CallOutcome,
     CallView,
+    FilledForm,
     OneCall,
     ToolResult,
     Verdict,
@@ -20,9 +24,11 @@ from interlock.state.charts import ToolCallChart, step
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import ApprovalRequired, ToolResultEvent
-from interlock.state.hooks import HookOutcome
+from interlock.state.hooks import HookOutcome, HookWait
 from interlock.state.journal import DecidedBy, DecisionRecord, Journal
 from interlock.state.messages import Message
+from interlock.state.run import is_hooked, node, task_of
+from interlock.state.tools import ExecuteState
 
 CALL = ("message", "index", "attempt")
 """Keys that name an attempt at a call."""
@@ -95,6 +101,16 @@ def result_event(deps: Deps, key: CallKey, record: str) -> ToolResultEvent:
     )
 
 
+class CallResult(HookWait, total=False):
+    status: str
+    """Of the call, see ToolCallChart."""
+
+
+def is_result_for_hooks(state: CallResult) -> bool:
+    """A call that was stopped while it ran has no result to look at."""
+    return is_hooked(state, "AfterTool") and state.get("status") != "cancelled"
+
+
 def mode_refusal(deps: Deps, mode: str, call: CallView) -> ToolResult | None:
     """The answer to a call that the mode of work doesn't have; None: it has it. `call` is valid."""
     info = deps.toolset.info(call.name)
@@ -121,6 +137,43 @@ def put_request(runtime: Runtime[Deps], request: ApprovalRequest) -> None:
             choices=list(request.choices),
         )
     )
+
+
+def asked(state: HookWait) -> Literal["asked", "notify"]:
+    """Label of a node that has written a request: hooks hear of it before a person is waited for."""
+    return "notify" if is_hooked(state, "Notification") else "asked"
+
+
+@node(reads=("approval",), labels=("approval", "question", "outcome"))
+async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
+    """Between the writing of a request and the waiting for its answer. What a hook says here changes nothing."""
+    deps = runtime.context
+    key = state["approval"]
+    request = deps.approvals.get(key)
+    if request is None:
+        raise RunError(f"Request {key!r} isn't there. See: interlock approvals")
+    name = deps.approvals.ask(request)
+    payload: dict[str, JsonValue] = {
+        "notification_type": "ToolPermission",
+        "message": f"{request.call.name} waits for a person: {request.reason}",
+        "details": {
+            "id": name,
+            "kind": request.kind,
+            "tool": request.call.name,
+            "reason": request.reason,
+            "preview": request.preview,
+        },
+    }
+    told, subject = f"{key}:notify", "ToolPermission"
+    await deps.hooks.fire("Notification", told, payload, subject=subject, emit=runtime.stream_writer)
+    return {"label": request.kind}
+
+
+@node(reads=("approval",), writes=("approval",))
+async def await_person(state: HookWait) -> HookWait:
+    """Carries the request's key only; the answer is a row. Runs again on every resume, so it does nothing else."""
+    interrupt(state["approval"])
+    return {"approval": state["approval"]}
 
 
 def answered(deps: Deps, key: str) -> tuple[ApprovalRequest, Answer]:
@@ -229,3 +282,10 @@ def sent_instead(
     message = Message(role="tool", name=call.name, status=status, content="\n\n".join([text, *extra]))
     before = [Message(role="user", origin="hook", content=stop)] if stop else []
     return deps.transcript.append("", [*before, message])
+
+
+def given_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
+    """What was answered so far, over all attempts."""
+    record = state.get("given", "")
+    lines = deps.transcript.message(record).text.splitlines() if record else ()
+    return tuple(map(FilledForm.model_validate_json, lines))

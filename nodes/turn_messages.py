@@ -14,7 +14,7 @@ from interlock.prompts import load
 from interlock.state.compress import KEPT_OUTPUT_TOKENS
 from interlock.state.deps import Deps
 from interlock.state.errors import RunError
-from interlock.state.hooks import HookEvent, HookOutcome
+from interlock.state.hooks import HookOutcome
 from interlock.state.messages import (
     DataPart,
     Growing,
@@ -24,7 +24,8 @@ from interlock.state.messages import (
     curated,
     open_calls,
 )
-from interlock.state.run import node
+from interlock.state.run import HookEvent, node
+from interlock.state.settings import SHELL
 from interlock.state.text import clean, estimate_tokens, is_visible
 from interlock.state.turn import TurnState
 
@@ -32,7 +33,6 @@ WORTH_TOKENS = 30_000
 """Less than this is not worth a new chain, which costs the provider's cache (gemini-cli: the same)."""
 _NEVER = frozenset({"ask_user", "enter_plan_mode", "exit_plan_mode", "write_todos"})
 """What people said and decided stays, and so does the list of steps."""
-_SHELL = frozenset({"run_shell_command", "execute_command"})
 _PREVIEW_CHARS, _PREVIEW_LINES, _LINE_CHARS = 250, 10, 500
 """Characters at each end; for shell output lines at each end, and characters of a line (gemini-cli: 250, 10, none)."""
 _TELLING = re.compile(r"(?:Exit Code|Signal|Error|PID|Process Group PGID): .*")
@@ -192,7 +192,7 @@ def _can_go(message: Message, size: int) -> bool:
 def _preview(message: Message) -> str:
     """The two ends; of shell output whole lines, and those that say how the command ended."""
     text = message.text
-    if message.name not in _SHELL:
+    if message.name not in SHELL:
         return _ends(text, _PREVIEW_CHARS)
     lines = text.splitlines()
     if len(lines) <= 2 * _PREVIEW_LINES:

@@ -6,7 +6,6 @@ from typing import cast
 
 from langgraph.runtime import Runtime
 
-from interlock.nodes.helper_model import task_of
 from interlock.nodes.hooks import ending, fired, fires
 from interlock.nodes.loop_detectors import Chants, call_key, cycle, described, remembered
 from interlock.nodes.turn_messages import REQUEST, replacement, request_of, shown_answer, shown_request
@@ -14,10 +13,9 @@ from interlock.prompts import load
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import ModelError, RunError
 from interlock.state.events import Event, Finished, InvalidStream, LoopDetected, MessageEvent, Retry, Thought
-from interlock.state.hooks import is_hooked
 from interlock.state.loop_check import LONGEST_CYCLE, Kind
 from interlock.state.messages import Message, ModelCall, Reply, TextDelta, ThoughtDelta
-from interlock.state.run import node
+from interlock.state.run import is_hooked, node, task_of
 from interlock.state.text import is_visible
 from interlock.state.turn import STREAM_ATTEMPTS, TurnState
 

@@ -7,7 +7,6 @@ from typing import Literal
 from langgraph.runtime import Runtime
 
 from interlock.nodes.compress_snapshot import size
-from interlock.nodes.helper_model import task_of
 from interlock.nodes.hooks import ending, fired, fires, warn
 from interlock.nodes.turn_messages import (
     REQUEST,
@@ -25,10 +24,10 @@ from interlock.nodes.turn_reply import accepted
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import UserError
 from interlock.state.events import ContextOverflow, MaxSessionTurns, MessageEvent, ModelInfo, RouteEvent
-from interlock.state.hooks import HookOutcome, is_hooked
+from interlock.state.hooks import HookOutcome
 from interlock.state.loop_check import FIRST_CHECK
 from interlock.state.messages import Message, estimate_message
-from interlock.state.run import node
+from interlock.state.run import is_hooked, node, task_of
 from interlock.state.turn import TurnState
 
 _UNCHANGED: TurnState = {

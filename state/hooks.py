@@ -7,21 +7,8 @@ from pydantic import Field, JsonValue
 
 from interlock.state.events import Emit
 from interlock.state.messages import Frozen
-from interlock.state.run import Labelled, RunChannels
+from interlock.state.run import HookEvent, Labelled
 
-HookEvent = Literal[
-    "BeforeAgent",
-    "AfterAgent",
-    "BeforeModel",
-    "AfterModel",
-    "BeforeToolSelection",
-    "BeforeTool",
-    "AfterTool",
-    "SessionStart",
-    "SessionEnd",
-    "PreCompress",
-    "Notification",
-]
 HookDecision = Literal["none", "allow", "ask", "block"]
 NO_REASON = "It gave no reason."
 """The reason of a hook that said no and not why."""
@@ -126,8 +113,3 @@ class Hooks(Protocol):
     def unsettled(self, unknown: str) -> Unsettled:
         """What the request named by `HookOutcome.unknown` is about."""
         ...
-
-
-def is_hooked(state: RunChannels, event: HookEvent) -> bool:
-    """Whether an event is among the names of the `hooked` channel."""
-    return event in state.get("hooked", "").split(",")

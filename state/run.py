@@ -2,14 +2,17 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 from typing_extensions import TypedDict
 
 from interlock.state.calls import ApprovalMode
-from interlock.state.errors import SetupError
+from interlock.state.errors import RunError, SetupError
 from interlock.state.messages import Origin
+
+if TYPE_CHECKING:
+    from langgraph.runtime import Runtime
 
 MAX_TURNS = 100
 """Turns per prompt (gemini-cli's MAX_TURNS)."""
@@ -66,6 +69,26 @@ class RunChannels(TypedDict, total=False):
     """Slug of the mode of work (`state/mode.py`); empty: there is none, nothing is held back for it."""
     protocol: Annotated[str, newest]
     """`Protocol`; empty: native."""
+
+
+HookEvent = Literal[
+    "BeforeAgent",
+    "AfterAgent",
+    "BeforeModel",
+    "AfterModel",
+    "BeforeToolSelection",
+    "BeforeTool",
+    "AfterTool",
+    "SessionStart",
+    "SessionEnd",
+    "PreCompress",
+    "Notification",
+]
+
+
+def is_hooked(state: RunChannels, event: HookEvent) -> bool:
+    """Whether an event is among the names of the `hooked` channel."""
+    return event in state.get("hooked", "").split(",")
 
 
 class Labelled(RunChannels, total=False):
@@ -166,3 +189,10 @@ def spec_of(function: Callable[..., Any]) -> NodeSpec | None:
 def inside(task: str) -> str:
     """Id of what a graph that is a node does in that node's own task, or superstep."""
     return f"{task}.0"
+
+
+def task_of(runtime: "Runtime[Any]", role: str) -> str:
+    """The graph task that asks: a reply is recorded by it, so that a kill doesn't pay twice."""
+    if runtime.execution_info is None:
+        raise RunError(f"{role} was asked outside a graph.")
+    return runtime.execution_info.task_id

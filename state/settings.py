@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from interlock.state.calls import ApprovalMode
 from interlock.state.names import ALIASES
+from interlock.state.text import estimate_tokens
 
 
 class _Section(BaseModel):
@@ -322,3 +323,33 @@ class Settings(_Section):
 
     def processor_files(self, root: Path, home: Path) -> list[Path]:
         return [home / name[2:] if name.startswith("~/") else root / name for name in self.processors]
+
+
+SHELL = frozenset({"run_shell_command", "execute_command"})
+_MCP = "mcp_"
+PAGED = frozenset(
+    {
+        *("read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"),
+        *("search_files", "list_files", "list_code_definition_names", "codebase_search"),
+    }
+)
+"""Reads and searches page by themselves, and a summarised read breaks the next edit: no setting changes that."""
+_OWN_CHARS = 1000
+"""What a tool says around an output that it has cut at the same limit itself."""
+_OFF = OutputRule(how="off", tokenBudget=1)
+
+
+def rule_of(settings: Settings, tool: str) -> OutputRule:
+    """By default shell and MCP output is summarised; settings choose per tool."""
+    if tool in PAGED:
+        return _OFF
+    if chosen := settings.model.summarize_tool_output.get(tool):
+        return chosen
+    return OutputRule.model_validate({}) if tool in SHELL or tool.startswith(_MCP) else _OFF
+
+
+def is_long(settings: Settings, rule: OutputRule, text: str) -> bool:
+    """Truncation begins at its own limit in characters, a summary at its budget of tokens."""
+    if rule.how == "truncate":
+        return len(text) > settings.tools.truncate_at + _OWN_CHARS
+    return rule.how == "summarize" and estimate_tokens(text) > rule.token_budget

@@ -15,6 +15,8 @@ REPEATS = 4
 """Identical calls in a row of which the last is refused (Roo Code: 4)."""
 DEEPEST = 10
 """Levels of tasks: a model that hands everything on ends."""
+CHILD = "child:"
+"""Before the run of a subtask, where an interrupt waits for that; others hold the key of a request."""
 
 
 class TaskInput(WorkflowInput):

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
 
-from interlock.state.calls import CallOutcome, OneCall, merge_by_key, outcome_of
+from interlock.state.calls import CallOutcome, OneCall, merge_by_key
 from interlock.state.conversation import BatchEnd, LoopEnd
 from interlock.state.hooks import HookWait
 from interlock.state.plan import PlanMode
@@ -64,12 +64,6 @@ class ToolsState(Labelled, PlanMode, BatchEnd, LoopEnd, total=False):
     """Drive in which the model was last told which background processes had ended."""
     withheld: dict[str, str]
     """Index of each call that isn't to be run → why, by the task loop."""
-
-
-def outcomes_of(state: ToolsState) -> dict[int, CallOutcome]:
-    """Each call of the batch, as far as it has come."""
-    stored = {**state["decided"], **(state.get("finished") or {})}
-    return {int(index): outcome_of(outcome) for index, outcome in stored.items()}
 
 
 class DecideState(HookWait, OneCall, total=False):

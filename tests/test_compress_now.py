@@ -11,7 +11,7 @@ from interlock.engine import Outcome, resume_sync, run_sync
 from interlock.engine.diagrams import taken_edges
 from interlock.engine.diagrams.shape import run_path
 from interlock.engine.read import step_rows
-from interlock.engine.store.checkpoints import dropped
+from interlock.engine.store.runs import dropped
 from interlock.state.errors import UserError
 
 LONG = [{"text": f"answer {n} " + " ".join(f"{n}{m}" for m in range(600))} for n in range(4)]

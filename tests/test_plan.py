@@ -173,7 +173,7 @@ def test_a_person_sees_the_whole_plan_and_what_is_approved_is_what_is_handed_ove
     assert (row["run"], row["workflow"], row["status"]) == (outcome.output["main_run"], "main", "open")
     assert json.loads(row["options"])["approval_mode"] == "auto_edit"
     from interlock.engine import resume_sync
-    from interlock.engine.store.checkpoints import state_at
+    from interlock.engine.store.runs import state_at
 
     main = resume_sync(row["run"], options=stage.options)
     assert (main.status, main.output["response"]) == ("done", "carried out")
@@ -381,7 +381,7 @@ def test_main_gets_the_plan_that_was_approved_whatever_has_become_of_its_file(tm
     assert "rm -rf" in real.read_text(), "the hook has run"
     assert outcome.output["steps"] == STEPS
     (row,) = stage.rows("select * from runs where parent = ?", outcome.run)
-    from interlock.engine.store.checkpoints import messages_at
+    from interlock.engine.store.runs import messages_at
 
     state = json.loads(row["input"])
     (given,) = messages_at(stage.folder / "home", row["run"], state["prompt"])

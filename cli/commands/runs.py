@@ -206,7 +206,7 @@ def diff(args: Args) -> int | None:
     if len(args.steps) != 2:
         raise UserError("`diff` takes RUN STEP STEP, or RUN --files. See: interlock diff --help")
     run = find_run(home, args.run).run
-    from interlock.engine.store.checkpoints import messages_at, state_at
+    from interlock.engine.store.runs import messages_at, state_at
 
     old, new = (state_at(home, run, step) for step in args.steps)
     before, after = (messages_at(home, run, str(state.get("head") or "")) for state in (old, new))

@@ -214,7 +214,7 @@ def _tasks(home: Path, run: RunRow) -> Iterator[str]:
 
 def _plan_state(home: Path, run: str) -> dict[str, Any]:
     """Nothing of a run that was killed before its first checkpoint."""
-    from interlock.engine.store.checkpoints import state_at, state_within
+    from interlock.engine.store.runs import state_at, state_within
 
     try:
         state = state_at(home, run)
@@ -247,7 +247,7 @@ def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:
 
 
 def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
-    from interlock.engine.store.checkpoints import messages_at, state_at
+    from interlock.engine.store.runs import messages_at, state_at
 
     state = state_at(home, run, step)
     messages = messages_at(home, run, str(state.get("head") or ""))
@@ -261,7 +261,7 @@ def _show_state(home: Path, run: str, step: int, as_json: bool) -> None:
 
 
 def _show_dropped(home: Path, run: str, as_json: bool) -> None:
-    from interlock.engine.store.checkpoints import dropped
+    from interlock.engine.store.runs import dropped
 
     parts = dropped(home, run)
     if as_json:

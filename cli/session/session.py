@@ -369,7 +369,7 @@ class Session:
     async def _learn(self) -> None:
         """What the run's state says: its mode may have been moved by a person, a plan or the model."""
         from interlock.cli.session.history import events, keyed
-        from interlock.engine.store.checkpoints import state_at
+        from interlock.engine.store.runs import state_at
 
         if self.run is None:
             return

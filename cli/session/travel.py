@@ -93,7 +93,7 @@ class Point(NamedTuple):
 
 def points(session: "Session", run: str) -> list[Point]:
     """Each prompt of a run, the newest first."""
-    from interlock.engine.store.checkpoints import messages_at, state_at
+    from interlock.engine.store.runs import messages_at, state_at
 
     found: list[Point] = []
     taken = checkpoints(session.home, run)

@@ -26,10 +26,10 @@ from interlock.engine.store.approvals import ready_answers
 from interlock.engine.store.saver import Saver, raise_id_clock
 from interlock.engine.store.steps import StepLog
 from interlock.graphs._pipeline import Compiled, Graph, Pipeline
-from interlock.nodes.task import child_in
 from interlock.services.models import turn_tracing_off
 from interlock.state.deps import RunInfo, Token
 from interlock.state.errors import RunError
+from interlock.state.task import CHILD
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
@@ -303,6 +303,13 @@ def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, save
         part = graph.parts.get(task.name)
         if part is not None and isinstance(task.state, StateSnapshot):
             check_stored(run, part, part.compiled, task.state, saver)
+
+
+def child_in(interrupted: object) -> str:
+    """The run that an interrupt waits for; empty: it waits for a person."""
+    if isinstance(interrupted, str) and interrupted.startswith(CHILD):
+        return interrupted.removeprefix(CHILD)
+    return ""
 
 
 def lost_nodes(values: Mapping[str, Any], app: Any) -> list[str]:

@@ -18,8 +18,9 @@ from interlock.services.hooks.reply import HookEnvironment, Reply, Said, changed
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import INLINE_BYTES
 from interlock.state.events import Emit, ErrorEvent, HookRan
-from interlock.state.hooks import HookEvent, HookOutcome, HookVerdict, Unsettled
+from interlock.state.hooks import HookOutcome, HookVerdict, Unsettled
 from interlock.state.journal import Approvals
+from interlock.state.run import HookEvent
 from interlock.state.tooling import Processes
 
 WHOLE = ""

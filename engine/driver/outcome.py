@@ -10,7 +10,7 @@ from interlock.engine.driver.drive import Drive
 from interlock.engine.driver.prepare import RunConfig
 from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import waiting_requests
-from interlock.engine.store.runs import note_error
+from interlock.engine.store import note_error
 from interlock.graphs._pipeline import Pipeline
 from interlock.prompts import load
 from interlock.services.sqlite import transaction

@@ -26,8 +26,7 @@ from interlock.services.secrets.environment import secret_headers, secret_variab
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
-from interlock.state.hooks import HookEvent
-from interlock.state.run import Limits, WorkflowInput
+from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
 from interlock.state.tooling import Tool

@@ -26,10 +26,10 @@ from interlock.engine.driver.prepare import (
 )
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow, deepest, find_run
-from interlock.engine.store import Store, diagnosed
+from interlock.engine.store import Store, diagnosed, keep_rights, read_input, read_options
 from interlock.engine.store.approvals import record_decisions
 from interlock.engine.store.journal import usage_of, usage_stats
-from interlock.engine.store.runs import NewRun, insert_run, keep_rights, new_run_id, read_input, read_options
+from interlock.engine.store.runs import NewRun, insert_run, new_run_id
 from interlock.engine.workflows import begun_with, find_workflow, placed, processor_files
 from interlock.graphs import register
 from interlock.graphs._pipeline import Pipeline
@@ -39,9 +39,8 @@ from interlock.services.secrets.redaction import marks_in
 from interlock.state.deps import Stopped
 from interlock.state.errors import BusyError, RunError, StoppedError, StoreError, UserError
 from interlock.state.events import ErrorEvent, Init
-from interlock.state.hooks import is_hooked
 from interlock.state.messages import Message, TextPart
-from interlock.state.run import WorkflowInput
+from interlock.state.run import WorkflowInput, is_hooked
 from interlock.state.text import clean
 from interlock.state.workflow import WorkflowContext
 

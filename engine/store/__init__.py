@@ -1,14 +1,24 @@
-"""store: one SQLite file (WAL) for checkpoints, chain, journal, approvals, runs and steps: made, opened, read."""
+"""store: one SQLite file (WAL) for all that a run leaves: made, opened, read; and what rows of it hold."""
 
+import json
 import os
 import sqlite3
+import time
+import zlib
 from collections.abc import Generator, Mapping
 from contextlib import closing, contextmanager
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
-from interlock.services.sqlite import BUSY_TIMEOUT_S, Buffered, StoreConnection, explain, explained
+from interlock.services.sqlite import (
+    BUSY_TIMEOUT_S,
+    Buffered,
+    StoreConnection,
+    explain,
+    explained,
+    transaction,
+)
 from interlock.state.errors import InterlockError, StoreError
 
 SCHEMA_VERSION = 5
@@ -161,3 +171,95 @@ def _raise_if_damaged(path: Path, error: Exception) -> None:
             "--store; remove a run with: interlock runs rm RUN; or move the store away to start anew. What failed, "
             f"if that isn't why: {type(error).__name__}: {error}"
         ) from error
+
+
+_DEFLATED, _PRESET = "+deflate", "+deflate1"
+"""Suffixes of a row's type: without a dictionary, as written before there was one, and with `_NAMES`."""
+
+_SHORT = 256
+"""Bytes below which deflating gains nothing."""
+
+_NAMES = (
+    b"\x87\xa1v\x04\xa2ts\xd9 2026-\xa2id\xd9$1f1\xaechannel_values\xde\x00%\xa5agent\xa0\xa6hooked\xa0\xa4mode\xa0"
+    b"\xa8protocol\xa6native\xa5label\xa4done\xa5asked\xd9@\xaahook_stage\xa0\xa9loop_keys\xdc\x00\x19\xac\xaaloop_"
+    b"count\x00\xadloop_interval\x0f\xa9loop_next<\xaaloop_found\x80\xa4head\xd9@\xa5model\xaegemini-2.5-pro\xacsti"
+    b"cky_model\xaegemini-2.5-pro\xb2last_prompt_tokens\xcd\x89y\xabunavailable\x80\xa9max_turnsd\xb1max_session_tu"
+    b"rns\xff\xa7turn_no1\xadsession_turns1\xabturn_status\xa5calls\xa5reply\xd9@\xadfinish_reason\xa4stop\xa5error"
+    b"\x80\xadapproval_mode\xa4yolo\xaaplan_phase\xa0\xa4stop\xa0\xaastopped_by\xa0\xa7refused\x80\xa6prompt\xa0"
+    b"\xa4said\xa0\xa8fed_back\xc2\xabnoted_epoch\x01\xb2next_speaker_check\xc3\xa6status\xa7running\xaebranch:to:t"
+    b"urn\xc0\xb0channel_versions\xde\x00(\xa9__start__\x02\xa6prompt\x03\xadapproval_modee\xa5model\x02\xa9max_tur"
+    b"ns\x02\xb1max_session_turns\x02\xa4heade\xadsession_turnsd\xb2last_prompt_tokensd\xa4modee\xa8protocole\xa6ho"
+    b"okede\xb5branch:to:open_prompt\x03\xa7turn_nod\xacsticky_model\\\xabturn_statusd\xa5errord\xa9loop_keysd\xaal"
+    b"oop_count\\\xadloop_interval\\\xa9loop_next\\\xaaloop_foundd\xa4stope\xa6status\x03\xabunavailable\\\xaaplan_"
+    b"phasee\xb2next_speaker_check\x03\xaahook_stage\x03\xa4said\\\xa8fed_back\x03\xa7refusede\xa5asked\x03\xa5labe"
+    b"le\xaebranch:to:turne\xa5replyd\xadfinish_reasond\xafbranch:to:toolse\xa5agente\xaastopped_bye\xabnoted_epoch"
+    b"e\xadversions_seen\x85\xa9__input__\x80\xa9__start__\x81\xa9__start__\x01\xabopen_prompt\x81\xb5branch:to:ope"
+    b"n_prompt\x02\xa4turn\x81\xaebranch:to:turnc\xa5tools\x81\xafbranch:to:toolsd\xb0updated_channels\x9d\xa5agent"
+    b"\xadapproval_mode\xaebranch:to:turn\xa4head\xa6hooked\xa5label\xa4mode\xabnoted_epoch\xaaplan_phase\xa8protoc"
+    b"ol\xa7refused\xa4stop\xaastopped_by"
+)
+"""A checkpoint of `main` without its ids. Rows are read with it for ever: a better one is added, under a new suffix."""
+
+
+def packed(kind: str, data: bytes) -> tuple[str, bytes]:
+    """Type and bytes of a row."""
+    if len(data) < _SHORT:
+        return kind, data
+    deflate = zlib.compressobj(zdict=_NAMES)
+    return kind + _PRESET, deflate.compress(data) + deflate.flush()
+
+
+def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
+    """What was packed; rows of earlier versions, too."""
+    if kind.endswith(_PRESET):
+        return kind.removesuffix(_PRESET), _inflated(saved)
+    if kind.endswith(_DEFLATED):
+        return kind.removesuffix(_DEFLATED), zlib.decompress(saved)
+    return kind, saved
+
+
+def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
+    """A checkpoint's plain values; an object of LangGraph's own, as of a task that is due, is shown as True."""
+    import ormsgpack
+
+    def other(_code: int, _data: bytes) -> bool:
+        return True
+
+    data = unpacked(kind, saved)[1]
+    return ormsgpack.unpackb(data, ext_hook=other, option=ormsgpack.OPT_NON_STR_KEYS)
+
+
+def _inflated(saved: bytes) -> bytes:
+    inflate = zlib.decompressobj(zdict=_NAMES)
+    data = inflate.decompress(saved)
+    if not inflate.eof:  # nor does zlib say so
+        raise ValueError("the row ends too soon")
+    return data
+
+
+def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+    (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
+    return json.loads(text)
+
+
+def keep_rights(conn: sqlite3.Connection, run: str, rights: Mapping[str, Any]) -> None:
+    """The rules that a run goes on with."""
+    options = read_options(conn, run)
+    if options.get("rights") != rights:
+        with transaction(conn):
+            text = json.dumps({**options, "rights": rights})
+            conn.execute("update runs set options = ? where run = ?", (text, run))
+
+
+def read_input(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
+    (text,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
+    return json.loads(text)
+
+
+def note_error(conn: sqlite3.Connection, run: str, error: Mapping[str, str] | None) -> None:
+    """What went wrong last; None clears it."""
+    with transaction(conn):
+        conn.execute(
+            "update runs set error = ?, updated = ? where run = ?",
+            (json.dumps(error) if error else None, time.time(), run),
+        )

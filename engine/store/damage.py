@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from interlock.engine.read import list_runs
 from interlock.engine.store import Store, reading
-from interlock.engine.store.checkpoints import state_at
+from interlock.engine.store.runs import state_at
 from interlock.graphs import is_known, pipeline
 from interlock.services.sqlite import explained, transaction
 from interlock.services.transcript import continued_by, record_id
@@ -194,9 +194,8 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
 
 async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | None:
     """None: killed before its first checkpoint, so there is nothing to compare with."""
-    from interlock.engine.driver.drive import lost_nodes, pending
+    from interlock.engine.driver.drive import child_in, lost_nodes, pending
     from interlock.engine.store.saver import Saver, status_of
-    from interlock.nodes.task import child_in
 
     saver = Saver(conn)
     config: Any = {"configurable": {"thread_id": run}}

@@ -1,4 +1,4 @@
-"""runs: the row that a run is listed by, and its removal."""
+"""runs: the row that a run is listed by, its state and messages as they were, and its removal."""
 
 import json
 import re
@@ -6,6 +6,7 @@ import secrets
 import shutil
 import sqlite3
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from interlock.engine.driver.lease import Owner, is_alive
 from interlock.engine.store import Store, insertion
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.sqlite import explained, transaction
-from interlock.state.errors import BusyError
+from interlock.services.transcript import ChainTranscript
+from interlock.state.errors import BusyError, UserError
+from interlock.state.messages import Message
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 """Crockford's base 32: no letter that reads as another."""
@@ -49,34 +52,6 @@ def insert_run(conn: sqlite3.Connection, run: NewRun) -> None:
         texts = {"options": json.dumps(run.options), "input": json.dumps(run.input)}
         times = {"created": now, "updated": now}
         conn.execute(*insertion("runs", {**vars(run), **texts, **times, "status": "open"}))
-
-
-def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
-    (text,) = conn.execute("select options from runs where run = ?", (run,)).fetchone()
-    return json.loads(text)
-
-
-def keep_rights(conn: sqlite3.Connection, run: str, rights: Mapping[str, Any]) -> None:
-    """The rules that a run goes on with."""
-    options = read_options(conn, run)
-    if options.get("rights") != rights:
-        with transaction(conn):
-            text = json.dumps({**options, "rights": rights})
-            conn.execute("update runs set options = ? where run = ?", (text, run))
-
-
-def read_input(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
-    (text,) = conn.execute("select input from runs where run = ?", (run,)).fetchone()
-    return json.loads(text)
-
-
-def note_error(conn: sqlite3.Connection, run: str, error: Mapping[str, str] | None) -> None:
-    """What went wrong last; None clears it."""
-    with transaction(conn):
-        conn.execute(
-            "update runs set error = ?, updated = ? where run = ?",
-            (json.dumps(error) if error else None, time.time(), run),
-        )
 
 
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
@@ -130,6 +105,7 @@ def _lonely_snapshots(conn: sqlite3.Connection, run: str) -> list[str]:
 
 
 def _refuse_driven(conn: sqlite3.Connection, run: str) -> None:
+
     row = conn.execute("select host, boot, pid, started from lease where run = ? and held", (run,)).fetchone()
     if row and is_alive(Owner(*row)) is not False:
         raise BusyError(f"Run {run!r} is driven by process {row[2]} on {row[0]}. Stop it there first.")
@@ -177,3 +153,77 @@ def _files(conn: sqlite3.Connection, outputs: Path, run: str | None) -> set[str]
         body = whole.read_bytes() if whole and whole.exists() else text
         found.update(_KEPT.findall(body.decode(errors="replace") if isinstance(body, bytes) else str(body)))
     return found
+
+
+def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
+    """The state after a root step; the newest without one. Raises `UserError` naming the steps that there are."""
+    rows = select(
+        home,
+        "select type, checkpoint, json_extract(cast(metadata as text), '$.step') as step from checkpoints "
+        "where thread_id = ? and checkpoint_ns = '' order by checkpoint_id",
+        run,
+    )
+    steps = [row["step"] for row in rows]
+    if not rows:
+        raise UserError(
+            f"Run {run!r} has no checkpoint yet. Look again, or resume it: interlock resume {run}"
+        )
+    if step is not None and step not in steps:
+        raise UserError(
+            f"Run {run!r} has no step {step}: it has {steps[0]} to {steps[-1]}. See: interlock history {run}"
+        )
+    # A root step that was done again after a crash has two checkpoints: the newer one counts.
+    values = _values(rows[-1] if step is None else [r for r in rows if r["step"] == step][-1])
+    return {k: v for k, v in values.items() if not k.startswith(("__", "branch:"))}
+
+
+def state_within(home: Path, run: str) -> dict[str, Any]:
+    """The newest state of a batch that is under way or waits; empty where there is none."""
+    rows = select(
+        home,
+        "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns like 'tools:%' "
+        "and instr(checkpoint_ns, '|') = 0 order by checkpoint_id desc limit 1",
+        run,
+    )
+    return _values(rows[0]) if rows else {}
+
+
+def _values(row: sqlite3.Row) -> dict[str, Any]:
+    return checkpoint_of(row["type"], row["checkpoint"])["channel_values"]
+
+
+def first_prompt(home: Path, run: str) -> str:
+    """What a run was begun with, also before its first checkpoint; empty: it takes none."""
+    rows = select(home, "select input from runs where run = ?", run)
+    record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
+    told = messages_at(home, run, record)
+    return told[-1].text if told else ""
+
+
+def messages_at(home: Path, run: str, head: str) -> list[Message]:
+    """The conversation up to a record of the chain."""
+    with reading(home) as conn:
+        if conn is None or not head:
+            return []
+        return ChainTranscript(conn, home / "outputs", run).read(head)
+
+
+def dropped(home: Path, run: str) -> list[list[Message]]:
+    """What each compression or masking of the conversation took out of it, word for word, oldest first."""
+    head = str(state_at(home, run).get("head") or "")
+    found: list[list[Message]] = []
+    with reading(home) as conn:
+        if conn is None:
+            return []
+        chain = ChainTranscript(conn, home / "outputs", run)
+        while head and (old := chain.continued(head)):
+            kept = Counter(m.model_dump_json() for m in chain.read(head))
+            gone: list[Message] = []
+            for message in chain.read(old):
+                text = message.model_dump_json()
+                kept[text] -= 1
+                if kept[text] < 0:
+                    gone.append(message)
+            found.append(gone)
+            head = old
+    return found[::-1]

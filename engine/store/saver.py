@@ -13,7 +13,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite import SqliteSaver
 from langgraph.types import Interrupt
 
-from interlock.engine.store.checkpoints import packed, unpacked
+from interlock.engine.store import packed, unpacked
 from interlock.engine.store.steps import StepLog
 from interlock.services.sqlite import Buffered, later, transaction
 from interlock.state.charts import RunChart, step

@@ -15,8 +15,7 @@ from interlock.engine.driver import runner
 from interlock.engine.driver.prepare import prepare, restored
 from interlock.engine.options import Decision, Options, Outcome, Renderer
 from interlock.engine.read import RunRow
-from interlock.engine.store import Store, select
-from interlock.engine.store.runs import read_options
+from interlock.engine.store import Store, read_options, select
 from interlock.engine.store.saver import Serde
 from interlock.engine.travel.fork import Forked, fork_run
 from interlock.engine.travel.replay import (

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.engine.read import RunRow, find_run
-from interlock.engine.store import Store, select
-from interlock.engine.store.checkpoints import checkpoint_of
+from interlock.engine.store import Store, checkpoint_of, select
 from interlock.engine.store.runs import new_run_id
 from interlock.engine.travel.files import RunFiles, commit_at
 from interlock.services.files.filesystem import locked

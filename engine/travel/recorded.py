@@ -16,9 +16,8 @@ from pydantic import JsonValue
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
-from interlock.engine.store import Store
+from interlock.engine.store import Store, read_options
 from interlock.engine.store.journal import SqlJournal
-from interlock.engine.store.runs import read_options
 from interlock.graphs._additions import outside, with_node, with_told
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
@@ -31,10 +30,10 @@ from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResul
 from interlock.state.context import MEMORY, MemoryText
 from interlock.state.deps import ContextSource
 from interlock.state.events import Emit
-from interlock.state.hooks import HookEvent, HookOutcome, Unsettled
+from interlock.state.hooks import HookOutcome, Unsettled
 from interlock.state.journal import JournalRow
 from interlock.state.messages import Message, TextPart, ToolDeclaration, Usage
-from interlock.state.run import node, spec_of
+from interlock.state.run import HookEvent, node, spec_of
 from interlock.state.tooling import FileNow, Tool, ToolInfo, ToolRun, Toolset
 
 _NOT_RECORDED = "The run made no such call, so a replay has no result of it."

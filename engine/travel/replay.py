@@ -22,8 +22,7 @@ from interlock.engine.driver import runner
 from interlock.engine.driver.compose import DriveServices
 from interlock.engine.options import Decision, Options, Outcome
 from interlock.engine.read import RunRow, find_run, path, steps, with_subtasks
-from interlock.engine.store import Store, select
-from interlock.engine.store.checkpoints import checkpoint_of
+from interlock.engine.store import Store, checkpoint_of, select
 from interlock.engine.store.steps import StepLog
 from interlock.engine.travel.fork import point_of
 from interlock.engine.travel.recorded import Seen, recorded_services, write_script

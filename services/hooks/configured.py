@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from interlock.services.config.settings import HookLayer, expand, explain, shown
 from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, names_of
 from interlock.state.errors import ConfigError
-from interlock.state.hooks import HookEvent
+from interlock.state.run import HookEvent
 
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 ALIASES: dict[str, HookEvent] = {

@@ -18,6 +18,7 @@ from interlock.services.process.supervised import readable
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.state.hooks import NO_REASON, HookDecision, HookEvent, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
+from interlock.state.run import HookEvent
 from interlock.state.text import clean, clean_json
 from interlock.state.tooling import Ended, Processes
 
