@@ -200,7 +200,7 @@ def _packed(note: _StepNote, prefix: int) -> dict[str, Any]:
 
 
 def _unpacked(note: Mapping[str, Any], prefix: str) -> _StepNote:
-    within = [_unpacked(done, prefix) for done in note["inside"]]
+    within: Any = [_unpacked(done, prefix) for done in note["inside"]]
     return _StepNote(**{**note, "namespace": prefix + note["namespace"], "inside": within})
 
 
