@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from interlock.engine.driver.lease import Owner, is_alive
-from interlock.engine.store import Store, insertion
+from interlock.engine.store import Store, checkpoint_of, insertion, reading, select
 from interlock.services.files.filesystem import remove_untouched
 from interlock.services.sqlite import explained, transaction
 from interlock.services.transcript import ChainTranscript
@@ -105,6 +104,8 @@ def _lonely_snapshots(conn: sqlite3.Connection, run: str) -> list[str]:
 
 
 def _refuse_driven(conn: sqlite3.Connection, run: str) -> None:
+
+    from interlock.engine.driver.lease import Owner, is_alive
 
     row = conn.execute("select host, boot, pid, started from lease where run = ? and held", (run,)).fetchone()
     if row and is_alive(Owner(*row)) is not False:

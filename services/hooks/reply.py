@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, StrictBool, Strict
 from interlock.services.hooks.configured import Hook
 from interlock.services.process.supervised import readable
 from interlock.services.secrets.redaction import SHAPES, Redactor
-from interlock.state.hooks import NO_REASON, HookDecision, HookEvent, HookOutcome, HookVerdict
+from interlock.state.hooks import NO_REASON, HookDecision, HookOutcome, HookVerdict
 from interlock.state.messages import Frozen
 from interlock.state.run import HookEvent
 from interlock.state.text import clean, clean_json
