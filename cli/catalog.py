@@ -18,10 +18,10 @@ _LISTED = {
     "Work": (
         ("work", "run WORKFLOW [PROMPT]", "run any workflow, with JSON input or a batch of them"),
         ("work", "resume RUN", "decide what waits, and go on; also after a crash or Ctrl-C"),
-        ("work", "init [HINT]", "write GEMINI.md from a look at this repository; asks first"),
+        ("work", "init [HINT]", "look at this repository and write GEMINI.md; asks first"),
     ),
     "Decide": (
-        ("runs", "approvals [RUN]", "everything that waits for a person, over all runs"),
+        ("runs", "approvals [RUN]", "everything that waits for a person, across all runs"),
         ("folder", "trust [DIR]", "let a folder's own settings, hooks and policies count"),
     ),
     "Travel": (

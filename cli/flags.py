@@ -27,7 +27,7 @@ def add_running_flags(parser: Parser) -> None:
     group = parser.add_argument_group("model and limits")
     flag(group, "-m --model MODEL", "auto, pro, flash, an id, provider:model or script:FILE")
     flag(group, "--max-turns N", "model turns per prompt (100)", type=number(int, 0))
-    flag(group, "--max-session-turns N", "model turns over all prompts of the run", type=number(int, -1))
+    flag(group, "--max-session-turns N", "model turns across all prompts of the run", type=number(int, -1))
     flag(group, "--max-tokens N", "tokens over the whole run", type=number(int, 1))
     flag(group, "--max-budget-usd USD", "money over the whole run", type=number(float, 0))
     flag(group, "--timeout TIME", "running time: 90s, 15m, 2h", dest="timeout_s", type=duration)

@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
 
     def folder_flags(self) -> None:
         flag(self, "-C --workspace --cd DIR", "look in DIR", type=Path)
-        flag(self, "--skip-trust", "with this folder's own, trusted or not")
+        flag(self, "--skip-trust", "trust this folder, this once")
 
     def json_flag(self, about: str = "for programs") -> None:
         flag(self, "--json", about)

@@ -43,7 +43,7 @@ def diagram_parser() -> Parser:
     flag(made, "--run RUN", "mark the path of this run, with counts")
     flag(made, "-o --output FILE", "its extension gives the format", type=Path)
     flag(made, "-C --workspace --cd DIR", "a workflow of the folder DIR; default: the run's", type=Path)
-    flag(made, "--skip-trust", "with that folder's own, trusted or not")
+    flag(made, "--skip-trust", "trust that folder, this once")
     return made
 
 

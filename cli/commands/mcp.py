@@ -126,14 +126,20 @@ def _offer(view: Shown) -> tuple[str, str]:
 
 
 def _test(args: Args) -> int:
-    if args.name is None:
-        raise UserError("Name a server: interlock mcp test SERVER. List them with: interlock mcp list")
-    (view,) = _views(args, args.name)
+    (view,) = _views(args, _named(args))
     if args.json:
         show_json(view)
     else:
         Paint(sys.stdout).print_all(_lines(view))
     return 0 if view["status"] == "connected" else 1
+
+
+def _named(args: Args) -> str:
+    if args.name is None:
+        raise UserError(
+            f"Name a server: interlock mcp {args.action} SERVER. List them with: interlock mcp list"
+        )
+    return args.name
 
 
 def _lines(view: Shown) -> Iterator[str]:
@@ -197,21 +203,18 @@ def _pairs(given: Sequence[str], by: str, name: str) -> dict[str, str]:
 
 
 def _remove(args: Args) -> int:
-    if args.name is None:
-        raise UserError("Name a server: interlock mcp remove NAME")
     from interlock.services.mcp.spec import remove_server
 
-    remove_server(file := _file(args), args.name)
+    remove_server(file := _file(args), _named(args))
     print(f"{args.name} removed from {place(str(file))}.", file=sys.stderr)
     return 0
 
 
 def _auth(args: Args) -> int:
-    if args.name is None:
-        raise UserError("Name a server: interlock mcp auth SERVER. List them with: interlock mcp list")
     from interlock.engine.check import McpCheck
 
-    check, name = McpCheck(options_here(args)), args.name
+    name = _named(args)
+    check = McpCheck(options_here(args))
     warn(check.warnings)
     if args.forget:
         was = "Signed out of" if check.forget(name) else "Nobody was signed in to"

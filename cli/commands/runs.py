@@ -99,7 +99,7 @@ def approvals_parser() -> Parser:
     made = Parser(
         "approvals",
         "[RUN] [--json]",
-        "What waits for a person. Without RUN: a line each, over all runs. With RUN: everything needed to decide.",
+        "What waits for a person. Without RUN: a line each, across all runs. With RUN: everything needed to decide.",
         [
             ("interlock approvals", "what waits, anywhere"),
             ("interlock approvals latest", "with diffs and commands"),

@@ -29,7 +29,7 @@ def prompt_parser() -> Parser:
         [
             ("interlock", "a session: ask, watch, decide, go on"),
             ("interlock 'why does test_login fail?'", "a session that begins with a prompt"),
-            ("interlock -c", "the session of before, as it was"),
+            ("interlock -c", "the previous session, as it was"),
             ("interlock -p 'why does test_login fail?'", "the answer on stdout, progress on stderr"),
             ("git diff | interlock -p 'review this' -o json", "piped text comes before the prompt"),
             ("interlock -c -p 'now add a test'", "one more prompt in the latest run"),

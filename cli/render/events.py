@@ -116,7 +116,7 @@ def notice(event: Event, verbose: bool) -> str:
             return f"… the answer was incomplete: {one_line(event.reason)}"
         case LoopDetected():
             then = "it is told so, and tries another way" if event.count == 1 else "the run stops"
-            return f"… the model goes round in circles: {one_line(event.detail, 300)}; {then}"
+            return f"… the model is going in circles: {one_line(event.detail, 300)}; {then}"
         case ChatCompressed():
             return f"… the conversation was compressed: {event.before:,} → {event.after:,} tokens, estimated"
         case RouteEvent() if verbose or event.strategy == "fallback":

@@ -1,13 +1,13 @@
 """export: a run written down: as one HTML page that needs nothing else (no script, no request), or as Markdown."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from interlock.cli.render.calls import came_to, clock, who_decided
-from interlock.cli.render.output import amount, counted, elapsed, one_line, way
+from interlock.cli.render.output import amount, counted, elapsed, is_diff, one_line, way
 from interlock.cli.render.pending import brief
 from interlock.engine.read.calls import Call
 from interlock.state.text import harmless, visible, visible_json
@@ -116,14 +116,22 @@ def _files(record: Record, _: bytes) -> Iterator[str]:
 
 
 def _diff(text: str) -> str:
+    """With the words that changed, as on a terminal; of what is no diff the lines."""
+    from interlock.cli.render.worddiff import SIGNS, DiffLine, diff_lines
+
     if not text:
         return ""
-    kinds = {"+": "add", "-": "del", "@": "hunk"}
+    kinds = {"added": "add", "removed": "del", "hunk": "hunk"}
+    plain = (DiffLine("note", ((line, False),)) for line in text.splitlines())
     lines = (
-        f'<span class="{kinds.get(line[:1], "")}">{_text(line) or "&nbsp;"}</span>'
-        for line in text.splitlines()
+        f'<span class="{kinds.get(line.kind, "")}">{SIGNS.get(line.kind, "")}{_pieces(line.pieces) or "&nbsp;"}</span>'
+        for line in (diff_lines(text) if is_diff(text) else plain)
     )
     return f'<pre class="diff">{"".join(lines)}</pre>'
+
+
+def _pieces(pieces: Iterable[tuple[str, bool]]) -> str:
+    return "".join(f"<b>{_text(text)}</b>" if changed else _text(text) for text, changed in pieces)
 
 
 def _approvals(record: Record, _: bytes) -> Iterator[str]:

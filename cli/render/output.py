@@ -132,6 +132,10 @@ def diff_stat(diff: str) -> str:
     return " ".join(part for part in (f"+{added}" * bool(added), f"−{removed}" * bool(removed)) if part)
 
 
+def is_diff(text: str) -> bool:
+    return bool(diff_stat(text)) or text.startswith("--- ")
+
+
 def show_table(rows: Sequence[Sequence[str]], header: Sequence[str] = (), flexible: int = -1) -> None:
     """Aligned columns on stdout; on a terminal the `flexible` one is cut so that a row is one line."""
     paint = Paint(sys.stdout)

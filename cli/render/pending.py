@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from interlock.cli.render.output import DECIDED, Paint, counted, cut, diff_stat, one_line, visible
+from interlock.cli.render.output import DECIDED, Paint, counted, cut, diff_stat, is_diff, one_line, visible
 
 PREVIEW_LINES = 120
 PLAN_REVIEW = "exit_plan_mode"
@@ -91,8 +91,8 @@ def _preview(run: str, request: Request, paint: Paint, limit: int | None) -> Ite
     lines = visible(request["preview"]).splitlines()
     if lines == [brief(request["args"])] and lines[0] in cut(headline(request), _HEADLINE):
         return  # the headline says it all
-    is_diff = bool(diff_stat(request["preview"])) or request["preview"].startswith("--- ")
-    yield from islice(marked(request["preview"], paint), limit) if is_diff and paint.on else lines[:limit]
+    text = request["preview"]
+    yield from islice(marked(text, paint), limit) if paint.on and is_diff(text) else lines[:limit]
     if limit is not None and len(lines) > limit:
         yield paint(f"… {len(lines) - limit} more lines, NOT shown here: interlock approvals {run}", "yellow")
 

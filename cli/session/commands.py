@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Run = Callable[["Session", str], Awaitable[None]]
 Complete = Callable[["Session", str], Iterable[str]]
+Given = Callable[["Session", list[str]], list[str]]
 _NAME = re.compile(r"/(\?|[\w.:-]*)(?:\s+(.*))?$", re.DOTALL)
 """A path is no command: `/etc/hosts is gone` is a prompt."""
 
@@ -52,15 +53,6 @@ class Slash:
         return self.usage.partition(" ")[0]
 
 
-def _prints(name: str, given: "Callable[[Session, list[str]], list[str]]" = lambda _, typed: typed) -> Run:
-    """What `interlock NAME` prints; `given` makes its arguments of what was typed."""
-
-    async def run(session: "Session", rest: str) -> None:
-        await show_printed(session, name, given(session, words(rest)))
-
-    return run
-
-
 def _here(session: "Session", typed: list[str]) -> list[str]:
     return [*typed, "-C", str(session.workspace)]
 
@@ -82,8 +74,24 @@ def _export(session: "Session", typed: list[str]) -> list[str]:
     return [run, *([] if {"-o", "--output"} & {*given} else ["-o"]), *given]
 
 
-def _among(*offered: str) -> Complete:
-    return lambda _session, _typed: offered
+def _printing(usage: str, summary: str, given: Given = lambda _, typed: typed, aliases: str = "") -> Slash:
+    """What `interlock NAME` prints, with what TAB offers in a shell; `given` makes its arguments of what was typed."""
+    name = usage.partition(" ")[0]
+
+    async def run(session: "Session", rest: str) -> None:
+        await show_printed(session, name, given(session, words(rest)))
+
+    def complete(session: "Session", typed: str) -> Iterable[str]:
+        from interlock.cli.commands.completion import candidates
+
+        *before, word = typed.split(" ")
+        of_a_run = given in (_this_run, _diff, _export)
+        known = _this_run(session, before) if of_a_run else before
+        return [
+            found.value for found in candidates([name, *known, word[:1] if word[:1] == "-" else ""]).words
+        ]
+
+    return Slash(usage, summary, run, complete, aliases)
 
 
 async def _init(session: "Session", rest: str) -> None:
@@ -146,37 +154,24 @@ _LISTED = (
         aliases="restore",
         waits=True,
     ),
-    Slash("diff [STEP STEP]", "what this run changed in the files, or in its state", _prints("diff", _diff)),
-    Slash("show [--calls]", "this run: path, calls, tokens, what was decided", _prints("show", _this_run)),
-    Slash("history [--all]", "its steps", _prints("history", _this_run)),
+    _printing("diff [STEP STEP]", "what this run changed in the files, or in its state", _diff),
+    _printing("show [--calls]", "this run: path, calls, tokens, what was decided", _this_run),
+    _printing("history [--all]", "its steps", _this_run),
     Slash("stats", "tokens, requests and cost, by model", choices.stats, aliases="cost usage"),
-    Slash(
-        "export [FILE]",
-        "this run as a page: .html, .md or .json",
-        _prints("export", _export),
-        aliases="share",
-    ),
+    _printing("export [FILE]", "this run as a page: .html, .md or .json", _export, aliases="share"),
     Slash("copy", "the last answer to the clipboard", choices.copy),
-    Slash("approvals [RUN]", "what waits for you, in all runs", _prints("approvals"), travel.runs),
-    Slash("runs [--all]", "all runs; `runs rm RUN` deletes one", _prints("runs"), aliases="sessions"),
-    Slash("tools", "what the model can call", _prints("tools")),
+    _printing("approvals [RUN]", "what waits for you, in all runs"),
+    _printing("runs [--all]", "all runs; `runs rm RUN` deletes one", aliases="sessions"),
+    _printing("tools", "what the model can call"),
     Slash("mcp [test SERVER]", "MCP servers, and what they offer", choices.mcp, choices.mcp_words),
-    Slash(
-        "memory [add TEXT]",
-        "the files that every conversation begins with",
-        _prints("memory", _here),
-        _among("show", "add", "refresh"),
+    _printing("memory [add TEXT]", "the files that every conversation begins with", _here),
+    Slash("init [HINT]", "look at this repository and write GEMINI.md; asks first", _init, waits=True),
+    _printing("agents", "sub-agents that the model can ask", _here),
+    _printing("hooks [test EVENT]", "which hooks count here", _here),
+    _printing(
+        "policy check TOOL JSON", "may this call run, and which rule decides", _here, aliases="permissions"
     ),
-    Slash("init [HINT]", "write GEMINI.md from a look at this repository; asks first", _init, waits=True),
-    Slash("agents", "sub-agents that the model can ask", _prints("agents", _here)),
-    Slash("hooks [test EVENT]", "which hooks count here", _prints("hooks", _here)),
-    Slash(
-        "policy check TOOL JSON",
-        "may this call run, and which rule decides",
-        _prints("policy", _here),
-        aliases="permissions",
-    ),
-    Slash("doctor", "check this machine, the settings and the store", _prints("doctor")),
+    _printing("doctor", "check this machine, the settings and the store"),
     Slash("theme [NAME]", "the colours", choices.theme, choices.themes),
     Slash("vim", "vi keys on or off", choices.vim),
     Slash("quit", "leave; the run can be resumed", _quit, aliases="exit q"),

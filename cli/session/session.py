@@ -337,7 +337,7 @@ class Session:
     def _stands(self) -> None:
         """Only what the run waits for is kept in mind of how it ended."""
         if self.status in _UNFINISHED:
-            self.screen.note("It stands in the middle: press Enter to go on, or say what to do instead.")
+            self.screen.note("It stopped midway: press Enter to go on, or say what to do instead.")
         elif self.status not in ("waiting", "running"):
             self.status = ""
 

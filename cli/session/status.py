@@ -1,7 +1,7 @@
 """status: the line below the input: model, modes, what is left of the context, tokens, cost, branch, what waits."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,25 +108,20 @@ class Readings:
     """What isn't known from a run's events; read in a thread."""
 
     def __init__(self) -> None:
-        self._branch, self._window = "", 0
-        self._usd: float | None = None
-        self._elsewhere = 0
+        self._known, self._window = Figures(), 0
         self._stamp: tuple[object, ...] = ()
 
     def read(self, session: "Session") -> bool:
         """Whether something has changed. Costs a few looks at files while nothing runs anywhere."""
-        before = (self._branch, self._window, self._usd, self._elsewhere)
-        self._branch = git_branch(session.workspace)
-        stamp = (
-            session.run,
-            session.model,
-            *map(_changed, ("interlock.db", "interlock.db-wal"), [session.home] * 2),
-        )
+        before = self._known, self._window
+        self._known = replace(self._known, branch=git_branch(session.workspace))
+        files = (session.home / name for name in ("interlock.db", "interlock.db-wal"))
+        stamp = (session.run, session.model, *map(_changed, files))
         if stamp != self._stamp:
             with suppress(InterlockError):
                 self._read(session, session.run)
             self._stamp = stamp
-        return before != (self._branch, self._window, self._usd, self._elsewhere)
+        return before != (self._known, self._window)
 
     def _read(self, session: "Session", run: str | None) -> None:
         from interlock.engine.read import deepest, find_run, models, waiting_requests
@@ -135,34 +130,31 @@ class Readings:
         from interlock.services.models.names import limit, resolve
 
         own = (run, deepest(session.home, run)) if run else ()
-        self._elsewhere = sum(request.run not in own for request in waiting_requests(session.home))
-        self._usd, self._window = None, 0
+        elsewhere = sum(request.run not in own for request in waiting_requests(session.home))
+        self._known, self._window = replace(self._known, elsewhere=elsewhere, usd=None), 0
         settings = settings_of(session.workspace)
         if session.model:
             self._window = limit(settings, resolve(settings, session.model))
         if run:
-            spent = [
-                used["usd"] for used in costs(find_run(session.home, run), models(session.home, run)).values()
-            ]
-            self._usd = None if None in spent else sum(spent) or None
+            used = costs(find_run(session.home, run), models(session.home, run))
+            spent = [one["usd"] for one in used.values()]
+            self._known = replace(self._known, usd=None if None in spent else sum(spent) or None)
 
     def of(self, session: "Session") -> Figures:
         used = session.used
         left = round(100 * max(1 - used.context / self._window, 0)) if self._window and used.context else None
-        return Figures(
-            session.model,
-            session.approval_mode,
-            session.mode,
-            left,
-            used.tokens,
-            self._usd,
-            self._branch,
-            self._elsewhere,
+        return replace(
+            self._known,
+            model=session.model,
+            approval_mode=session.approval_mode,
+            mode=session.mode,
+            context_left=left,
+            tokens=used.tokens,
         )
 
 
-def _changed(name: str, folder: Path) -> int:
+def _changed(file: Path) -> int:
     try:
-        return (folder / name).stat().st_mtime_ns
+        return file.stat().st_mtime_ns
     except OSError:
         return 0

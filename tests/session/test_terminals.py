@@ -119,7 +119,7 @@ def test_ctrl_c_stops_the_agent_where_lines_are_all_there_is(folder: Path, opens
         terminal.type("work\n")
         until((folder / "began").exists)
         terminal.press("c-c")
-        terminal.waits_for("It stands in the middle")
+        terminal.waits_for("It stopped midway")
         terminal.type("never mind\n")
         terminal.waits_for("Well.\n>")
         terminal.press("c-c")

@@ -30,6 +30,18 @@ def test_a_paste_of_5000_lines_is_one_mark_in_the_line_and_is_sent_whole(folder:
     assert sent(folder) == [f"what is this? {text} thanks"]
 
 
+def test_what_interlock_name_takes_is_offered_behind_its_slash_as_in_a_shell(opens: Opens) -> None:
+    with opens([{"text": "Hm."}], rows=40) as terminal:
+        terminal.waits_for("›")
+        terminal.type("/memory ")
+        terminal.waits_for("refresh")
+        terminal.press("escape", "escape")
+        terminal.say("hello")
+        terminal.waits_for("Hm.")
+        terminal.type("/show --")
+        terminal.waits_for("--dropped")
+
+
 def test_one_backspace_removes_a_folded_paste_and_a_short_one_is_plain_text(
     folder: Path, opens: Opens
 ) -> None:
@@ -163,7 +175,7 @@ def test_escape_stops_what_is_under_way_and_twice_clears_the_line(opens: Opens) 
         terminal.say("sleep long")
         terminal.waits_for("● ")
         terminal.press("escape")
-        terminal.waits_for("It stands in the middle")
+        terminal.waits_for("It stopped midway")
         terminal.type("never mind")
         terminal.waits_for("› never mind")
         terminal.press("escape", "escape")

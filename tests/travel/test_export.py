@@ -82,6 +82,21 @@ def test_the_page_says_who_decided_what_and_when_and_what_it_cost(page: Path, de
     assert "<script" not in text and "http://" not in text.replace(NASTY, "").split("<body>")[0]
 
 
+def test_a_diff_in_the_page_marks_the_words_that_changed_and_no_name_of_a_file() -> None:
+    from interlock.cli.render.export import _diff
+
+    shown = _diff("--- a/x.py\n+++ b/x.py\n@@ -1 +1 @@\n-return a - b\n+return a + b\n")
+    assert '<span class="">--- a/x.py</span><span class="">+++ b/x.py</span>' in shown
+    assert '<span class="del">-return a <b>-</b> b</span>' in shown
+    assert '<span class="add">+return a <b>+</b> b</span>' in shown
+    assert (
+        _diff("+ a\n\n<b>")
+        == '<pre class="diff">'
+        + "".join(f'<span class="">{line}</span>' for line in ("+ a", "&nbsp;", "&lt;b&gt;"))
+        + "</pre>"
+    )
+
+
 def test_json_and_markdown_tell_the_same_run(page: Path, desk: Desk) -> None:
     told = json.loads(desk.cli("export", "latest", "--format", "json").out)
     assert told["format"] == "interlock-run-1"
