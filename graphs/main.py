@@ -6,15 +6,17 @@ are set; a person says what became of those that were cut off. In a prompt's pla
 """
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from langgraph.graph import END, START
 
-from interlock.graphs import command, compress, next_speaker, tools, turn
+from interlock.graphs import compress, next_speaker, tools, turn
 from interlock.graphs import context as opening
 from interlock.graphs._additions import hooks
 from interlock.graphs._pipeline import Graph, Pipeline
-from interlock.nodes.command import after_command
+from interlock.nodes.command import after_command, expand, fill
+from interlock.nodes.command import after_tools as after_lines
 from interlock.nodes.main import (
     after_agent,
     after_context,
@@ -27,6 +29,7 @@ from interlock.nodes.main import (
     nudge,
     open_prompt,
 )
+from interlock.state.command import CommandIn, CommandOut, CommandState
 from interlock.state.main import MainInput, MainOutput, MainState
 from interlock.state.messages import Message
 from interlock.state.subagent import MAX_DEPTH
@@ -37,7 +40,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     """`depth`: levels of sub-agents below it."""
     g = Graph("main", MainState)
     g.node("open_prompt", open_prompt)
-    g.part("command", command.build, outside=True)
+    g.part("command", _command, outside=True)
     g.part("context", opening.build, pure=True)
     g.part("turn", turn.build)
     g.part("tools", lambda: tools.build(depth))
@@ -67,6 +70,21 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge("continue", "turn")
     g.edge("nudge", "turn")
     g.edge("finish", END)
+    return g
+
+
+@cache
+def _command() -> Graph:
+    """A prompt that names a custom command becomes its text; what that runs in a shell is a batch of calls before."""
+    g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
+    g.node("expand", expand)
+    g.part("tools", lambda: tools.build(0))
+    g.node("fill", fill)
+
+    g.edge(START, "expand")
+    g.by_label("expand", {"shell": "tools", "text": END})
+    g.route("tools", after_lines, {"results": "fill", "stop": END})
+    g.edge("fill", END)
     return g
 
 

@@ -34,15 +34,16 @@ from interlock.nodes.tools_decide import (
     take_edit,
     validate,
 )
-from interlock.nodes.tools_execute import after_tool, by_kind, respond, run_tool
-from interlock.nodes.tools_input import ask_input, by_asker, take_input
+from interlock.nodes.tools_execute import after_subagent, after_tool, by_kind, respond, run_tool
 from interlock.nodes.tools_questions import (
-    after_subagent,
     apply_outcome,
+    ask_input,
     ask_outcome,
     ask_question,
     ask_review,
+    by_asker,
     take_answer,
+    take_input,
     take_review,
 )
 from interlock.nodes.tools_results import as_sent, await_person, notify, recorded_of

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 
 from interlock.nodes.hooks import fired, fires, marked
 from interlock.nodes.subagent import left_s
-from interlock.nodes.tools_input import INPUT_WANTED
+from interlock.nodes.tools_questions import INPUT_WANTED
 from interlock.nodes.tools_results import (
     CALL,
     answered,
@@ -227,3 +227,7 @@ def is_too_long(deps: Deps, call: CallView, result: ToolResult) -> bool:
     """A cancelled call's output stays: nobody is asked anything while the run stops."""
     rule = rule_of(deps.settings, call.name)
     return result.status != "cancelled" and is_long(deps.settings, rule, result.content)
+
+
+def after_subagent(state: ExecuteState) -> Literal["done", "hooks"]:
+    return "hooks" if is_result_for_hooks(state) else "done"

@@ -160,10 +160,6 @@ class HandOver(Event, frozen=True):
     workflow: str
 
 
-class Cancelled(Event, frozen=True):
-    type: Literal["cancelled"] = "cancelled"
-
-
 class Result(Event, frozen=True):
     """The last event of a drive."""
 
