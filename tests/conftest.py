@@ -123,6 +123,19 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
+    """`played(play, scene)`: what `play(scene, folder)` gave, played once for all tests of a file that look at it."""
+    kept: dict[int, tuple[Any, Any]] = {}
+
+    def once(play: Callable[[Any, Path], Any], scene: Any) -> Any:
+        if id(scene) not in kept:
+            kept[id(scene)] = scene, play(scene, tmp_path_factory.mktemp("scene") / "stage")
+        return kept[id(scene)][1]
+
+    return once
+
+
 def _is_here(host: object) -> bool:
     if host is None or host in ("", "localhost", b"localhost"):
         return True

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -139,9 +140,9 @@ def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
+def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    _, outcome = play(scene, tmp_path / "stage")
+    _, outcome = played(play, scene)
     assert outcome.output.get("status") == scene.status, outcome.error
     assert outcome.exit_code == scene.exit_code
     history = outcome.output["history"]
@@ -163,10 +164,10 @@ def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
         assert "failed_at_tokens" not in outcome.output
 
 
-def test_every_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     taken: set[tuple[str, str, str]] = set()
-    for number, scene in enumerate(SCENES.values()):
-        stage, outcome = play(scene, tmp_path / str(number))
+    for scene in SCENES.values():
+        stage, outcome = played(play, scene)
         taken |= taken_edges("compress", stage.path(outcome.run))
     assert {edge for edge in declared_edges("compress") if not of_hooks(edge)} - taken == set()
 

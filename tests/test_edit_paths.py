@@ -178,9 +178,9 @@ def path_of(options: Options, run: str) -> Any:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_an_edit_ends_as_it_should(name: str, tmp_path: Path) -> None:
+def test_an_edit_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    options, outcome = play(scene, tmp_path / "stage")
+    options, outcome = played(play, scene)
     output = outcome.output
     assert (output["status"], output.get("error", {}).get("code", "")) == (scene.status, scene.code), outcome
     assert outcome.exit_code == (1 if scene.status == "failed" else 0)
@@ -247,20 +247,20 @@ def answered(scene: Asked, folder: Path) -> tuple[Options, Outcome]:
 
 
 @pytest.mark.parametrize("scene", ASKED)
-def test_an_edit_by_itself_obeys_rules_and_modes(scene: Asked, tmp_path: Path) -> None:
-    options, outcome = answered(scene, tmp_path / "stage")
+def test_an_edit_by_itself_obeys_rules_and_modes(scene: Asked, played: Callable[..., Any]) -> None:
+    options, outcome = played(answered, scene)
     assert options.workspace is not None
     assert (outcome.output["status"], outcome.exit_code) == (scene.status, scene.exit_code)
     assert (options.workspace / "a.py").read_text() == scene.after
 
 
-def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     taken: set[tuple[str, str, str]] = set()
-    for number, scene in enumerate(SCENES.values()):
-        options, outcome = play(scene, tmp_path / str(number))
+    for scene in SCENES.values():
+        options, outcome = played(play, scene)
         taken |= taken_edges("edit", path_of(options, outcome.run))
-    for number, ask in enumerate(ASKED):
-        options, outcome = answered(ask, tmp_path / f"asked {number}")
+    for ask in ASKED:
+        options, outcome = played(answered, ask)
         taken |= taken_edges("edit", path_of(options, outcome.run))
     assert declared_edges("edit") - taken == set()
 

@@ -129,18 +129,18 @@ def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
+def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    stage, outcome = play(scene, tmp_path / "stage")
+    stage, outcome = played(play, scene)
     assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), outcome
     found = {str(p.relative_to(stage.work)): p.read_text() for p in stage.work.rglob("*") if p.is_file()}
     assert found == {**scene.before, **scene.files}
 
 
-def test_every_edge_of_init_is_taken(tmp_path: Path) -> None:
+def test_every_edge_of_init_is_taken(played: Callable[..., Any]) -> None:
     taken: set[tuple[str, str, str]] = set()
-    for number, scene in enumerate(SCENES.values()):
-        stage, outcome = play(scene, tmp_path / str(number))
+    for scene in SCENES.values():
+        stage, outcome = played(play, scene)
         taken |= stage.edges(outcome)
     declared = {e for e in declared_edges("init") if e[0] == "init" and not of_hooks(e)}
     assert declared - taken == set()

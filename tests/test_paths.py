@@ -241,19 +241,19 @@ def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_scene_ends_as_it_should(name: str, tmp_path: Path) -> None:
+def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    stage, outcome = play(scene, tmp_path / "stage")
+    stage, outcome = played(play, scene)
     assert outcome.status == scene.status, outcome.error
     assert stage.text() == scene.file
     assert scene.says in json.dumps(outcome.output)
 
 
-def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     """Of the graphs of tools; `main` and `turn` are in `test_turning_paths`, others have tables of their own."""
     taken: set[tuple[str, str, str]] = set()
-    for number, scene in enumerate(SCENES.values()):
-        stage, outcome = play(scene, tmp_path / str(number))
+    for scene in SCENES.values():
+        stage, outcome = played(play, scene)
         taken |= taken_edges(scene.workflow, stage.path(outcome.run))
     graphs = ("tools", "decide", "execute")
     # Reviews, sub-agents, hooks and servers' questions are in `test_plan`, `test_subagents`,

@@ -1,6 +1,7 @@
 """`summarize` alone: one output → what the model gets, and where the whole of it is."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -80,9 +81,9 @@ def play(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
+def test_it_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    _, outcome = play(scene, tmp_path / "stage")
+    _, outcome = played(play, scene)
     output = outcome.output
     assert output["status"] == scene.status, outcome.error
     assert outcome.exit_code == 0
@@ -96,10 +97,10 @@ def test_it_ends_as_it_should(name: str, tmp_path: Path) -> None:
         assert said in output["text"]
 
 
-def test_every_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+def test_every_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     taken: set[tuple[str, str, str]] = set()
-    for number, scene in enumerate(SCENES.values()):
-        stage, outcome = play(scene, tmp_path / str(number))
+    for scene in SCENES.values():
+        stage, outcome = played(play, scene)
         taken |= taken_edges("summarize", stage.path(outcome.run))
     assert declared_edges("summarize") - taken == set()
 

@@ -346,17 +346,17 @@ def staged(scene: Scene, folder: Path) -> tuple[Stage, Outcome]:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_scene_ends_as_it_should(name: str, tmp_path: Path) -> None:
-    _, outcome = staged(SCENES[name], tmp_path)
+def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
+    _, outcome = played(staged, SCENES[name])
     assert outcome.status == SCENES[name].status, outcome
     assert SCENES[name].says in json.dumps(outcome.output)
 
 
-def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+def test_every_declared_edge_is_taken_by_some_scene(played: Callable[..., Any]) -> None:
     taken: set[tuple[str, str, str]] = set()
     more = {"in a mode": Scene([tools(call("execute_command", command="x")), DONE], given={"mode": "ask"})}
-    for number, scene in enumerate([*SCENES.values(), *more.values()]):
-        stage, outcome = staged(scene, tmp_path / str(number))
+    for scene in [*SCENES.values(), *more.values()]:
+        stage, outcome = played(staged, scene)
         taken |= stage.edges(outcome)
     declared = {e for e in declared_edges("task") if e[0] == "task" and not of_hooks(e)}
     held = {("decide", "validate", "check_mode"), ("decide", "check_mode", "respond")}

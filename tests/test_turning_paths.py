@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -271,19 +271,18 @@ def play(scene: Scene, folder: Path) -> Played:
 
 
 @pytest.mark.parametrize("name", SCENES)
-def test_a_scene_ends_as_it_should(name: str, tmp_path: Path) -> None:
+def test_a_scene_ends_as_it_should(name: str, played: Callable[..., Any]) -> None:
     scene = SCENES[name]
-    outcome = play(scene, tmp_path / "stage").outcome
+    outcome = played(play, scene).outcome
     assert (outcome.status, outcome.exit_code) == (scene.status, scene.exit_code), outcome.error
     assert {key: outcome.output.get(key, "absent") for key in scene.output} == scene.output
 
 
-def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path) -> None:
+def test_every_declared_edge_is_taken_by_some_scene(tmp_path: Path, played: Callable[..., Any]) -> None:
     """Of `main` and `turn` also; the graphs of tools have scenes of their own, and so have hooks."""
     taken: set[tuple[str, str, str]] = set()
-    for number, scene in enumerate(SCENES.values()):
-        played = play(scene, tmp_path / str(number))
-        taken |= taken_edges(scene.workflow, played.path)
+    for scene in SCENES.values():
+        taken |= taken_edges(scene.workflow, played(play, scene).path)
     stopped = play(SHELL, tmp_path / "stopped")
     cancel = Decision(stopped.outcome.pending[0]["id"], "cancel")
     resume_sync(stopped.outcome.run, decisions=[cancel], options=stopped.options)

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
-from bash_oracle.check import MODES, Tally, Work, betrayed, denied, policy_of, run, work, work_narrow
+from bash_oracle.check import MODES, WORKERS, Tally, Work, betrayed, denied, policy_of, run, work, work_narrow
 from bash_oracle.lines import DENIED, Lines
 from bash_oracle.stubs import BASH, cage, make_stubs, run_line
 
@@ -26,16 +26,19 @@ def caged(tmp_path: Path) -> None:
         pytest.skip("random lines are run in bubblewrap only")
 
 
-@pytest.mark.parametrize("lines", [250, pytest.param(3_000, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize(
+    ("lines", "share"), [(250, 0), *(pytest.param(750, share, marks=pytest.mark.sweep) for share in range(4))]
+)
 @pytest.mark.parametrize(("kind", "rules"), [(work, "oracle_rules.toml"), (work_narrow, "narrow_rules.toml")])
 def test_what_bash_runs_was_seen_and_nothing_that_is_denied_or_unknown_gets_by(
-    tmp_path: Path, kind: Work, rules: str, lines: int
+    tmp_path: Path, kind: Work, rules: str, lines: int, share: int
 ) -> None:
     (tmp_path / "work").mkdir()
-    told, tallies = run(kind, policy_of(rules, tmp_path / "work"), tmp_path, SEED, lines=lines)
+    seed = SEED + share * WORKERS
+    told, tallies = run(kind, policy_of(rules, tmp_path / "work"), tmp_path, seed, lines=lines)
     print(told)
     wrong = [w for t in tallies for w in t.wrong]
-    assert not wrong, f"seed {SEED}\n" + "\n".join(wrong[:20])
+    assert not wrong, f"seed {seed}\n" + "\n".join(wrong[:20])
     assert all(
         sum(getattr(t, k) for t in tallies) > 5 for k in ("lines", "clear", "allowed", "ran", "caught")
     ), told
