@@ -125,8 +125,9 @@ def _warm_up() -> None:
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
         assert code == 0, Path("told").read_text()
         os.chdir("/")
-    for module in iter_modules(session.__path__, "interlock.cli.session."):
-        import_module(module.name)
+    parts = (module.name for module in iter_modules(session.__path__, "interlock.cli.session."))
+    for name in (*parts, "interlock.services.models.gemini"):
+        import_module(name)
     assert threading.active_count() == 1, "what other threads hold, a forked process never gets"
 
 

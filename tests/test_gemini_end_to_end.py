@@ -1,16 +1,15 @@
 """`interlock -p` in a git repository, with a server that speaks Gemini's protocol: it reads, edits, tests, answers."""
 
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import execute
 from fake_gemini.fake import FakeGemini
 
-ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 TEST = (
     "import unittest\nfrom calc import add\n\n\nclass T(unittest.TestCase):\n"
     "    def test_add(self):\n        self.assertEqual(add(1, 2), 3)\n"
@@ -52,16 +51,7 @@ def repository(tmp_path: Path) -> Path:
 def interlock(
     folder: Path, server: FakeGemini, *arguments: str, **env: str
 ) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(
-        [*ENTRY, *arguments],
-        cwd=folder,
-        env={**os.environ, **server.env, **env},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return execute(folder, *arguments, env={**server.env, **env})
 
 
 def test_it_reads_edits_tests_and_answers(repository: Path, fake_gemini: FakeGemini) -> None:

@@ -3,17 +3,14 @@
 import json
 import os
 import sqlite3
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from commands import execute
 
 from interlock.engine import Options, resume_sync, run_sync
 from interlock.engine.store import Store
-
-ENTRY = [sys.executable, "-P", "-c", "import sys; from interlock.cli.main import main; sys.exit(main())"]
 
 
 @pytest.fixture
@@ -127,15 +124,7 @@ def test_a_spoilt_store_is_one_line_and_left_as_it_is(work: Path, spoil: Any, sa
     bytes_before = store.path.read_bytes()
     (work / "s.yaml").write_text("- text: hi\n")
     for command in (["runs"], ["approvals"], ["-m", "script:s.yaml", "-p", "x"], ["resume", "latest"]):
-        done = subprocess.run(
-            [*ENTRY, *command],
-            cwd=work,
-            env={**os.environ, "INTERLOCK_HOME": str(store.home)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = execute(work, *command, env={"INTERLOCK_HOME": str(store.home)})
         assert done.returncode == 1, (command, done)
         assert says in done.stderr
         assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -179,15 +168,8 @@ def test_a_full_disk_stops_the_run_and_loses_nothing(work: Path, monkeypatch: py
 def test_a_state_directory_that_cannot_be_made_is_one_line(work: Path) -> None:
     (work.parent / "file").write_text("")
     (work / "s.yaml").write_text("- text: hi\n")
-    done = subprocess.run(
-        [*ENTRY, "-m", "script:s.yaml", "-p", "x"],
-        cwd=work,
-        env={**os.environ, "INTERLOCK_HOME": str(work.parent / "file" / "state")},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    home = str(work.parent / "file" / "state")
+    done = execute(work, "-m", "script:s.yaml", "-p", "x", env={"INTERLOCK_HOME": home})
     assert done.returncode == 1
     assert "INTERLOCK_HOME" in done.stderr
     assert len(done.stderr.splitlines()) == 1

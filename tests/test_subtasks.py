@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from agent_runs.stage import Replies, Stage, approve, call
+from commands import execute
 
 from interlock.cli.main import main as cli
 from interlock.engine import Decision, Outcome, fork_sync, resume_sync
@@ -225,19 +224,10 @@ def test_the_process_that_parked_a_child_is_gone_and_another_ends_it(tmp_path: P
     work = tmp_path / "work"
     work.mkdir()
     (tmp_path / "s.json").write_text(json.dumps(THREE))
-    env = {**os.environ, "INTERLOCK_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
-    line = [str(Path(sys.executable).with_name("interlock"))]
+    env = {"INTERLOCK_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
 
     def interlock(*words: str) -> tuple[int, str]:
-        ran = subprocess.run(
-            [*line, *words],
-            cwd=work,
-            env=env,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        ran = execute(work, *words, env=env)
         return ran.returncode, ran.stdout + ran.stderr
 
     code, text = interlock(
