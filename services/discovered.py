@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from interlock.services.mcp.declared import reduced
+from interlock.services.mcp.spec import reduced
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.names import OTHER_NAMES
 from interlock.state.settings import Settings

@@ -1,11 +1,12 @@
 """deps: what nodes reach besides state, as protocols. Never checkpointed; one `Deps` a drive."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from interlock.state.calls import CallKey, CallView
 from interlock.state.context import (
@@ -30,6 +31,7 @@ from interlock.state.subagent import AgentDefinition, AgentInstance
 from interlock.state.task import Tasks
 from interlock.state.tooling import Outputs, Policy, Toolset
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -322,4 +324,28 @@ async def to_its_end(work: Awaitable[T]) -> T:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         await asyncio.wait({task})
+        raise
+
+
+class Stop:
+    """A thread can't be ended from outside, so work that may be long asks now and then."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+
+    def ask(self) -> None:
+        self._asked.set()
+
+    def check(self) -> None:
+        if self._asked.is_set():
+            raise Stopped
+
+
+async def in_thread(work: Callable[Concatenate[Stop, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """The result of `work(stop, ...)`. When the awaiting task is cancelled, the work is asked to stop."""
+    stop = Stop()
+    try:
+        return await asyncio.to_thread(work, stop, *args, **kwargs)
+    except asyncio.CancelledError:
+        stop.ask()
         raise

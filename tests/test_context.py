@@ -22,12 +22,11 @@ from interlock.services.context.source import Flags, WorkspaceContext
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.services.policy.modes import ModeBook
 from interlock.services.transcript import ChainTranscript
-from interlock.state.deps import RunInfo, Token
+from interlock.state.deps import RunInfo, Stop, Token
 from interlock.state.errors import ConfigError
 from interlock.state.messages import Message, ToolDeclaration
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
-from interlock.tools._in_thread import Stop
 
 pytestmark = pytest.mark.usefixtures("nodes_declare_what_they_ask")
 

@@ -14,8 +14,8 @@ from interlock.engine import run_sync
 from interlock.services.context.references import references, resolve
 from interlock.services.files.workspace import FolderWorkspace
 from interlock.state.context import Reference
+from interlock.state.deps import Stop
 from interlock.state.errors import InputError
-from interlock.tools._in_thread import Stop
 
 
 def png(size: int = 1) -> bytes:

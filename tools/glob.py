@@ -7,8 +7,8 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
+from interlock.state.deps import Stop, in_thread
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
-from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of
 from interlock.tools.search.ripgrep import has_magic, literal, matcher
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolResult
+from interlock.state.deps import Stop, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
-from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import NotAFileError, kind_of, trouble
 from interlock.tools.search.ripgrep import LINE_CHARS, Grep, Line, Search
 

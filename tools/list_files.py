@@ -6,10 +6,10 @@ from pathlib import Path
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
+from interlock.state.deps import Stop, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, Tool, ToolContext, Workspace
 from interlock.tools import list_directory
-from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of, trouble
 
 _MOST_ENTRIES = 200

@@ -7,10 +7,10 @@ from pathlib import Path
 from pydantic import ConfigDict, Field
 
 from interlock.state.calls import ToolError, ToolResult
+from interlock.state.deps import Stop, in_thread
 from interlock.state.text import clean
 from interlock.state.tooling import Args, PathRefused, Tool, ToolContext, Workspace
 from interlock.tools._content import MOST_CHARS, decode, heading, notice, page
-from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._opening import kind_of, read_bytes, real_file
 from interlock.tools.search.ripgrep import has_magic, matcher
 

@@ -110,7 +110,7 @@ def _settings() -> Iterator[Finding]:
 
 
 def _found(root: Path, home: Path, trusted: bool, settings: "Settings") -> Iterator[Finding]:
-    from interlock.services.context.found import found
+    from interlock.services.context.definitions import found
     from interlock.services.policy.modes import load_modes
 
     modes, problems = load_modes(root, home, trusted)

@@ -8,6 +8,7 @@ from pathlib import Path
 from interlock.services.context.memory import without_code
 from interlock.state.calls import ToolError
 from interlock.state.context import Reference
+from interlock.state.deps import Stop
 from interlock.state.errors import InputError
 from interlock.state.messages import DataPart, Part, TextPart
 from interlock.state.text import clean
@@ -22,7 +23,6 @@ from interlock.tools._content import (
     notice,
     page,
 )
-from interlock.tools._in_thread import Stop
 from interlock.tools._opening import kind_of, read_bytes, trouble
 from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
 from interlock.tools.search.ripgrep import has_magic

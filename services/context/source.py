@@ -31,12 +31,11 @@ from interlock.state.context import (
     RuleFile,
     SystemFacts,
 )
-from interlock.state.deps import RunInfo
+from interlock.state.deps import RunInfo, in_thread
 from interlock.state.errors import ConfigError
 from interlock.state.settings import Settings
 from interlock.state.text import clean
 from interlock.state.tooling import Workspace
-from interlock.tools._in_thread import in_thread
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _EACH = 20

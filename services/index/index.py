@@ -18,9 +18,9 @@ from interlock.services.index.sources import Indexed, Source, indexed, read, sou
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import ToolError
+from interlock.state.deps import Stop, in_thread
 from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Told
 from interlock.state.tooling import Workspace
-from interlock.tools._in_thread import Stop, in_thread
 from interlock.tools._syntax import LANGUAGES
 
 T = TypeVar("T")

@@ -20,8 +20,7 @@ from interlock.services.mcp.content import (
     prompt_of,
     resource_of,
 )
-from interlock.services.mcp.declared import ServerTool, resource_reader, server_tool
-from interlock.services.mcp.spec import ServerSpec
+from interlock.services.mcp.spec import ServerSpec, ServerTool, resource_reader, server_tool
 from interlock.state.calls import FilledForm
 from interlock.state.mcp import ServerItem
 from interlock.state.text import visible

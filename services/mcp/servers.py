@@ -12,9 +12,8 @@ from pydantic import JsonValue
 from interlock.services.mcp.client import AnsweredError, ForgottenError, LostError, Progress, Session
 from interlock.services.mcp.connection import Connection, RecordedConnection, UnavailableError, known
 from interlock.services.mcp.content import Content, Data, InputWantedError
-from interlock.services.mcp.declared import ServerTool
 from interlock.services.mcp.remote import Learn, signed_in
-from interlock.services.mcp.spec import ServerSpec
+from interlock.services.mcp.spec import ServerSpec, ServerTool
 from interlock.services.mcp.stdio import StdioServer
 from interlock.services.toolset import nearest_names, unexpected
 from interlock.state.calls import CallView, Planned, Preview, ToolResult, failure

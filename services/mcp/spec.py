@@ -1,16 +1,26 @@
-"""spec: how each configured server is reached, or what is wrong with it; servers written into settings."""
+"""spec: how each configured server is reached, or what is wrong with it; servers written into settings; and their tools
+as models and rules know them: name, schema, what is believed of their effects.
+
+All that a server says of a tool is its word. Texts are made visible; a schema is reduced to what every provider takes,
+and holds nothing that would run a server's regular expression or fetch something.
+"""
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
+from pydantic import JsonValue
+
 from interlock.services.config.formats import changed_settings
 from interlock.state.errors import ConfigError, UserError
+from interlock.state.mcp import ServerItem
+from interlock.state.names import mcp_name
 from interlock.state.settings import McpServer, OAuthSettings, Settings
+from interlock.state.text import visible
 
 MOST = 64 * 1024 * 1024
 """Bytes of one message; a server that sends longer ones can't be worked with."""
@@ -133,3 +143,171 @@ def _servers(data: Any, file: Path) -> dict[str, Any]:
     if not isinstance(servers, dict):
         raise ConfigError(f"{file}: expected a JSON object whose mcpServers is an object.")
     return cast(dict[str, Any], servers)
+
+
+_DEEP = 12
+"""Levels of a schema; below them anything goes."""
+_PLAIN = ("minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength")
+_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_LISTED = 100
+"""Resources that the tool which reads them names."""
+_DESCRIPTION = 10_000
+"""Characters of a tool's description that models are sent."""
+_RESTRICTING: Mapping[str, bool] = {
+    "readOnlyHint": False,
+    "idempotentHint": False,
+    "destructiveHint": True,
+    "openWorldHint": True,
+}
+"""What a server says of its tool that can only make rules stricter: it counts, whoever says it."""
+
+
+@dataclass(frozen=True)
+class ServerTool:
+    """One tool of one server."""
+
+    name: str
+    """`mcp_SERVER_TOOL`."""
+    server: str
+    original: str
+    """As the server names it."""
+    description: str
+    parameters: dict[str, Any]
+    read_only: bool = False
+    idempotent: bool = False
+    """Both only of trusted servers."""
+    annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
+    """For rules that name them (`toolAnnotations`)."""
+    reads_resource: bool = False
+    """It is none of the server's tools, but stands for reading its resources."""
+
+
+def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
+    """The tool; or why it can't be offered, empty where settings leave it out."""
+    if not spec.counts(tool.name):
+        return ""
+    shown = visible(tool.name)
+    try:
+        parameters = reduced(tool.input_schema)
+    except ValueError as error:
+        return f"tool {shown!r}: {error}"
+    hints: dict[str, Any] = {}
+    if tool.annotations:
+        hints = tool.annotations.model_dump(by_alias=True, exclude_none=True)
+    said = {k: v for k, v in hints.items() if isinstance(v, bool)}
+    believed: dict[str, JsonValue] = {k: v for k, v in said.items() if spec.trust or _RESTRICTING.get(k) is v}
+    description = visible((tool.description or tool.title or "").strip())[:_DESCRIPTION]
+    return ServerTool(
+        name=mcp_name(spec.name, tool.name),
+        server=spec.name,
+        original=tool.name,
+        description=description or f"Tool {shown} of the MCP server {spec.name}.",
+        parameters=parameters,
+        read_only=believed.get("readOnlyHint") is True,
+        idempotent=believed.get("idempotentHint") is True,
+        annotations=believed,
+    )
+
+
+def resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> ServerTool:
+    """A tool of the server's, so that rules and trust that name the server hold."""
+    lines = [f"{r.name}: {r.description}" if r.description else r.name for r in resources[:_LISTED]]
+    if len(resources) > _LISTED:
+        lines.append(f"… and {len(resources) - _LISTED} more")
+    uri = {"type": "string", "description": "The resource's address; of a template with its {…} filled in."}
+    return ServerTool(
+        name=mcp_name(spec.name, "read_resource"),
+        server=spec.name,
+        original="read_resource",
+        description="\n".join([f"Read a resource of the MCP server {spec.name}. It offers:", *lines]),
+        parameters={"type": "object", "properties": {"uri": uri}, "required": ["uri"]},
+        read_only=spec.trust,
+        idempotent=True,
+        annotations={"readOnlyHint": True} if spec.trust else {},
+        reads_resource=True,
+    )
+
+
+def reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A server's schema for arguments, as models are sent it and as arguments are held to it. Raises `ValueError`."""
+    made = _reduced(schema, schema, _DEEP)
+    return {**made, "type": "object", "properties": made.get("properties", {})}
+
+
+def _reduced(schema: object, root: Mapping[str, Any], left: int) -> dict[str, Any]:
+    if not isinstance(schema, Mapping) or not left:
+        return {}
+    found = _resolved(cast(Mapping[str, Any], schema), root, left)
+    made: dict[str, Any] = {k: found[k] for k in _PLAIN if isinstance(found.get(k), int | float)}
+    if isinstance(description := found.get("description") or found.get("title"), str):
+        made["description"] = visible(description)[:_DESCRIPTION]
+    if isinstance(values := found.get("enum", [found["const"]] if "const" in found else None), list):
+        made["enum"] = values
+    made |= _typed(found)
+    for several in ("anyOf", "oneOf"):
+        if isinstance(options := found.get(several), list):
+            made["anyOf"] = [_reduced(o, root, left - 1) for o in cast(list[object], options)]
+    if isinstance(items := found.get("items"), Mapping):
+        made["items"] = _reduced(cast(object, items), root, left - 1)
+    elif made.get("type") == "array":
+        made["items"] = {}
+    return made | _object(found, root, left)
+
+
+def _typed(found: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = found.get("type")
+    if isinstance(kinds, str):
+        return {"type": kinds} if kinds in _TYPES else {}
+    if not isinstance(kinds, list):
+        return {}
+    several = [k for k in cast(list[object], kinds) if k in _TYPES and k != "null"]
+    return {"type": several[0]} if len(several) == 1 else {"anyOf": [{"type": k} for k in several]}
+
+
+def _object(found: Mapping[str, Any], root: Mapping[str, Any], left: int) -> dict[str, Any]:
+    properties = found.get("properties")
+    if not isinstance(properties, Mapping):
+        return {}
+    made: dict[str, Any] = {}
+    for name, part in cast(Mapping[str, object], properties).items():
+        if visible(name) != name:
+            raise ValueError(f"the name of its parameter {visible(name)!r} isn't what it looks like")
+        made[name] = _reduced(part, root, left - 1)
+    needed = found.get("required")
+    names = [n for n in cast(Sequence[object], needed) if n in made] if isinstance(needed, list) else []
+    return {"properties": made, **({"required": names} if names else {})}
+
+
+def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any], left: int) -> Mapping[str, Any]:
+    """With what its `$ref` names, which must lie in the schema itself, and with all of `allOf`."""
+    for _ in range(left):
+        target = schema.get("$ref")
+        if not isinstance(target, str):
+            break
+        schema = {**_at(root, target), **{k: v for k, v in schema.items() if k != "$ref"}}
+    if not isinstance(parts := schema.get("allOf"), list):
+        return schema
+    whole: dict[str, Any] = {}
+    for part in (*cast(list[Any], parts), {k: v for k, v in schema.items() if k != "allOf"}):
+        found: Mapping[str, Any] = cast(Mapping[str, Any], part) if isinstance(part, Mapping) else {}
+        if isinstance(target := found.get("$ref"), str):
+            found = {**_at(root, target), **found}
+        joined = {**whole.get("properties", {}), **found.get("properties", {})}
+        needed = [*whole.get("required", []), *found.get("required", [])]
+        whole |= {
+            **found,
+            **({"properties": joined} if joined else {}),
+            **({"required": needed} if needed else {}),
+        }
+    return {k: v for k, v in whole.items() if k != "$ref"}
+
+
+def _at(root: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
+    """Raises `ValueError` for one that leads out of the schema, or nowhere."""
+    place: Any = root
+    if not reference.startswith("#"):
+        raise ValueError(f"its schema refers to {visible(reference)!r}, which lies outside of it")
+    for key in reference.lstrip("#").strip("/").split("/"):
+        name = key.replace("~1", "/").replace("~0", "~")
+        place = cast(Mapping[str, Any], place).get(name) if name and isinstance(place, Mapping) else place
+    return cast(Mapping[str, Any], place) if isinstance(place, Mapping) else {}
