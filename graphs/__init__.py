@@ -5,6 +5,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from interlock.state.errors import UserError
+from interlock.state.text import nearest
 
 if TYPE_CHECKING:
     from interlock.graphs._pipeline import Pipeline
@@ -65,9 +66,6 @@ def pipeline(name: str) -> "Pipeline":
     if name in _OFFERED:
         return _OFFERED[name]()
     if name not in PIPELINES:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
-        hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+        hint = nearest(name, [*PIPELINES, *_ADDED, *_OFFERED], 3, 0.6)
         raise UserError(f"No workflow {name!r}.{hint} List them with: interlock workflows")
     return import_module(f"interlock.graphs.{name.replace('-', '_')}").PIPELINE

@@ -8,7 +8,6 @@ on from the node before it leads on from the last.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import cache
 from inspect import signature
 from itertools import pairwise
@@ -35,6 +34,7 @@ from interlock.nodes.hooks import (
 from interlock.nodes.tools_results import await_person
 from interlock.state.errors import RunError, UserError
 from interlock.state.run import HookEvent, RunChannels, node, spec_of
+from interlock.state.text import nearest
 
 
 def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
@@ -278,7 +278,7 @@ def _swapped(graph: Graph, place: str, other: Node, due: Callable[[], bool]) -> 
     kind = Graph.part if inner else Graph.node
     names = [arguments[0] for declare, arguments in graph.declared if declare is kind]
     if name not in names:
-        hint = f" Did you mean {near[0]!r}?" if (near := get_close_matches(name, names, 1, 0.5)) else ""
+        hint = nearest(name, names)
         what = "part" if inner else "node"
         has = ", ".join(names) or "none"
         raise UserError(f"{graph.name!r} has no {what} {name!r}.{hint} It has the {what}s: {has}.")

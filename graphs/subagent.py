@@ -34,7 +34,7 @@ from interlock.state.subagent import (
     SubagentOutput,
     SubagentState,
 )
-from interlock.state.text import clean_json
+from interlock.state.text import clean_json, nearest
 from interlock.state.workflow import WorkflowContext
 
 
@@ -78,10 +78,7 @@ def enter(given: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
 
 def _check_agent(name: str, context: WorkflowContext) -> None:
     if name not in context.agents:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, context.agents, 1, 0.5)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
+        hint = nearest(name, context.agents)
         raise InputError(
             f"Input field 'agent': no agent {name!r}.{hint} There are {', '.join(context.agents)}.", "agent"
         )

@@ -13,7 +13,7 @@ from interlock.services.mcp.spec import reduced
 from interlock.state.calls import Preview, ToolError, ToolResult, failure
 from interlock.state.names import OTHER_NAMES
 from interlock.state.settings import Settings
-from interlock.state.text import clean, visible, visible_json
+from interlock.state.text import clean, misfit, visible, visible_json
 from interlock.state.tooling import Ended, Processes, Tool, ToolContext
 from interlock.tools.table import TOOLS
 
@@ -117,13 +117,8 @@ def _arguments(schema: dict[str, Any]) -> type[BaseModel]:
         @model_validator(mode="before")
         @classmethod
         def _fits(cls, value: Any) -> Any:
-            from jsonschema import Draft202012Validator
-
-            validator: Any = Draft202012Validator(schema)  # its overloads aren't fully typed
-            for error in validator.iter_errors(value):
-                place = ".".join(map(str, error.absolute_path))
-                text = clean(" ".join(str(error.message).split()))
-                raise ValueError(f"{place!r}: {text}" if place else text)
+            if wrong := misfit(schema, value):
+                raise ValueError(wrong)
             return value
 
         @classmethod

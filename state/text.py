@@ -7,11 +7,13 @@ others, so that one command reads as another. `visible` writes those out, for ev
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 _MAX_INT = 2**63
+_SHOWN = 60
+"""Characters of a wrong value that an error quotes."""
 _INVISIBLE = re.compile(r"<!--.*?-->|[\s\u200b\u200c\u200d\u2060\ufeff]+", re.DOTALL)
 _HARMFUL = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff"  # control, line ends, no characters
@@ -112,3 +114,25 @@ def estimate_tokens(text: str) -> int:
     """Tokens before a provider has counted them: ¼ per ASCII character, 1.5 per other (`pipelines.md` §2)."""
     ascii_count = len(text) if text.isascii() else len(text.encode("ascii", "ignore"))
     return int(ascii_count / 4 + (len(text) - ascii_count) * 1.5)
+
+
+def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.5) -> str:
+    """` Did you mean 'x', 'y'?`, or nothing."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*known], most, cutoff)
+    return f" Did you mean {', '.join(map(repr, near))}?" if near else ""
+
+
+def misfit(schema: Mapping[str, Any], value: object) -> str:
+    """What of a value isn't as a JSON Schema says; empty: nothing."""
+    from jsonschema import Draft202012Validator
+
+    validator: Any = Draft202012Validator(dict(schema))  # its overloads aren't fully typed
+    error = next(iter(validator.iter_errors(value)), None)
+    if error is None:
+        return ""
+    place = ".".join(map(str, error.absolute_path))
+    what = clean(" ".join(str(error.message).split()))
+    given = json.dumps(error.instance, ensure_ascii=False, default=repr)[:_SHOWN]
+    return f"{place!r}: {what}, got {given}" if place else what

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -29,6 +28,7 @@ from interlock.state.errors import CredentialsError, InputError, UntrustedError,
 from interlock.state.run import HookEvent, Limits, WorkflowInput
 from interlock.state.settings import Settings
 from interlock.state.subagent import AgentDefinition
+from interlock.state.text import nearest
 from interlock.state.tooling import Tool
 
 
@@ -75,7 +75,7 @@ def checked_modes(options: Options, root: Path, trusted: bool) -> tuple[ModeBook
     if not trusted and load_modes(root, options.user_home, True)[0].get(name):
         raise needed(f"Mode {name!r}", root / PROJECT_FILE, root)
     slugs = [mode.slug for mode in modes.all()]
-    hint = f" Did you mean {near[0]!r}?" if (near := get_close_matches(name, slugs, 1, 0.5)) else ""
+    hint = nearest(name, slugs)
     raise InputError(f"Input field 'mode': no mode {name!r}.{hint} There are {', '.join(slugs)}.", "mode")
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from interlock.engine.options import Pending
 from interlock.engine.store import select
 from interlock.state.errors import UserError
+from interlock.state.text import nearest
 
 STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
 _ENDED = ("done", "failed", "cancelled")
@@ -83,11 +84,9 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
         raise UserError(
             f"Run {name!r} fits {len(found)} runs: {ids}. Give more of the id; see: interlock runs --all"
         )
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, [r.run for r in rows], 3, 0.5)
-    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else ""
-    raise UserError(f"No run {name!r}.{hint} List runs with: interlock runs --all")
+    raise UserError(
+        f"No run {name!r}.{nearest(name, [r.run for r in rows], 3)} List runs with: interlock runs --all"
+    )
 
 
 def _latest(rows: list[RunRow], workspace: Path) -> RunRow:

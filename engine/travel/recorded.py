@@ -23,8 +23,7 @@ from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.prompts import digest
 from interlock.services.hooks.reply import Reply, Said, merged
-from interlock.services.models.request import OWN_ID
-from interlock.services.models.script import Scripted, ScriptedCall, write_entry
+from interlock.services.models.script import write_reply
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
 from interlock.state.context import MEMORY, MemoryText
@@ -48,26 +47,16 @@ def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str
     )
     file.touch()
     for agent, role, ordinal, record, finish, problem, spent, out, cached, thoughts in rows:
-        message = transcript.message(record)
-        calls = tuple(
-            ScriptedCall(
-                name=c.name, args=c.args, id=None if OWN_ID.fullmatch(c.id) else c.id, signature=c.signature
-            )
-            for c in message.tool_calls
-        )
-        entry = Scripted(
+        write_reply(
+            file,
+            transcript.message(record),
             role=role,
             agent=agent,
             ordinal=ordinal,
-            text=message.text,
-            thought=message.thought or "",
-            tool_calls=calls,
             usage=Usage(input=spent, output=out, cached=cached, thoughts=thoughts),
-            signature=message.signature,
             finish_reason=finish,
             problem=problem,
         )
-        write_entry(file, entry)
 
 
 def recorded_services(hooked: str, services: DriveServices) -> DriveServices:

@@ -13,7 +13,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, cast
@@ -33,6 +32,7 @@ from interlock.services.sqlite import transaction
 from interlock.services.transcript import ChainTranscript
 from interlock.state.errors import ConfigError, SetupError, UserError
 from interlock.state.run import spec_of
+from interlock.state.text import nearest
 
 _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
@@ -88,9 +88,8 @@ def _function(file: Path, name: str) -> Node:
     if (function := found.get(name)) is not None and callable(function) and spec_of(function):
         return cast(Node, function)
     nodes = [key for key, value in found.items() if callable(value) and spec_of(value)]
-    hint = f" Did you mean {near[0]!r}?" if (near := get_close_matches(name, nodes, 1, 0.5)) else ""
     has = ", ".join(nodes) or "none"
-    raise ConfigError(f"{file}: no function {name!r} under @node.{hint} It has: {has}.")
+    raise ConfigError(f"{file}: no function {name!r} under @node.{nearest(name, nodes)} It has: {has}.")
 
 
 _UNLIKE = ("noted_epoch", "route_ms", "time_left_s")

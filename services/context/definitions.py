@@ -22,7 +22,7 @@ from interlock.services.files.protected import RULES
 from interlock.state.calls import ToolError, ToolResult
 from interlock.state.context import IGNORE_FILE, CustomCommand, RuleFile
 from interlock.state.subagent import INVESTIGATOR, AgentDefinition, Report
-from interlock.state.text import clean, estimate_tokens
+from interlock.state.text import clean, estimate_tokens, misfit
 from interlock.state.tooling import Tool, ToolContext, naming
 from interlock.tools import activate_skill, codebase_investigator, complete_task, invoke_agent
 from interlock.tools.table import TASK_LOOP
@@ -82,15 +82,10 @@ def names_server_tool(definition: AgentDefinition, name: str) -> bool:
 
 def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
     """Arguments `{report}` held to a JSON Schema, and declared to the model as that."""
-    from jsonschema import Draft202012Validator
-
-    validator: Any = Draft202012Validator(dict(schema))  # its overloads aren't fully typed
 
     def fits(report: Any) -> Any:
-        error = next(iter(validator.iter_errors(report)), None)
-        if error is not None:
-            place = ".".join(str(part) for part in error.absolute_path)
-            raise ValueError(f"{f'at {place!r}: ' if place else ''}{error.message}")
+        if wrong := misfit(schema, report):
+            raise ValueError(wrong)
         return report
 
     class CompleteTaskArgs(BaseModel):

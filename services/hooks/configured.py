@@ -1,9 +1,8 @@
 """configured: the hooks that settings configure: their events, matchers and commands."""
 
 import hashlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import Any, Literal, TypeVar, cast, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
@@ -12,6 +11,7 @@ from interlock.services.config.settings import HookLayer, expand, explain, shown
 from interlock.services.policy.rule import Pattern, PatternError, compile_pattern, names_of
 from interlock.state.errors import ConfigError
 from interlock.state.run import HookEvent
+from interlock.state.text import nearest
 
 EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
 ALIASES: dict[str, HookEvent] = {
@@ -33,13 +33,7 @@ def no_event(name: str) -> str:
     """Why a name is none, and what may have been meant."""
     if name in ("enabled", "disabled", "notifications"):
         return f"no event is called so; write hooksConfig.{name}."
-    return f"no event is called so{near(name, [*EVENTS, *ALIASES]) or '.'}"
-
-
-def near(word: str, known: Iterable[str]) -> str:
-    """`. Did you mean 'x'?`, or nothing."""
-    found = get_close_matches(word, list(known), 1, 0.6)
-    return f". Did you mean {found[0]!r}?" if found else ""
+    return f"no event is called so.{nearest(name, [*EVENTS, *ALIASES], cutoff=0.6)}"
 
 
 TOOL_EVENTS: frozenset[HookEvent] = frozenset({"BeforeTool", "AfterTool"})
@@ -247,8 +241,8 @@ class _Reader:
         except ValidationError as error:
             raise ConfigError(explain(self.source, given, error, f"{place}.")) from None
         for key in found.model_extra or ():
-            hint = near(key, model.model_fields) or "."
-            self.problems.append(f"{self.source}: {place}: no setting is called {key!r}{hint}")
+            hint = nearest(key, model.model_fields, cutoff=0.6)
+            self.problems.append(f"{self.source}: {place}: no setting is called {key!r}.{hint}")
         return found
 
     def _wrong(self, place: str, data: object, expected: str) -> str:

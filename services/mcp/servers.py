@@ -20,7 +20,7 @@ from interlock.state.calls import CallView, Planned, Preview, ToolResult, failur
 from interlock.state.events import Emit, ErrorEvent, ToolOutput
 from interlock.state.mcp import ServerItem, ServerView
 from interlock.state.messages import DataPart, ToolDeclaration
-from interlock.state.text import clean, visible, visible_json
+from interlock.state.text import misfit, visible, visible_json
 from interlock.state.tooling import FileNow, Outputs, ToolInfo, ToolRun, Toolset
 from interlock.tools._content import LARGEST_MEDIA, media_part
 
@@ -252,7 +252,6 @@ class Servers:
         return made
 
 
-_SHOWN = 60
 _SUMMARY = 160
 
 
@@ -301,7 +300,8 @@ class JoinedToolset:
         if self._servers.owner(call.name) is None:
             return self._others.invalid(call)
         tool = self._servers.tools().get(call.name)
-        return None if tool is None else _misfit(tool, call)
+        wrong = misfit(tool.parameters, call.args) if tool else ""
+        return f"{call.name}: {wrong}" if wrong else None
 
     def writes(self, call: CallView) -> list[str] | None:
         return None if self._servers.owner(call.name) else self._others.writes(call)
@@ -343,17 +343,3 @@ class JoinedToolset:
 
     def now(self, planned_path: str) -> str | None:
         return self._others.now(planned_path)
-
-
-def _misfit(tool: ServerTool, call: CallView) -> str | None:
-    """The first argument that isn't what the server's schema says."""
-    from jsonschema import Draft202012Validator
-
-    validator: Any = Draft202012Validator(tool.parameters)  # its overloads aren't fully typed
-    error = next(iter(validator.iter_errors(call.args)), None)
-    if error is None:
-        return None
-    place = ".".join(map(str, error.absolute_path))
-    what = clean(" ".join(str(error.message).split()))
-    given = json.dumps(error.instance, ensure_ascii=False, default=repr)[:_SHOWN]
-    return f"{call.name}: " + (f"{place!r}: {what}, got {given}" if place else what)

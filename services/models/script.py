@@ -112,6 +112,21 @@ def _parsed(path: Path, text: str) -> Any:
         raise UserError(f"Script {str(path)!r} is no valid YAML or JSON: {line}.") from error
 
 
+def write_reply(path: Path, message: Message, **more: Any) -> None:
+    """As `write_entry`, of a reply's message; `more`: the entry's other fields."""
+    calls = (
+        ScriptedCall(
+            name=call.name,
+            args=call.args,
+            id=None if OWN_ID.fullmatch(call.id) else call.id,
+            signature=call.signature,
+        )
+        for call in message.tool_calls
+    )
+    said = {"text": message.text, "thought": message.thought or "", "signature": message.signature}
+    write_entry(path, Scripted.model_validate({**said, "tool_calls": tuple(calls), **more}))
+
+
 def write_entry(path: Path, entry: Scripted) -> None:
     """Append one entry in one write: the file is a readable list after every reply, also after a kill."""
     fields = entry.model_dump(mode="json", exclude_defaults=True)
@@ -284,25 +299,13 @@ class ReplyRecorder:
 
     def add(self, request: Request, message: Message, answer: Answer) -> None:
         """Write one reply; it is in the file when this returns."""
-        calls = (
-            ScriptedCall(
-                name=call.name,
-                args=call.args,
-                id=None if OWN_ID.fullmatch(call.id) else call.id,
-                signature=call.signature,
-            )
-            for call in message.tool_calls
-        )
-        entry = Scripted(
+        write_reply(
+            self._path,
+            message,
             role=request.role,
             agent=request.agent,
             ordinal=request.ordinal,
-            text=message.text,
-            thought=message.thought or "",
-            tool_calls=tuple(calls),
             usage=answer.usage,
-            signature=message.signature,
             finish_reason=answer.finish_reason,
             problem=answer.problem,
         )
-        write_entry(self._path, entry)
