@@ -29,7 +29,6 @@ from interlock.services.policy.decision import Explanation
 from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.secrets.environment import tool_environment
 from interlock.services.toolset import describe, nearest_names
 from interlock.state.calls import ApprovalMode, CallView, Choice, Risk, Verdict
 from interlock.state.errors import InputError, RunError, UserError
@@ -80,8 +79,8 @@ class PolicyCheck:
         self._prepared = prepare(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
         outputs = OutputFiles(options.home)
-        env = tool_environment(self._prepared.env, rules=self._prepared.settings.security.environment)
-        self._prepared.policy.run_checkers_with(SupervisedProcesses(outputs=outputs, env=env))
+        processes = SupervisedProcesses(outputs=outputs, env=self._prepared.tool_env)
+        self._prepared.policy.run_checkers_with(processes)
         agents = self._prepared.agents
         every = {**TOOLS, **agent_tools(agents)}
         self._agents = {name: own_tools(d, every, depth=1) for name, d in agents.items()}
@@ -248,8 +247,7 @@ class HookCheck:
     ) -> tuple[HookOutcome, dict[str, Any]]:
         """Through a log of its own that is thrown away: no run is touched."""
         prepared, conn = self._prepared, sqlite3.connect(":memory:", isolation_level=None)
-        env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
-        processes = _Heard(outputs=OutputFiles(folder), env=env, redact=prepared.redact)
+        processes = _Heard(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
         try:
             conn.executescript(
                 files("interlock.engine.store").joinpath("schema.sql").read_text(encoding="utf-8")

@@ -28,7 +28,6 @@ from interlock.services.models import ChatModels
 from interlock.services.policy.modes import mode_tools
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.secrets.environment import tool_environment
 from interlock.services.sqlite import Buffered, later
 from interlock.services.toolset import BuiltinToolset
 from interlock.services.transcript import ChainTranscript
@@ -191,9 +190,13 @@ async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:
 
 def _processes(prepared: RunConfig, outputs: OutputFiles) -> tuple[SupervisedProcesses, SupervisedProcesses]:
     """Those of hooks and checkers, and those of commands."""
-    env = tool_environment(prepared.env, rules=prepared.settings.security.environment)
-    most = _most(prepared)
-    make = partial(SupervisedProcesses, outputs=outputs, env=env, redact=prepared.redact, most=most)
+    make = partial(
+        SupervisedProcesses,
+        outputs=outputs,
+        env=prepared.tool_env,
+        redact=prepared.redact,
+        most=_most(prepared),
+    )
     return make(), make(sandbox=prepared.sandbox)
 
 
@@ -217,12 +220,11 @@ def open_servers(
     from interlock.services.mcp.servers import Servers
     from interlock.services.mcp.spec import specs_of
 
-    root, settings = prepared.workspace.root, prepared.settings
-    env = tool_environment(prepared.env, rules=settings.security.environment)
+    root = prepared.workspace.root
     return Servers(
-        specs_of(settings, root),
+        specs_of(prepared.settings, root),
         workspace=root,
-        env=env,
+        env=prepared.tool_env,
         most=_most(prepared),
         outputs=outputs,
         emit=emit,

@@ -18,7 +18,6 @@ from interlock.engine.options import Outcome, Pending
 from interlock.engine.read import find_run, waiting_requests
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.process.processes import SupervisedProcesses
-from interlock.services.secrets.environment import tool_environment
 from interlock.state.events import NotificationEvent
 from interlock.state.text import visible, visible_json
 
@@ -103,9 +102,8 @@ class Notice:
         notify = self.prepared.settings.general.notify
         if not (command := notify.command):
             return ""
-        settings, told = self.prepared.settings, self.told
-        env = tool_environment(self.prepared.env, rules=settings.security.environment)
-        processes = SupervisedProcesses(outputs=OutputFiles(self.home, self.prepared.redact), env=env)
+        told, outputs = self.told, OutputFiles(self.home, self.prepared.redact)
+        processes = SupervisedProcesses(outputs=outputs, env=self.prepared.tool_env)
         ended = await processes.run(
             ["bash", "-c", command] if isinstance(command, str) else command,
             cwd=Path(told["workspace"]),

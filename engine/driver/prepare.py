@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -21,7 +22,7 @@ from interlock.services.policy.modes import PROJECT_FILE, ModeBook, load_modes
 from interlock.services.policy.policy import RulePolicy
 from interlock.services.policy.rule import Scope
 from interlock.services.sandbox.sandbox import Sandbox, open_sandbox
-from interlock.services.secrets.environment import secret_headers, secret_variables
+from interlock.services.secrets.environment import secret_headers, secret_variables, tool_environment
 from interlock.services.secrets.redaction import Redactor
 from interlock.services.trust import ignored_line, is_trusted, new_hooks, project_files, shown_path
 from interlock.state.errors import CredentialsError, InputError, UntrustedError, UserError
@@ -161,6 +162,11 @@ class RunConfig:
     @property
     def model(self) -> str:
         return self.settings.model.name
+
+    @cached_property
+    def tool_env(self) -> Mapping[str, str]:
+        """What commands, hooks and servers get of the environment."""
+        return tool_environment(self.env, rules=self.settings.security.environment)
 
 
 def with_input(options: Options, given: WorkflowInput) -> Options:
@@ -329,20 +335,15 @@ def _rule_places(options: Options, root: Path, trusted: bool) -> Places:
 
 def _overrides(options: Options) -> dict[str, Any]:
     overrides: dict[str, Any] = dict(options.overrides)
-    if options.model:
-        model: dict[str, Any] = dict(overrides.get("model", {}))
-        overrides["model"] = {**model, "name": options.model}
-    if options.include_directories:
-        context: dict[str, Any] = dict(overrides.get("context", {}))
-        overrides["context"] = {
-            **context,
-            "includeDirectories": [str(d) for d in options.include_directories],
-        }
-    if options.allowed_tools:
-        tools: dict[str, Any] = dict(overrides.get("tools", {}))
-        overrides["tools"] = {**tools, "allowed": list(options.allowed_tools)}
-    if options.sandbox:
-        overrides["tools"] = {**overrides.get("tools", {}), "sandbox": True}
+    flags: tuple[tuple[str, str, object], ...] = (
+        ("model", "name", options.model),
+        ("context", "includeDirectories", [*map(str, options.include_directories)]),
+        ("tools", "allowed", [*options.allowed_tools]),
+        ("tools", "sandbox", options.sandbox),
+    )
+    for section, key, value in flags:
+        if value:
+            overrides[section] = {**overrides.get(section, {}), key: value}
     return overrides
 
 
