@@ -289,7 +289,8 @@ async def _asked(
     if preview.problem is not None:
         return {"label": "denied", "error": problem(preview.code or "not_possible", preview.problem)}
     request = ApprovalRequest(
-        key=f"{key}:approval:{asks}",
+        attempt=key,
+        asked=asks,
         kind="approval",
         call=call,
         reason=verdict.reason,

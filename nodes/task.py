@@ -169,7 +169,8 @@ def _ask(
 ) -> TaskState:
     key = CallKey(message=state["reply"], index=0)
     request = ApprovalRequest(
-        key=f"{key}:{what}:1",
+        attempt=key,
+        what=what,
         kind="question" if what == "guidance" else "approval",
         call=CallView(id=what, name="attempt_completion" if what == "completion" else "task", args={}),
         reason=reason,

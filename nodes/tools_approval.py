@@ -66,7 +66,8 @@ async def request_approval(state: DecideState, runtime: Runtime[Deps]) -> Decide
     choices = deps.policy.choices(call, risk, verdict)
     rules = ((c, deps.policy.narrow(call, risk, c, state["approval_mode"])) for c in choices if "always" in c)
     request = ApprovalRequest(
-        key=f"{key}:approval:{asks}",
+        attempt=key,
+        asked=asks,
         kind="approval",
         call=call,
         reason=_reason(state, verdict),

@@ -28,7 +28,6 @@ from interlock.prompts import load, render
 from interlock.state.calls import (
     Answer,
     ApprovalRequest,
-    CallView,
     FileState,
     FilledForm,
     Form,
@@ -54,7 +53,8 @@ async def ask_question(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSt
     questions = tuple(q for q in raw if isinstance(q, dict)) if isinstance(raw, list) else ()
     preview = await deps.toolset.preview(call, ())
     request = ApprovalRequest(
-        key=f"{key}:question:1",
+        attempt=key,
+        what="question",
         kind="question",
         call=call,
         reason="The model asks you.",
@@ -112,7 +112,20 @@ async def ask_review(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         deps.journal.finish(key, call, ToolResult(status="success", content=text))
         return {"label": "no plan"}
     asks = (state.get("asks") or 0) + 1
-    request = _request(f"{key}:review:{asks}", call, path, text, deps.toolset.now(str(path)), asks > 1)
+    sha256 = deps.toolset.now(str(path))
+    request = ApprovalRequest(
+        attempt=key,
+        what="review",
+        asked=asks,
+        kind="approval",
+        call=call.model_copy(update={"args": {**call.args, "plan": text, "approval_mode": "default"}}),
+        reason="The plan is ready for your review. Approved, it is carried out; with always, edits aren't asked about.",
+        preview=text,
+        files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
+        choices=("proceed_once", "proceed_always", "modify", "reject", "cancel"),
+        always={"proceed_always": "every edit while the plan is carried out"},
+        note="The plan file changed since it was shown; this is the new text." if asks > 1 else None,
+    )
     put_request(runtime, request)
     return {"label": asked(state), "approval": request.key, "asks": asks}
 
@@ -122,22 +135,6 @@ def _read(path: Path | None) -> str:
         return path.read_text(encoding="utf-8", errors="replace") if path else ""
     except OSError:
         return ""  # gone meanwhile: as if it had never been written
-
-
-def _request(
-    key: str, call: CallView, path: Path, text: str, sha256: str | None, again: bool
-) -> ApprovalRequest:
-    return ApprovalRequest(
-        key=key,
-        kind="approval",
-        call=call.model_copy(update={"args": {**call.args, "plan": text, "approval_mode": "default"}}),
-        reason="The plan is ready for your review. Approved, it is carried out; with always, edits aren't asked about.",
-        preview=text,
-        files=(FileState(path=str(path), sha256=sha256, on_disk=sha256),),
-        choices=("proceed_once", "proceed_always", "modify", "reject", "cancel"),
-        always={"proceed_always": "every edit while the plan is carried out"},
-        note="The plan file changed since it was shown; this is the new text." if again else None,
-    )
 
 
 @node(reads=(*CALL, "approval", "hooked"), writes=("status",), labels=("decided", "hooks", "changed since"))
@@ -196,7 +193,8 @@ async def ask_outcome(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteSta
         "Look, then answer redo (run it again) or skip (tell the model that the outcome is unknown)."
     )
     request = ApprovalRequest(
-        key=f"{key}:outcome:1",
+        attempt=key,
+        what="outcome",
         kind="outcome",
         call=call,
         reason=reason,
@@ -236,7 +234,9 @@ async def ask_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState
     info = deps.toolset.info(call.name)
     twice = "" if info and info.effect == "none" else ": what it did before it asked, it does twice"
     request = ApprovalRequest(
-        key=f"{key}:input:{asks}",
+        attempt=key,
+        what="input",
+        asked=asks,
         kind="question",
         call=call,
         reason=f"The MCP server that does {deps.toolset.summary(call)!r} asks for this, and gets your answer{several}. "

@@ -181,7 +181,7 @@ def put_before_person(kind: RequestKind, question: str, show: str, options: Sequ
         args: dict[str, JsonValue] = {show: text} if show else {}
         asks = kind == "question"
         request = ApprovalRequest(
-            key=f"{key}:approval:1",
+            attempt=key,
             kind=kind,
             call=CallView(id=str(key), name="ask_person" if asks else "approve", args=args),
             reason=question,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, cast
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, model_validator
 from typing_extensions import TypedDict
 
 from interlock.state.messages import DataPart, Frozen, ToolStatus
@@ -156,7 +156,13 @@ class Preview(Frozen):
 class ApprovalRequest(Frozen):
     """What waits for a person. Written before the run stops; `engine.md` 14."""
 
-    key: str
+    key: str = ""
+    """Absent: made of the three that follow."""
+    attempt: CallKey | None = None
+    """At the call that it is about; null: it is about hooks, or an earlier version wrote it."""
+    what: Literal["approval", "review", "question", "input", "outcome", "guidance", "completion"] = "approval"
+    asked: int = 1
+    """How often this was asked of the attempt."""
     kind: RequestKind
     call: CallView
     reason: str
@@ -171,6 +177,12 @@ class ApprovalRequest(Frozen):
     note: str | None = None
     """Set when it is asked again: what changed since it was first shown."""
     questions: tuple[dict[str, JsonValue], ...] = ()
+
+    @model_validator(mode="after")
+    def _with_key(self) -> "ApprovalRequest":
+        if not self.key:
+            object.__setattr__(self, "key", f"{self.attempt}:{self.what}:{self.asked}")
+        return self
 
 
 class Answer(Frozen):

@@ -18,7 +18,7 @@ from interlock.engine.store import Store, insertion
 from interlock.services.policy.rule import USER
 from interlock.services.secrets.redaction import SHAPES, Redactor
 from interlock.services.sqlite import explained, transaction
-from interlock.state.calls import Answer, ApprovalRequest, CallKey, SavedRules, SessionRule
+from interlock.state.calls import Answer, ApprovalRequest, SavedRules, SessionRule
 from interlock.state.errors import UserError
 from interlock.state.text import clean, clean_json
 from interlock.tools.table import TOOLS
@@ -38,7 +38,7 @@ class SqlApprovals:
         with transaction(self.conn) as conn:
             if found := self._value("id", request.key):
                 return found
-            name, text = self._name(request.key), self.redact.request(request).model_dump_json()
+            name, text = self._name(request), self.redact.request(request).model_dump_json()
             row = {"id": name, "run": self.run, "key": request.key, "request": text, "asked_at": time.time()}
             conn.execute(*insertion("approvals", row))
         return name
@@ -49,15 +49,13 @@ class SqlApprovals:
         ).fetchone()
         return found[0] if found else None
 
-    def _name(self, key: str) -> str:
+    def _name(self, request: ApprovalRequest) -> str:
         """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first. Hooks: RUN-hN."""
-        if key.startswith("hook:"):
+        if (call := request.attempt) is None:
             (before,) = self.conn.execute(
                 "select count(*) from approvals where run = ? and key like 'hook:%'", (self.run,)
             ).fetchone()
             return f"{self.run}-h{before + 1}"
-        place, kind, asked = key.rsplit(":", 2)
-        call = CallKey.parse(place)
         batches = self.conn.execute(
             "select substr(key, 1, instr(key, '.') - 1) as batch from approvals where run = ? "
             "and key not like 'hook:%' group by batch order by min(rowid)",
@@ -65,8 +63,8 @@ class SqlApprovals:
         ).fetchall()
         # Batches of agents side by side ask in turn: each keeps the number that it got first.
         earlier = next((i for i, (m,) in enumerate(batches) if m == call.message), len(batches))
-        first = kind in ("approval", "review") and (asked, call.attempt) == ("1", 1)
-        again = "" if first else f".{kind[0]}{call.attempt}{asked}"
+        first = request.what in ("approval", "review") and (request.asked, call.attempt) == (1, 1)
+        again = "" if first else f".{request.what[0]}{call.attempt}{request.asked}"
         return f"{self.run}-{earlier + 1}.{call.index + 1}{again}"
 
     def get(self, key: str) -> ApprovalRequest | None:
