@@ -78,7 +78,7 @@ class Call(NamedTuple):
     key: str
     """Names the attempt, as `CallKey` does."""
     decided: list[dict[str, Any]]
-    """Who decided what, oldest first: the fields of `state/decided.py`, `attempt`, `at`, and where somebody changed the
+    """Who decided what, oldest first: the fields of `DecisionRecord`, `attempt`, `at`, and where somebody changed the
     arguments `before` and `after`."""
 
 
