@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -48,7 +49,14 @@ def once(toolset: BuiltinToolset, call: CallView) -> ToolResult:
 
 def test_it_is_a_toolset(toolset: BuiltinToolset) -> None:
     typed: Toolset = toolset
-    assert [d.name for d in typed.declarations()] == list(TOOLS)
+    assert [d.name for d in typed.declarations()] == [n for n, tool in TOOLS.items() if tool.installed()]
+
+
+def test_models_are_not_told_of_a_tool_whose_program_is_not_there(tmp_path: Path) -> None:
+    tools = {
+        n: replace(TOOLS[n], installed=lambda there=n == "glob": there) for n in ("glob", "browser_action")
+    }
+    assert [d.name for d in build(tmp_path, tools).declarations()] == ["glob"]
 
 
 def test_every_tool_is_named_as_in_the_table_and_runs_or_plans() -> None:

@@ -153,6 +153,23 @@ def test_a_turn_that_only_reads_makes_no_snapshot_and_starts_no_git(desk: Desk) 
     assert not (desk.home / "snapshots").exists()
 
 
+def test_what_a_person_was_asked_about_counts_as_a_change(desk: Desk, tmp_path: Path) -> None:
+    (desk.work / "a").write_text("x")
+    (tmp_path / "ask.toml").write_text(
+        '[[rule]]\ntoolName = "run_shell_command"\ncommandPrefix = "cat"\ndecision = "ask"\npriority = 500\n'
+    )
+    replies = [
+        {"tool_calls": [{"name": "run_shell_command", "args": {"command": "cat a"}}]},
+        {"text": "done"},
+    ]
+    rules = {"approval_mode": "default", "policy_files": (tmp_path / "ask.toml",)}
+    run = desk.run(replies, **rules)
+    assert run.status == "waiting"
+    allowed = [Decision("all", "proceed_once")]
+    assert resume_sync(run.run, decisions=allowed, options=desk.options(replies, **rules)).status == "done"
+    assert (desk.home / "snapshots").exists()
+
+
 @pytest.mark.parametrize(
     "line",
     [
