@@ -174,9 +174,9 @@ def new_arguments(request: Fields, spec: str | None = None) -> dict[str, Any]:
     what = f"--edit {request['number']}"
     if spec is None and request["tool_name"] == PLAN_REVIEW:
         return {"plan": in_editor(request["preview"], ".md", what)}
-    given = _edited(old, what) if spec is None else json_object(read_spec(spec, what), what)
+    args = _edited(old, what) if spec is None else json_object(read_spec(spec, what), what)
     base = old if spec is not None else {}
-    return {k: v for k, v in {**base, **given}.items() if v is not None}
+    return {k: v for k, v in {**base, **args}.items() if v is not None}
 
 
 def _edited(args: Mapping[str, Any], what: str) -> dict[str, Any]:
@@ -296,7 +296,7 @@ def answered(request: Fields, texts: Sequence[str]) -> Decision:
         return answer(request, texts[0])
     asked = (str(q.get("question", "")) for q in questions)
     return answer(
-        request, "\n".join(f"{question}\n{said}" for question, said in zip(asked, texts, strict=True))
+        request, "\n".join(f"{question}\n{text}" for question, text in zip(asked, texts, strict=True))
     )
 
 

@@ -98,8 +98,8 @@ def _approval(folder: Path) -> list[str]:
 
 
 def _program() -> str:
-    beside = Path(sys.executable).with_name("interlock")
-    return str(beside) if beside.exists() else "interlock"
+    installed = Path(sys.executable).with_name("interlock")
+    return str(installed) if installed.exists() else "interlock"
 
 
 def _say(*lines: str) -> None:

@@ -50,11 +50,11 @@ def view_for(args: argparse.Namespace, title: str, decided: Sequence[str] = ()) 
     return JsonView() if args.output_format == "json" else StreamJsonView()
 
 
-def start(workflow: str, given: Mapping[str, Any], options: Options, view: View) -> int:
+def start(workflow: str, inputs: Mapping[str, Any], options: Options, view: View) -> int:
     """Run a workflow to its end or to where it waits; the exit code."""
     from interlock.engine import run_sync
 
-    return _show(lambda views: run_sync(workflow, given, options=options, renderers=views), view, options)
+    return _show(lambda views: run_sync(workflow, inputs, options=options, renderers=views), view, options)
 
 
 def go_on(run: str, decisions: Sequence[Decision], prompt: str | None, options: Options, view: View) -> int:

@@ -73,7 +73,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
     if args.no_loop_check:
         allowed["overrides"]["model"] = {"disableLoopDetection": True}
     more = [part.strip() for value in args.include_directories for part in value.split(",") if part.strip()]
-    given = options_here(
+    options = options_here(
         args,
         env,
         model=args.model,
@@ -92,7 +92,7 @@ def options_from(args: Args, env: Mapping[str, str] = os.environ, *, resuming: b
         debug=args.debug,
         **allowed,
     )
-    return given if resuming or given.workspace else replace(given, workspace=Path.cwd())
+    return options if resuming or options.workspace else replace(options, workspace=Path.cwd())
 
 
 def options_here(args: Args, env: Mapping[str, str] = os.environ, **more: Any) -> Options:

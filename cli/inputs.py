@@ -31,11 +31,11 @@ def piped_text(expected: bool) -> str:
 
 def prompt_from(words: str | None) -> str:
     """The prompt: piped text before the words. Raises `InputError` when there is neither."""
-    given = (words or "").strip()
-    piped = piped_text(expected=not given)
-    if not piped and not given:
+    prompt = (words or "").strip()
+    piped = piped_text(expected=not prompt)
+    if not piped and not prompt:
         raise InputError("No prompt. Give one: interlock -p 'what to do', or pipe it in.", "prompt")
-    return f"{piped}\n\n{given}".strip()
+    return f"{piped}\n\n{prompt}".strip()
 
 
 def agreed(question: str, nobody: str) -> bool:

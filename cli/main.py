@@ -29,17 +29,17 @@ def _is_watched() -> bool:
     return sys.gettrace() is not None or sys.getprofile() is not None or "coverage" in sys.modules
 
 
-def _run(given: list[str], own_process: bool) -> int:
+def _run(argv: list[str], own_process: bool) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     try:
-        code = _dispatch(given, own_process)
+        code = _dispatch(argv, own_process)
         if own_process:
             sys.stdout.flush()
         return code
     except InterlockError as error:
-        return _report(given, error, str(error), error.exit_code)
+        return _report(argv, error, str(error), error.exit_code)
     except BrokenPipeError:
         from interlock.cli.render.output import close_stdout
 
@@ -51,7 +51,7 @@ def _run(given: list[str], own_process: bool) -> int:
         from interlock.cli.render.output import bug
 
         found = _explained(error) or bug(error)
-        return _report(given, error, str(found), found.exit_code)
+        return _report(argv, error, str(found), found.exit_code)
 
 
 def _explained(error: Exception) -> InterlockError | None:
@@ -67,9 +67,9 @@ def _explained(error: Exception) -> InterlockError | None:
         return None
 
 
-def _report(given: list[str], error: Exception, line: str, exit_code: int) -> int:
+def _report(argv: list[str], error: Exception, line: str, exit_code: int) -> int:
     text = f"interlock: {line}"
-    if {"-d", "--debug"} & set(given):
+    if {"-d", "--debug"} & set(argv):
         import traceback
 
         text = "".join(traceback.format_exception(error)) + text
@@ -79,22 +79,22 @@ def _report(given: list[str], error: Exception, line: str, exit_code: int) -> in
     return exit_code
 
 
-def _dispatch(given: list[str], own_process: bool) -> int:
-    if given[:1] == ["help"]:
-        given = [*given[1:2], "--help"]
-    if given[:1] in (["-h"], ["--help"]):
+def _dispatch(argv: list[str], own_process: bool) -> int:
+    if argv[:1] == ["help"]:
+        argv = [*argv[1:2], "--help"]
+    if argv[:1] in (["-h"], ["--help"]):
         print(root_help(), end="")
         return 0
-    if given[:1] == ["__complete"]:
+    if argv[:1] == ["__complete"]:
         from interlock.cli.commands.completion import answer
 
-        return answer(given[1:])
-    if given[:1] in (["-v"], ["--version"]):
+        return answer(argv[1:])
+    if argv[:1] in (["-v"], ["--version"]):
         from importlib.metadata import version
 
         print(f"interlock {version('interlock-agent')}")
         return 0
-    name, rest = command_of(given)
+    name, rest = command_of(argv)
     if own_process and name in _STARTING:
         from interlock.cli import quick_start
         from interlock.services.secrets.environment import clear_own_environment
@@ -106,20 +106,20 @@ def _dispatch(given: list[str], own_process: bool) -> int:
     return execute(name, rest)
 
 
-def command_of(given: list[str]) -> tuple[str, list[str]]:
+def command_of(argv: list[str]) -> tuple[str, list[str]]:
     """The command's name and its arguments; flags may stand before it. `prompt` when there is none."""
-    place = _first_word(given)
+    place = _first_word(argv)
     if place is None:
-        return "prompt", given
-    word, rest = given[place], [*given[:place], *given[place + 1 :]]
+        return "prompt", argv
+    word, rest = argv[place], [*argv[:place], *argv[place + 1 :]]
     if word in COMMANDS:
         return word, rest
     if meant := [name for name in near(word, [*COMMANDS, "help"], 0.7) if _fits(name, rest)]:
-        prompt = shlex.quote(" ".join(given))
+        prompt = shlex.quote(" ".join(argv))
         raise UserError(
             f"No command {word!r}.{did_you_mean(meant)} To send it as a prompt: interlock -p {prompt}"
         )
-    return "prompt", given
+    return "prompt", argv
 
 
 def _fits(name: str, arguments: list[str]) -> bool:
@@ -134,11 +134,11 @@ def _fits(name: str, arguments: list[str]) -> bool:
     return True
 
 
-def _first_word(given: list[str]) -> int | None:
-    if given and not given[0].startswith("-"):
+def _first_word(argv: list[str]) -> int | None:
+    if argv and not argv[0].startswith("-"):
         return 0
     flags = parser_of("prompt")
-    words = enumerate(given)
+    words = enumerate(argv)
     for place, word in words:
         if word in ("-p", "--prompt", "--"):
             return None

@@ -58,26 +58,26 @@ async def resume(
 
 
 async def events(
-    door: Callable[_P, Coroutine[Any, Any, Outcome]], *args: _P.args, **given: _P.kwargs
+    function: Callable[_P, Coroutine[Any, Any, Outcome]], *args: _P.args, **kwargs: _P.kwargs
 ) -> "AsyncGenerator[Event, None]":
     """`run` or `resume` as an iterator of the run's events: `async for event in events(run, "main", …)`.
 
     The first is `Init`, with the run's id; the last is `Result`, which says how it ended, as an `Outcome` does. An
-    iterator that is closed early stops the run, which can be resumed. Raises what the door raises.
+    iterator that is closed early stops the run, which can be resumed. Raises what the call raises.
     """
     import asyncio
 
     loop = asyncio.get_running_loop()
-    told: asyncio.Queue[Event] = asyncio.Queue()
+    queue: asyncio.Queue[Event] = asyncio.Queue()
 
     def show(event: "Event") -> None:  # on a thread of its own
-        loop.call_soon_threadsafe(told.put_nowait, event)
+        loop.call_soon_threadsafe(queue.put_nowait, event)
 
-    more: Any = {**given, "renderers": [*cast(Any, given.get("renderers", ())), show]}
-    work = asyncio.ensure_future(cast(Any, door)(*args, **more))
+    more: Any = {**kwargs, "renderers": [*cast(Any, kwargs.get("renderers", ())), show]}
+    work = asyncio.ensure_future(cast(Any, function)(*args, **more))
     try:
-        while not (work.done() and told.empty()):
-            event = asyncio.ensure_future(told.get())
+        while not (work.done() and queue.empty()):
+            event = asyncio.ensure_future(queue.get())
             await asyncio.wait({event, work}, return_when=asyncio.FIRST_COMPLETED)
             if event.done():
                 yield event.result()
@@ -111,15 +111,15 @@ def fork_sync(
     return fork_run(home, run, at, workspace=workspace, in_place=in_place)
 
 
-def _in_own_loop(door: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callable[_P, Outcome]:
-    @wraps(door)
-    def alone(*args: _P.args, **given: _P.kwargs) -> Outcome:
+def _in_own_loop(function: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callable[_P, Outcome]:
+    @wraps(function)
+    def alone(*args: _P.args, **kwargs: _P.kwargs) -> Outcome:
         import asyncio  # here, because it costs the fast commands 20 ms
 
         from interlock.engine.driver.drive import signals_held
 
         with signals_held():
-            return asyncio.run(door(*args, **given))
+            return asyncio.run(function(*args, **kwargs))
 
     return alone
 

@@ -24,7 +24,7 @@ from interlock.services.hooks.reply import HookEnvironment
 from interlock.services.mcp.connection import Connection, UnavailableError
 from interlock.services.mcp.remote import WAIT_S, Show, TokenFile, sign_in, streams
 from interlock.services.mcp.spec import ServerSpec, specs_of
-from interlock.services.policy.checkers import Said, lowered
+from interlock.services.policy.checkers import CheckerAnswer, lowered
 from interlock.services.policy.decision import Explanation
 from interlock.services.policy.fields import MODE_NAMES
 from interlock.services.policy.policy import RulePolicy
@@ -67,7 +67,7 @@ class Checked(Frozen):
 
     agent: str | None = None
     explanation: Explanation
-    checkers: tuple[Said, ...] = ()
+    checkers: tuple[CheckerAnswer, ...] = ()
     """What safety checkers say of it."""
 
 
@@ -96,12 +96,12 @@ class PolicyCheck:
         found = policy.explain(call, risk, mode, asked.annotations)
         if refused:
             return Checked(agent=asked.agent, explanation=_refused(found, refused))
-        said = await policy.checked(call, risk, mode, found.verdict, asked.annotations)
-        verdict = lowered(found.verdict, said)
+        checkers = await policy.checked(call, risk, mode, found.verdict, asked.annotations)
+        verdict = lowered(found.verdict, checkers)
         if verdict.by_checker:
             choices = policy.choices(call, risk, verdict) if verdict.decision == "ask" else ()
             found = _changed(found, verdict, choices, _CHECKER)
-        return Checked(agent=asked.agent, explanation=found, checkers=tuple(said))
+        return Checked(agent=asked.agent, explanation=found, checkers=tuple(checkers))
 
     def _policy(self, asked: Question) -> RulePolicy:
         policy = self._prepared.policy.with_servers([asked.server] if asked.server else ())
@@ -145,9 +145,9 @@ class PolicyCheck:
         return None
 
 
-def _question(given: Mapping[str, Any]) -> Question:
+def _question(fields: Mapping[str, Any]) -> Question:
     try:
-        return Question.model_validate(given)
+        return Question.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -195,13 +195,13 @@ SUBJECTS: dict[HookEvent, str] = {
 class _Heard(SupervisedProcesses):
     """Notes what each hook is given: of hooks one after the other it depends on those before."""
 
-    def __init__(self, **given: Any) -> None:
-        super().__init__(**given)
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.inputs: dict[str, Any] = {}
 
-    async def run(self, argv: Sequence[str], **given: Any) -> Ended:
-        self.inputs[argv[-1]] = json.loads(given["stdin"])
-        return await super().run(argv, **given)
+    async def run(self, argv: Sequence[str], **kwargs: Any) -> Ended:
+        self.inputs[argv[-1]] = json.loads(kwargs["stdin"])
+        return await super().run(argv, **kwargs)
 
 
 class HookCheck:
@@ -216,34 +216,36 @@ class HookCheck:
         """Every hook that counts, in the order in which hooks are asked."""
         return [_shown(hook) for hook in self._prepared.hooks.hooks]
 
-    def planned(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, Any]:
+    def planned(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
         """What the event would run, and the input of each hook, unless one before it changes it.
 
         Raises `UntrustedError` where only ignored files have hooks for it.
         """
-        hooks = self._prepared.hooks.selected(event, *subjects_of(event, self._subject(event, given), given))
+        hooks = self._prepared.hooks.selected(
+            event, *subjects_of(event, self._subject(event, payload), payload)
+        )
         if not hooks and not self._prepared.trusted:
             check_hooks(event, self._around.workspace, self._prepared.options)
-        told = self._around.input(event, given)
+        stdin = self._around.input(event, payload)
         return {
             "event": event,
-            "subject": self._subject(event, given),
+            "subject": self._subject(event, payload),
             "order": "sequential" if any(hook.sequential for hook in hooks) else "parallel",
-            "hooks": [{**_shown(hook), "input": told} for hook in hooks],
+            "hooks": [{**_shown(hook), "input": stdin} for hook in hooks],
         }
 
-    async def run(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, Any]:
+    async def run(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
         """As `planned`, with what each hook got and said, and what it comes to."""
-        plan = self.planned(event, given)
+        plan = self.planned(event, payload)
         with tempfile.TemporaryDirectory(prefix="interlock-hooks-") as folder:
-            outcome, inputs = await self._fired(event, given, Path(folder))
+            outcome, inputs = await self._fired(event, payload, Path(folder))
         for hook, verdict in zip(plan["hooks"], outcome.verdicts, strict=True):
             hook["input"] = inputs.get(hook["command"], hook["input"])
             hook["verdict"] = verdict.model_dump()
         return {**plan, "outcome": outcome.model_dump(exclude={"verdicts", "unknown"})}
 
     async def _fired(
-        self, event: HookEvent, given: Mapping[str, JsonValue], folder: Path
+        self, event: HookEvent, payload: Mapping[str, JsonValue], folder: Path
     ) -> tuple[HookOutcome, dict[str, Any]]:
         """Through a log of its own that is thrown away: no run is touched."""
         prepared, conn = self._prepared, sqlite3.connect(":memory:", isolation_level=None)
@@ -254,14 +256,14 @@ class HookCheck:
             )
             log = HookLog(conn, folder, _SESSION, 1)
             hooks = RunHooks(prepared.hooks, log, SqlApprovals(conn, _SESSION), processes, self._around)
-            subject = self._subject(event, given)
-            outcome = await hooks.fire(event, _SESSION, given, subject=subject, emit=_unheard)
+            subject = self._subject(event, payload)
+            outcome = await hooks.fire(event, _SESSION, payload, subject=subject, emit=_unheard)
         finally:
             conn.close()
         return outcome, processes.inputs
 
-    def _subject(self, event: HookEvent, given: Mapping[str, JsonValue]) -> str:
-        found = given.get(SUBJECTS.get(event, ""))
+    def _subject(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> str:
+        found = payload.get(SUBJECTS.get(event, ""))
         return found if isinstance(found, str) else ""
 
 

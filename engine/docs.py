@@ -91,16 +91,16 @@ def _sentence(text: str) -> str:
 
 def help_text() -> str:
     """What `interlock --help` prints, from the command itself."""
-    shown = _said("import sys; from interlock.cli.main import main; sys.exit(main())", "--help")
+    shown = _printed("import sys; from interlock.cli.main import main; sys.exit(main())", "--help")
     return f"```text\n{shown.rstrip()}\n```\n"
 
 
 def session() -> str:
     """A table of the session's commands and keys, from itself."""
-    return _said("from interlock.cli.session.commands import page; print(page(), end='')")
+    return _printed("from interlock.cli.session.commands import page; print(page(), end='')")
 
 
-def _said(code: str, *arguments: str) -> str:
+def _printed(code: str, *arguments: str) -> str:
     """By rooms that this one may not import."""
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -221,11 +221,11 @@ def _fields(cls: type) -> Iterator[str]:
             if name.startswith("_"):
                 continue
             kind, after = ast.unparse(statement.annotation).strip("'\""), body[place + 1 : place + 2]
-            yield f"- `{name}: {kind}`{_told(after)}"
+            yield f"- `{name}: {kind}`{_docstring(after)}"
     yield ""
 
 
-def _told(after: list[ast.stmt]) -> str:
+def _docstring(after: list[ast.stmt]) -> str:
     if after and isinstance(after[0], ast.Expr) and isinstance(after[0].value, ast.Constant):
         return f": {' '.join(str(after[0].value.value).split())}"
     return ""

@@ -82,14 +82,14 @@ class _Client:
         self.wanted: dict[str, Any] = {}
         """What the result is to ask for, where nothing can be asked meanwhile."""
         self._loop = asyncio.get_running_loop()
-        self._told = 0
+        self._reported = 0
 
     def __call__(self, event: Event) -> None:
         """A renderer, on a thread of its own."""
         if isinstance(event, ToolStart):
-            self._told += 1
-            told = self._context.session.report_progress(self._told, None, event.summary)
-            asyncio.run_coroutine_threadsafe(told, self._loop)
+            self._reported += 1
+            report = self._context.session.report_progress(self._reported, None, event.summary)
+            asyncio.run_coroutine_threadsafe(report, self._loop)
 
     async def decide(self, request: Mapping[str, Any]) -> Decision | None:
         """What a person at the client says; None: nobody can be asked, or nobody wanted to decide."""
@@ -103,15 +103,17 @@ class _Client:
             self.wanted[request["id"]] = {"method": "elicitation/create", "params": asked}
             return None
         answer = answer or await session.elicit_form(_shown(request), schema, self._context.request_id)
-        said: Mapping[str, Any] = answer.content or {}
+        content: Mapping[str, Any] = answer.content or {}
         if answer.action != "accept":
             return None
         if asks:
-            return Decision(request["id"], "proceed_once", text=str(said.get("answer", "")))
-        choice = str(said.get("choice"))
+            return Decision(request["id"], "proceed_once", text=str(content.get("answer", "")))
+        choice = str(content.get("choice"))
         if choice not in _choices(request):
             return None
-        return Decision(request["id"], cast(Choice, choice), feedback=str(said.get("feedback") or "") or None)
+        return Decision(
+            request["id"], cast(Choice, choice), feedback=str(content.get("feedback") or "") or None
+        )
 
 
 def _choices(request: Mapping[str, Any]) -> list[str]:
@@ -128,15 +130,15 @@ def _shown(request: Mapping[str, Any]) -> str:
 
 
 async def _played(
-    name: str, given: Mapping[str, Any], options: Options, client: _Client, begun: Outcome | None
+    name: str, input: Mapping[str, Any], options: Options, client: _Client, begun: Outcome | None
 ) -> Outcome:
     """Run it, and go on as often as somebody decides."""
-    refused = [field for field in _NOT_THEIRS if field in given]
+    refused = [field for field in _NOT_THEIRS if field in input]
     if refused:
         raise InterlockError(
             f"Input field {refused[0]!r} is decided where this server was started, not by a call."
         )
-    outcome = begun or await run(name, given, options=options, renderers=[client])
+    outcome = begun or await run(name, input, options=options, renderers=[client])
     while outcome.status == "waiting":
         answers = [await client.decide(request) for request in outcome.pending]
         decisions = [answer for answer in answers if answer is not None]

@@ -50,7 +50,7 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
     workflow: Pipeline
     """Of the class, which is made for one workflow: a copy is made of the instance's attributes alone."""
 
-    async def astream(self, input: Any, config: Any = None, **given: Any) -> AsyncIterator[Any]:
+    async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
         """Raises `UserError` for an answer that can't be used, `InputError` for an input."""
         run = str(config["configurable"]["thread_id"])
         waiting = (
@@ -58,13 +58,15 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
         )
         async with _driven(self.workflow, run, input) as (drive, prepared):
             for item in waiting:
-                _answer(drive, item.value, _said(cast(Command[Any], input).resume, item.id, len(waiting)))
+                _answer(
+                    drive, item.value, _resume_value(cast(Command[Any], input).resume, item.id, len(waiting))
+                )
             if isinstance(input, Mapping):
                 own = self.workflow.validated(cast(Mapping[str, Any], input))
                 input = first_state(self.workflow, own, drive, context_of(drive, prepared), prepared)
-            given["context"] = _told(drive.services.deps)
+            kwargs["context"] = _with_emit(drive.services.deps)
             stream = cast(Any, super()).astream
-            async for part in stream(input, config, **given):
+            async for part in stream(input, config, **kwargs):
                 yield part
 
     def get_input_jsonschema(self, config: Any = None) -> dict[str, Any]:  # noqa: ARG002 - LangGraph's signature
@@ -116,7 +118,7 @@ def _options(store: Store, begun: RunRow | None, workflow: Pipeline, input: Any)
         return restored(options, read_options(conn, begun.run), begun.workspace)
 
 
-def _told(deps: Deps) -> Deps:
+def _with_emit(deps: Deps) -> Deps:
     """With events in the server's stream."""
 
     def emit(event: Event) -> None:
@@ -125,24 +127,24 @@ def _told(deps: Deps) -> Deps:
     return replace(deps, emit=emit)
 
 
-def _said(resume: Any, interrupt: str, waiting: int) -> Any:
+def _resume_value(resume: Any, interrupt: str, waiting: int) -> Any:
     """The answer to one interrupt, by its id or as the only one; None: there is none."""
     if isinstance(resume, Mapping) and interrupt in resume:
         return cast(Mapping[str, Any], resume)[interrupt]
     return cast(Any, resume) if waiting == 1 else None
 
 
-def _answer(drive: Drive, key: str, said: Any) -> None:
+def _answer(drive: Drive, key: str, reply: Any) -> None:
     approvals = drive.services.deps.approvals
     request = approvals.get(key)
-    if said is None or request is None or approvals.answer(key) is not None:
+    if reply is None or request is None or approvals.answer(key) is not None:
         return
     asked = request.kind == "question"
-    told: dict[str, Any] = dict(said) if isinstance(said, Mapping) else {"text": str(said)}  # pyright: ignore[reportUnknownArgumentType]
-    word = str(told.get("choice") or _WORDS.get(told.get("text", ""), "proceed_once" if asked else ""))
+    fields: dict[str, Any] = dict(reply) if isinstance(reply, Mapping) else {"text": str(reply)}  # pyright: ignore[reportUnknownArgumentType]
+    word = str(fields.get("choice") or _WORDS.get(fields.get("text", ""), "proceed_once" if asked else ""))
     if word not in request.choices:
-        raise UserError(f"Request {key!r} takes {', '.join(request.choices)}; got {said!r}.")
-    answer = Answer.model_validate({**told, "choice": word, "by": "studio", "at": time.time()})
+        raise UserError(f"Request {key!r} takes {', '.join(request.choices)}; got {reply!r}.")
+    answer = Answer.model_validate({**fields, "choice": word, "by": "studio", "at": time.time()})
     decide(drive.conn, drive.lease.run, approvals.ask(request), answer)
 
 

@@ -210,7 +210,7 @@ def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
         with redirect_stdout(sys.stderr):
             return _checked(made.__dict__.get("WORKFLOW"), name, str(made.__doc__ or ""))
     except (Exception, SystemExit) as error:
-        raise ConfigError(_told(file, name, code, error)) from error
+        raise ConfigError(_explained(file, name, code, error)) from error
 
 
 def executed(file: Path, code: bytes) -> ModuleType:
@@ -240,7 +240,7 @@ def _from_entry_point(source: Source) -> Pipeline:
             return _checked(found, source.name, str(getattr(module, "__doc__", "") or ""))
     except (Exception, SystemExit) as error:
         file = Path(getattr(sys.modules.get(point.module), "__file__", None) or point.value)
-        raise ConfigError(_told(file, source.name, b"", error)) from error
+        raise ConfigError(_explained(file, source.name, b"", error)) from error
 
 
 class _Misdeclared(Exception):  # noqa: N818 - becomes a line
@@ -269,7 +269,7 @@ def replace_summary(found: Pipeline, doc: str) -> Pipeline:
     return found
 
 
-def _told(file: Path, name: str, code: bytes, error: BaseException) -> str:
+def _explained(file: Path, name: str, code: bytes, error: BaseException) -> str:
     """`FILE:LINE: what, expected …`."""
     line, what = line_of(file, code, error), " ".join(str(error).split()).rstrip(".")
     if isinstance(error, SyntaxError):

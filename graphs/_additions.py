@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, cast, get_type_hints
 from langgraph.graph import END, START
 
 from interlock.graphs._contract import called, hints_of, state_of
-from interlock.graphs._part import Told
+from interlock.graphs._part import Replayed
 from interlock.graphs._pipeline import Graph, Node, Pipeline, Router
 from interlock.nodes.hooks import (
     Session,
@@ -246,14 +246,14 @@ def outside(chosen: Pipeline) -> dict[str, Node | None]:
     }
 
 
-def with_told(chosen: Pipeline, name: str, told: Told) -> Pipeline:
+def with_replayed(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
     """With what its part `name` wrote once in the place of the part, as long as there is something."""
 
     def change(graph: Graph) -> Graph:
         made = _blank(graph)
         for declare, arguments in graph.declared:
             if declare is Graph.part and arguments[0] == name:
-                arguments = (*arguments[:4], told)
+                arguments = (*arguments[:4], replayed)
             declare(made, *arguments)
         made.bounds |= graph.bounds
         return made
@@ -299,8 +299,10 @@ def _either(where: str, old: Node, new: Node, due: Callable[[], bool]) -> Node:
     was, now = spec_of(old), spec_of(new)
     assert was is not None and now is not None
     if {*was.labels} != {*now.labels}:
-        told = [", ".join(spec.labels) or "none" for spec in (was, now)]
-        raise UserError(f"{where} has the labels {told[0]}, the other function {told[1]}. Expected the same.")
+        labels = [", ".join(spec.labels) or "none" for spec in (was, now)]
+        raise UserError(
+            f"{where} has the labels {labels[0]}, the other function {labels[1]}. Expected the same."
+        )
 
     @node(
         reads=(*dict.fromkeys((*was.reads, *now.reads)),),

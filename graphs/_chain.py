@@ -186,10 +186,10 @@ class Chain:
         seen, recorded = {START}, False
         at, targets = START, await self._targets(START, state, runtime)
         while (target := self._next(at, targets, state, seen, recorded)) and not _must_stop(runtime):
-            at, given = (target.node, target.arg) if isinstance(target, Send) else (target, state)
+            at, payload = (target.node, target.arg) if isinstance(target, Send) else (target, state)
             node, within = self._nodes[at], _within(runtime, at)
             try:
-                update = await self._done(at, given, within)
+                update = await self._done(at, payload, within)
             except Halted as halted:
                 if isinstance(target, Send):
                     targets = [self._handed_on(target, halted, within)]

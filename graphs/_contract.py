@@ -226,13 +226,13 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
             await asyncio.sleep(0)
         deps, info = _context(runtime, where)
         runtime = _scoped(runtime, state.get("agent", ""))
-        given = {key: state[key] for key in reads if key in state}
+        inputs = {key: state[key] for key in reads if key in state}
         deps.steps.started(info.task_id, info.checkpoint_ns, name, workflow)
         runtime.stream_writer(NodeStart(workflow=workflow, node=name, checkpoint_id=info.checkpoint_id))
         started = time.perf_counter()
         try:
             with deps.cancel.guarded():
-                update = await tried(given, runtime)
+                update = await tried(inputs, runtime)
         except Stopped as stop:  # the task has no write, so that a resumed run does it again
             raise GraphDrained from stop
         ms = (time.perf_counter() - started) * 1000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from interlock.graphs._pipeline import Compiled, Graph
 
 
-Told = Callable[[], dict[str, Any] | None]
+Replayed = Callable[[], dict[str, Any] | None]
 
 
 class Part:
@@ -26,14 +26,14 @@ class Part:
         build: "Callable[[], Graph]",
         check: "Callable[[Graph], None]",
         labels: tuple[str, ...] = (),
-        told: Told | None = None,
+        replayed: Replayed | None = None,
     ) -> None:
         """`check`: raises where the graph doesn't fit into the other. `labels`: as a node's.
 
-        `told`: what it wrote in the run that is replayed, where it isn't run again; None: it is.
+        `replayed`: what it wrote in the run that is replayed, where it isn't run again; None: it is.
         """
         self._build, self._check, self.labels = build, check, labels
-        self._told = told or (lambda: None)
+        self._replayed = replayed or (lambda: None)
 
     @cached_property
     def graph(self) -> "Graph":
@@ -46,20 +46,20 @@ class Part:
         return self.graph.compiled
 
     @property
-    def given(self) -> type:
+    def input_schema(self) -> type:
         """What it is handed."""
         return self.graph.input or self.graph.state
 
     async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
-        if (told := self._told()) is not None:
-            return told
+        if (replayed := self._replayed()) is not None:
+            return replayed
         config = get_config()
         compiled: Any = self.compiled
-        given = {key: state[key] for key in channels_of(self.given) if key in state}
+        inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
         if _is_under_way(config):
-            return await compiled.ainvoke(given, config) or {}
+            return await compiled.ainvoke(inputs, config) or {}
         begun = self._taken_up(state) or await self.graph.chain.begun(
-            {**self._empty(), **given}, get_runtime(Deps)
+            {**self._empty(), **inputs}, get_runtime(Deps)
         )
         if not begun.targets:
             return self._returned(begun.written)
@@ -82,10 +82,10 @@ class Part:
 
     async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         """From its start to its end in the superstep of another node. Raises `Halted`."""
-        if (told := self._told()) is not None:
-            return told
-        given = {key: state[key] for key in channels_of(self.given) if key in state}
-        begun = await self.graph.chain.begun({**self._empty(), **given}, runtime)
+        if (replayed := self._replayed()) is not None:
+            return replayed
+        inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
+        begun = await self.graph.chain.begun({**self._empty(), **inputs}, runtime)
         if begun.targets:
             raise Halted(begun.state, begun.targets)
         return self._returned(begun.written)

@@ -31,7 +31,7 @@ from interlock.graphs._contract import (
     reducer_of,
     with_run_channels,
 )
-from interlock.graphs._part import Part, Parts, Told, takes_up
+from interlock.graphs._part import Part, Parts, Replayed, takes_up
 from interlock.state.deps import Deps
 from interlock.state.errors import InputError, RunError, SetupError
 from interlock.state.messages import Message
@@ -106,14 +106,14 @@ class Graph:
         graph: "Graph | Callable[[], Graph]",
         pure: bool = False,
         outside: bool = False,
-        told: Told | None = None,
+        replayed: Replayed | None = None,
     ) -> None:
         """Add another graph as a node; a function that makes it is asked when a run first enters it.
 
         Keys that both states have are handed over and back. `pure`: it has pure nodes and graphs only.
-        `outside`, where nothing inside asks a model: as of a node. `told`: see `Part`.
+        `outside`, where nothing inside asks a model: as of a node. `replayed`: see `Part`.
         """
-        self.declared.append((Graph.part, (name, graph, pure, outside, told)))
+        self.declared.append((Graph.part, (name, graph, pure, outside, replayed)))
         where = f"{self.name}.{name}"
 
         def check(graph: Graph) -> None:
@@ -131,7 +131,7 @@ class Graph:
             check(graph)
             labels = graph.labels
             self.bounds |= {name} if graph.asks else set()
-        part = Part(build, cast(Any, check), labels, told)
+        part = Part(build, cast(Any, check), labels, replayed)
         self.parts.declared[name] = self._contracts[name] = part
         reducers = Contract(self.name, name, self.state, (), (*channels_of(self.state),)).reducers
         self.chain.add_graph(name, part.run, part.whole, reducers, pure=pure)
@@ -245,12 +245,12 @@ class Graph:
 
     @cached_property
     def _graph(self) -> Any:  # Any: the overloads of `add_node` aren't fully typed
-        given = with_run_channels(self.input or self.state)
+        input_schema = with_run_channels(self.input or self.state)
         made: Any = StateGraph  # its types aren't all known
         graph = made(
             with_run_channels(self.state),
             context_schema=Deps,
-            input_schema=given,
+            input_schema=input_schema,
             output_schema=self.output,
         )
         channels = channels_of(self.state).keys() | channels_of(self.input or self.state).keys()
@@ -291,7 +291,7 @@ class Graph:
         contract = self._contracts[target]
         if isinstance(contract, Contract):
             return lambda: (contract.state, contract.reads)
-        return lambda: (contract.given, (*hints_of(contract.given),))
+        return lambda: (contract.input_schema, (*hints_of(contract.input_schema),))
 
     def _reads(self, function: Callable[..., Any]) -> tuple[str, ...]:
         reads = next(t for key, t in hints_of(function).items() if key != "return")
@@ -344,7 +344,7 @@ class Pipeline:
         if cast(Any, self.leave) is None:
             object.__setattr__(self, "leave", self._left)
 
-    def _entered(self, given: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
+    def _entered(self, input: WorkflowInput, context: WorkflowContext) -> dict[str, Any]:
         known = channels_of(self.declared().state)
         of_run = {
             "model": context.model,
@@ -352,7 +352,7 @@ class Pipeline:
             "max_turns": context.limits.max_turns,
             "max_session_turns": context.limits.max_session_turns,
         }
-        own: dict[str, Any] = given.model_dump(mode="json", exclude=set(WorkflowInput.model_fields))
+        own: dict[str, Any] = input.model_dump(mode="json", exclude=set(WorkflowInput.model_fields))
         return {**{key: value for key, value in of_run.items() if key in known}, **own}
 
     def _left(self, values: Mapping[str, Any], context: WorkflowContext) -> WorkflowOutput:  # noqa: ARG002 - its shape

@@ -23,10 +23,10 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
     one after the other share the conversation. `depth`: levels of sub-agents that it may start.
     """
     keys = hints_of(AgentState)
-    given = state_of("AgentGiven", {**keys, task: str})
+    payload = state_of("AgentGiven", {**keys, task: str})
     left = state_of("AgentLeft", {"head": str, "label": keys["label"], answer: str})
     state = state_of("AgentWork", {**hints_of(MainState), task: str, answer: str})
-    g = Graph("agent", state, input=given, output=left, labels=("done", "failed"))
+    g = Graph("agent", state, input=payload, output=left, labels=("done", "failed"))
     g.node("begin", begin_task(task))
     g.part("main", lambda: main.build(depth))
     g.node("end", end_task(answer))

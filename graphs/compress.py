@@ -42,16 +42,16 @@ def build() -> Graph:
     return g
 
 
-def enter(given: CompressInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: CompressInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "head": append_history(context.transcript, given.history),
+        "head": append_history(context.transcript, input.history),
         "model": context.model,
-        "last_prompt_tokens": given.last_prompt_tokens or 0,
-        "force": given.force,
-        "token_limit": given.token_limit,
-        "threshold": given.threshold,
-        "preserve": given.preserve,
-        "compress_failed_at": given.failed_at_tokens or 0,
+        "last_prompt_tokens": input.last_prompt_tokens or 0,
+        "force": input.force,
+        "token_limit": input.token_limit,
+        "threshold": input.threshold,
+        "preserve": input.preserve,
+        "compress_failed_at": input.failed_at_tokens or 0,
     }
 
 

@@ -39,12 +39,12 @@ def build() -> Graph:
     return g
 
 
-def enter(given: ContextInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: ContextInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "head": append_history(context.transcript, given.history),
-        "prompt": context.prompt(given.prompt),
-        "ide_given": context.ide(given.ide),
-        "off": [name for name, on in given.parts.items() if not on],
+        "head": append_history(context.transcript, input.history),
+        "prompt": context.prompt(input.prompt),
+        "ide_given": context.ide(input.ide),
+        "off": [name for name, on in input.parts.items() if not on],
         "alone": True,
     }
 

@@ -63,19 +63,19 @@ def build() -> Graph:
 _STRINGS = ("instruction", "old_string", "new_string", "expected_replacements")
 
 
-def enter(given: EditInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: EditInput, context: WorkflowContext) -> dict[str, Any]:
     """Content and strings are a record of the chain; the state holds its id."""
-    source = "content" if given.file_path is None else "file"
-    subject = {"content": given.content} if given.file_path is None else {"file_path": given.file_path}
-    args = cast(dict[str, Any], clean_json({**subject, **{name: getattr(given, name) for name in _STRINGS}}))
+    source = "content" if input.file_path is None else "file"
+    subject = {"content": input.content} if input.file_path is None else {"file_path": input.file_path}
+    args = cast(dict[str, Any], clean_json({**subject, **{name: getattr(input, name) for name in _STRINGS}}))
     call = ToolCall(id="0.0", name="replace", args=args)
     return {
         "message": context.transcript.append("", [Message(role="assistant", tool_calls=(call,))]),
         "index": 0,
         "attempt": 1,
         "source": source,
-        "known_hash": given.known_hash or "",
-        "last_edit_at": given.last_edit_at or 0.0,
+        "known_hash": input.known_hash or "",
+        "last_edit_at": input.last_edit_at or 0.0,
         "approval_mode": context.approval_mode,
     }
 

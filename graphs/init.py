@@ -40,10 +40,10 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(given: InitInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: InitInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "prompt": context.prompt(given.hint) if given.hint else "",
-        "file": given.file or "",
+        "prompt": context.prompt(input.hint) if input.hint else "",
+        "file": input.file or "",
         "approval_mode": context.approval_mode,
         "model": context.model,
         "max_turns": context.limits.max_turns,

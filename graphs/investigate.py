@@ -18,8 +18,8 @@ def build() -> Graph:
     return subagent.build(0, "investigate")
 
 
-def enter(given: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
-    return called(INVESTIGATOR, {"objective": given.objective}, context)
+def enter(input: InvestigateInput, context: WorkflowContext) -> dict[str, Any]:
+    return called(INVESTIGATOR, {"objective": input.objective}, context)
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> InvestigateOutput:

@@ -27,17 +27,17 @@ def build() -> Graph:
     return g
 
 
-def enter(given: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
     """The events are a record of the chain; the state holds its id."""
     events = Message(
         role="user",
         origin="context",
-        content=clean(EVENTS.dump_json(given.events, exclude_unset=True).decode()),
+        content=clean(EVENTS.dump_json(input.events, exclude_unset=True).decode()),
     )
     return {
-        "head": append_history(context.transcript, given.history) if given.history else "",
+        "head": append_history(context.transcript, input.history) if input.history else "",
         "events": context.transcript.append("", [events]),
-        "asks": given.history is not None,
+        "asks": input.history is not None,
     }
 
 

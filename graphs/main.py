@@ -88,11 +88,11 @@ def _command() -> Graph:
     return g
 
 
-def enter(given: MainInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        **follow_up(Message(role="user", origin="person", content=given.prompt), context),
-        "head": append_history(context.transcript, given.history),
-        "ide_given": context.ide(given.ide),
+        **follow_up(Message(role="user", origin="person", content=input.prompt), context),
+        "head": append_history(context.transcript, input.history),
+        "ide_given": context.ide(input.ide),
         "session_turns": 0,
         "last_prompt_tokens": 0,
     }

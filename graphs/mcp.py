@@ -44,17 +44,17 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(given: McpInput, context: WorkflowContext) -> dict[str, Any]:
-    for field in _NEEDED[given.action]:
-        if not getattr(given, field):
-            raise InputError(f"Input field {field!r} is missing: action {given.action!r} needs it.", field)
-    plain = given.model_dump(mode="json", include={"action", "server", "name", "args", "uri"})
+def enter(input: McpInput, context: WorkflowContext) -> dict[str, Any]:
+    for field in _NEEDED[input.action]:
+        if not getattr(input, field):
+            raise InputError(f"Input field {field!r} is missing: action {input.action!r} needs it.", field)
+    plain = input.model_dump(mode="json", include={"action", "server", "name", "args", "uri"})
     text = clean(json.dumps(plain, ensure_ascii=False))
     request = context.transcript.append("", [Message(role="user", content=text)])
     state: dict[str, Any] = {"request": request, "approval_mode": context.approval_mode}
-    if given.action == "call":
-        args: Any = clean_json(given.args)
-        call = ToolCall(id="0.0", name=mcp_name(given.server or "", given.name or ""), args=args)
+    if input.action == "call":
+        args: Any = clean_json(input.args)
+        call = ToolCall(id="0.0", name=mcp_name(input.server or "", input.name or ""), args=args)
         message = Message(role="assistant", tool_calls=(call,))
         state["head"] = context.transcript.append("", [message])
     return state

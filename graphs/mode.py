@@ -31,16 +31,16 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(given: ModeInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: ModeInput, context: WorkflowContext) -> dict[str, Any]:
     head = ""
-    if given.switch_to is not None:
-        args = {"mode_slug": given.switch_to, "reason": given.reason}
+    if input.switch_to is not None:
+        args = {"mode_slug": input.switch_to, "reason": input.reason}
         call = ToolCall(id="0.0", name="switch_mode", args={**args})
         head = context.transcript.append("", [Message(role="assistant", tool_calls=(call,))])
     return {
         "head": head,
-        "tool": given.tool or "",
-        "path": given.path or "",
+        "tool": input.tool or "",
+        "path": input.path or "",
         "approval_mode": context.approval_mode,
     }
 

@@ -21,8 +21,8 @@ def build() -> Graph:
     return g
 
 
-def enter(given: NextSpeakerInput, context: WorkflowContext) -> dict[str, Any]:
-    return {"head": append_history(context.transcript, given.history)}
+def enter(input: NextSpeakerInput, context: WorkflowContext) -> dict[str, Any]:
+    return {"head": append_history(context.transcript, input.history)}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> NextSpeakerOutput:  # noqa: ARG001 - every `leave` has this shape

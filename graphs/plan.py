@@ -45,10 +45,10 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(given: PlanInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: PlanInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        "prompt": context.prompt(given.prompt),
-        "plan_name": given.plan_file or "",
+        "prompt": context.prompt(input.prompt),
+        "plan_name": input.plan_file or "",
         "model": context.model,
         "max_turns": context.limits.max_turns,
         "max_session_turns": context.limits.max_session_turns,

@@ -32,18 +32,18 @@ def build() -> Graph:
     return g
 
 
-def enter(given: RouteInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: RouteInput, context: WorkflowContext) -> dict[str, Any]:
     """Without `requested_model` it is the run's model, but a script: that only plays the helpers."""
-    asked = given.requested_model
-    if "requested_model" not in given.model_fields_set and not context.model.startswith("script:"):
+    asked = input.requested_model
+    if "requested_model" not in input.model_fields_set and not context.model.startswith("script:"):
         asked = context.model
-    request = to_message("request", {"role": "user", "origin": "person", "content": given.request})
+    request = to_message("request", {"role": "user", "origin": "person", "content": input.request})
     return {
-        "head": context.transcript.append(append_history(context.transcript, given.history), [request]),
+        "head": context.transcript.append(append_history(context.transcript, input.history), [request]),
         "model": asked or AUTO,
         "approval_mode": context.approval_mode,
-        "approved_plan": given.approved_plan,
-        "unavailable": dict.fromkeys(given.unavailable, "run"),
+        "approved_plan": input.approved_plan,
+        "unavailable": dict.fromkeys(input.unavailable, "run"),
     }
 
 

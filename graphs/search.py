@@ -41,10 +41,10 @@ def build() -> Graph:
     return g
 
 
-def enter(given: SearchInput, context: WorkflowContext) -> dict[str, Any]:
-    if given.index != "only" and not (given.query or "").strip():
+def enter(input: SearchInput, context: WorkflowContext) -> dict[str, Any]:
+    if input.index != "only" and not (input.query or "").strip():
         raise InputError("Input field 'query' is empty: say in words what is looked for.", "query")
-    plain = given.model_dump(
+    plain = input.model_dump(
         mode="json", include={"query", "path", "language", "limit", "min_score", "index"}
     )
     text = clean(json.dumps(plain, ensure_ascii=False))

@@ -66,13 +66,13 @@ def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     return g
 
 
-def enter(given: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
-    _check_agent(given.agent, context)
-    if given.prompt is None and not given.inputs:
+def enter(input: SubagentInput, context: WorkflowContext) -> dict[str, Any]:
+    _check_agent(input.agent, context)
+    if input.prompt is None and not input.inputs:
         raise InputError("Input field 'prompt': say what the agent shall do, or give 'inputs'.", "prompt")
-    args: dict[str, JsonValue] = {"agent_name": given.agent, "prompt": given.prompt or ""}
-    if given.inputs:
-        args["inputs"] = given.inputs
+    args: dict[str, JsonValue] = {"agent_name": input.agent, "prompt": input.prompt or ""}
+    if input.inputs:
+        args["inputs"] = input.inputs
     return called("invoke_agent", args, context)
 
 

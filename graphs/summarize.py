@@ -29,13 +29,13 @@ def build() -> Graph:
     return g
 
 
-def enter(given: SummarizeInput, context: WorkflowContext) -> dict[str, Any]:
-    text = Message(role="tool", name=clean(given.tool), content=clean(given.text))
+def enter(input: SummarizeInput, context: WorkflowContext) -> dict[str, Any]:
+    text = Message(role="tool", name=clean(input.tool), content=clean(input.text))
     return {
-        "tool": clean(given.tool),
+        "tool": clean(input.tool),
         "source": context.transcript.append("", [text]),
-        "head": append_history(context.transcript, given.history),
-        "max_output_tokens": given.max_output_tokens,
+        "head": append_history(context.transcript, input.history),
+        "max_output_tokens": input.max_output_tokens,
     }
 
 

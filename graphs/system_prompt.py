@@ -32,8 +32,8 @@ def build() -> Graph:
     return g
 
 
-def enter(given: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG001 - every `enter` has this shape
-    return {"before": given.previous, "flavour": given.flavour, "has": {**given.has}}
+def enter(input: SystemPromptInput, context: WorkflowContext) -> dict[str, Any]:  # noqa: ARG001 - every `enter` has this shape
+    return {"before": input.previous, "flavour": input.flavour, "has": {**input.has}}
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> SystemPromptOutput:

@@ -86,11 +86,11 @@ def _edges(g: Graph) -> None:
     g.edge("finish", END)
 
 
-def enter(given: TaskInput, context: WorkflowContext) -> dict[str, Any]:
+def enter(input: TaskInput, context: WorkflowContext) -> dict[str, Any]:
     return {
-        **follow_up(Message(role="user", origin="person", content=given.prompt), context),
-        "head": resumed(append_history(context.transcript, given.resume), context.transcript),
-        "first_todos": given.todos or "",
+        **follow_up(Message(role="user", origin="person", content=input.prompt), context),
+        "head": resumed(append_history(context.transcript, input.resume), context.transcript),
+        "first_todos": input.todos or "",
         "session_turns": 0,
         "last_prompt_tokens": 0,
         "depth": 0,
@@ -101,12 +101,12 @@ def enter(given: TaskInput, context: WorkflowContext) -> dict[str, Any]:
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> TaskOutput:
     transcript = context.transcript
     result = transcript.message(values["result"]).text if values.get("result") else ""
-    said = [m.text for m in transcript.read(values["head"]) if m.role == "assistant" and m.text]
+    answers = [m.text for m in transcript.read(values["head"]) if m.role == "assistant" and m.text]
     todos = values.get("todos")
     return TaskOutput(
         status=values.get("status", "running"),
         result=result,
-        response=result or (said[-1] if said else ""),
+        response=result or (answers[-1] if answers else ""),
         history=read_history(transcript, values["head"]),
         todos=json.loads(transcript.message(todos).text) if todos else [],
         mode=values.get("mode", ""),

@@ -83,12 +83,12 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     return g
 
 
-def enter(given: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
-    head = append_history(context.transcript, given.history)
+def enter(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
+    head = append_history(context.transcript, input.history)
     calls: list[dict[str, JsonValue]] = []
-    for index, call in enumerate(given.calls):
+    for index, call in enumerate(input.calls):
         calls.append({"id": call.get("id") or f"0.{index}", **{k: v for k, v in call.items() if k != "id"}})
-    message = to_message("calls", {"role": "assistant", "content": given.text, "tool_calls": calls})
+    message = to_message("calls", {"role": "assistant", "content": input.text, "tool_calls": calls})
     return {"head": context.transcript.append(head, [message]), "approval_mode": context.approval_mode}
 
 
@@ -99,8 +99,8 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
     for index in range(values["count"]):
         call, result = recorded_of(context.journal, values["message"], index, outcomes[index])
         sent = as_sent(context.transcript, outcomes[index].get("record", ""), result)
-        told = sent.model_dump(mode="json", exclude_none=True, exclude={"stop"})
-        responses.append({"id": call.id, "name": call.name, **told})
+        fields = sent.model_dump(mode="json", exclude_none=True, exclude={"stop"})
+        responses.append({"id": call.id, "name": call.name, **fields})
     return ToolsOutput(responses=responses, stop=values.get("stop") or None)
 
 

@@ -64,20 +64,20 @@ def build() -> Graph:
     return g
 
 
-def enter(given: TurnInput, context: WorkflowContext) -> dict[str, Any]:
-    head = append_history(context.transcript, given.history)
-    request = to_message("request", {"role": "user", "origin": "person", "content": given.request})
+def enter(input: TurnInput, context: WorkflowContext) -> dict[str, Any]:
+    head = append_history(context.transcript, input.history)
+    request = to_message("request", {"role": "user", "origin": "person", "content": input.request})
     return {
         "head": context.transcript.append(head, [request]),
-        "ide_given": context.ide(given.ide),
+        "ide_given": context.ide(input.ide),
         "model": context.model,
         "approval_mode": context.approval_mode,
         "max_turns": context.limits.max_turns,
         "max_session_turns": context.limits.max_session_turns,
-        "turn_no": given.turn_no - 1,
-        "session_turns": given.session_turns,
-        "sticky_model": given.sticky_model or "",
-        "last_prompt_tokens": given.last_prompt_tokens,
+        "turn_no": input.turn_no - 1,
+        "session_turns": input.session_turns,
+        "sticky_model": input.sticky_model or "",
+        "last_prompt_tokens": input.last_prompt_tokens,
     }
 
 

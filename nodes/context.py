@@ -152,8 +152,8 @@ async def tool_declarations(state: ContextState, runtime: Runtime[Deps]) -> Cont
 async def at_files(state: ContextState, runtime: Runtime[Deps]) -> ContextState:
     """The parts in their places, then what was said before, then the prompt, then the files that it names."""
     transcript = runtime.context.transcript
-    given = transcript.read(state["prompt"]) if state.get("prompt") else []
-    prompt, attached = given[-1:], given[:-1]
+    messages = transcript.read(state["prompt"]) if state.get("prompt") else []
+    prompt, attached = messages[-1:], messages[:-1]
     named = await _named(prompt, state, runtime)
     tokens = {
         **state["tokens"],
@@ -185,8 +185,8 @@ async def _named(prompt: list[Message], state: ContextState, runtime: Runtime[De
     found = await runtime.context.context.references(prompt[0].text)
     for reference in found:
         if not reference.parts:
-            told = f"@{reference.path}: {reference.reason}"
-            runtime.stream_writer(ErrorEvent(severity="warning", message=told))
+            message = f"@{reference.path}: {reference.reason}"
+            runtime.stream_writer(ErrorEvent(severity="warning", message=message))
     return found
 
 
@@ -250,13 +250,13 @@ async def ide_context(state: TurnState, runtime: Runtime[Deps]) -> TurnState:
     except ConfigError as error:
         runtime.stream_writer(ErrorEvent(severity="warning", message=str(error)))
         return {}
-    known = state.get("ide_told", "") if _is_told(transcript.read(state["head"])) else ""
+    known = state.get("ide_told", "") if _is_shown(transcript.read(state["head"])) else ""
     before: IdeState | None = json.loads(transcript.message(known).text) if known else None
     if now == before or (before is None and not now["open"]):
         return {}
     text = ide_text(before, now)
-    told = Message(role="user", origin="context", content=(TextPart(text=text, section=_SECTION),))
-    return {"head": transcript.append(state["head"], [told]), "ide_told": ide_record(now, transcript)}
+    message = Message(role="user", origin="context", content=(TextPart(text=text, section=_SECTION),))
+    return {"head": transcript.append(state["head"], [message]), "ide_told": ide_record(now, transcript)}
 
 
 def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:
@@ -266,8 +266,8 @@ def has_ide(state: TurnState | ContextState, deps: Deps) -> bool:
 
 def ide_now(state: TurnState | ContextState, deps: Deps) -> IdeState:
     """Raises `ConfigError`."""
-    given = state.get("ide_given", "")
-    return deps.context.ide(deps.transcript.message(given).text if given else "")
+    record = state.get("ide_given", "")
+    return deps.context.ide(deps.transcript.message(record).text if record else "")
 
 
 def ide_record(now: IdeState, transcript: Transcript) -> str:
@@ -275,7 +275,7 @@ def ide_record(now: IdeState, transcript: Transcript) -> str:
     return transcript.append("", [Message(role="user", origin="context", content=json.dumps(now))])
 
 
-def _is_told(history: Sequence[Message]) -> bool:
+def _is_shown(history: Sequence[Message]) -> bool:
     parts = (p for m in history if m.origin == "context" for p in m.content if not isinstance(p, str))
     return any(isinstance(p, TextPart) and p.section == _SECTION for p in parts)
 

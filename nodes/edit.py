@@ -176,10 +176,10 @@ async def fix_edit(state: EditState, runtime: Runtime[Deps]) -> EditState:
     asked = await ask(runtime, state, "edit_fixer", FixAnswer, prompt)
     if asked is None:
         return {"label": "no answer"}
-    said: EditState = {"explanation": asked.answer.explanation[:_MOST]}
+    explained: EditState = {"explanation": asked.answer.explanation[:_MOST]}
     if asked.answer.noChangesRequired:
-        return {**said, "label": "no changes needed"}
-    return {**said, "label": "changed strings", "helper": asked.record, "helper_role": "edit_fixer"}
+        return {**explained, "label": "no changes needed"}
+    return {**explained, "label": "changed strings", "helper": asked.record, "helper_role": "edit_fixer"}
 
 
 @node(reads=EDIT, writes=("edit_status", "error"), labels=("present", "absent"), outside=True)

@@ -44,13 +44,13 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
             "it to context.fileName in settings.",
             "file",
         )
-    standing = {m.shown: m.text for m in await deps.context.memory()}
-    file = state["file"] or next((name for name in names if name in standing), names[0])
+    existing = {m.shown: m.text for m in await deps.context.memory()}
+    file = state["file"] or next((name for name in names if name in existing), names[0])
     hint = deps.transcript.message(state["prompt"]).text if state["prompt"] else ""
     request = render(
         "init/look",
         file=file,
-        standing=_STANDS if file in standing else _NEW,
+        standing=_STANDS if file in existing else _NEW,
         hint=f"\n\nThe user adds: {hint}" if hint else "",
     )
     opened: InitState = {
@@ -59,7 +59,7 @@ async def open_init(state: InitState, runtime: Runtime[Deps]) -> InitState:
         "mode": MODE,
         "prompt": deps.transcript.append("", [Message(role="user", origin="person", content=request)]),
         "file": file,
-        "stood": _hash(standing.get(file, "")),
+        "stood": _hash(existing.get(file, "")),
         "reminders": 0,
         "stop": "",
         "refused": {},

@@ -230,8 +230,8 @@ def _repeated(deps: Deps, state: LoopCheckState) -> str:
         newest = next(call for call in reversed(calls) if call.name == name)
         args = shortened(json.dumps(newest.args, ensure_ascii=False))
         return f"; {count} of the last {len(calls)} calls were {name}, the newest with {args}"
-    said = next((m.text.strip() for m in reversed(last) if m.role == "assistant" and m.text.strip()), "")
-    return f"; the last answer was “{shortened(said)}”" if said else ""
+    answer = next((m.text.strip() for m in reversed(last) if m.role == "assistant" and m.text.strip()), "")
+    return f"; the last answer was “{shortened(answer)}”" if answer else ""
 
 
 def entries(history: list[Message]) -> list[Message]:

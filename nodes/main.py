@@ -10,7 +10,7 @@ from interlock.nodes.hooks import context_message, ending, fired, fires
 from interlock.nodes.mcp import spelled_out
 from interlock.prompts import load, render
 from interlock.state.command import split_prompt
-from interlock.state.conversation import Refused, fresh_prompt, open_refusal, refusals_in, said
+from interlock.state.conversation import Refused, fresh_prompt, open_refusal, refusal_line, refusals_in
 from interlock.state.deps import Deps, Transcript
 from interlock.state.errors import RunError
 from interlock.state.events import AgentBlocked, ErrorEvent
@@ -166,10 +166,10 @@ async def after_agent(state: MainState, runtime: Runtime[Deps]) -> MainState:
     transcript = runtime.context.transcript
     if not is_visible(transcript.message(state["reply"]).text):
         return {"label": "ended", "turn_status": "ok"}
-    said = [m.text for m in transcript.read(state["said"])] if state["said"] else []
+    answers = [m.text for m in transcript.read(state["said"])] if state["said"] else []
     payload: dict[str, JsonValue] = {
         "prompt": transcript.message(state["asked"]).text,
-        "prompt_response": "\n".join(said) or _SILENT,
+        "prompt_response": "\n".join(answers) or _SILENT,
         "stop_hook_active": state["fed_back"],
     }
     outcome = await fired("AfterAgent", payload, state, runtime)
@@ -258,7 +258,7 @@ def after_next_speaker(state: MainState) -> Literal["model", "answered", "user o
 def refusal(refused: Refused, run: str) -> dict[str, str]:
     """`{type, message}`: what was refused and by whom, and how to go on."""
     message = (
-        f"{said(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say another way: "
+        f"{refusal_line(refused)}. The run ended without it. {_NEXT[refused['who']]}, or say another way: "
         f"interlock resume {run} -p 'what to do instead'"
     )
     return {"type": "refused", "message": message}

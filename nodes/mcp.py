@@ -107,12 +107,12 @@ async def spelled_out(prompt: str, deps: Deps) -> str:
     return deps.transcript.append("", [Message(role="user", origin="person", content=content)])
 
 
-def _arguments(given: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
+def _arguments(text: str, names: tuple[str, ...]) -> dict[str, JsonValue]:
     """`name=value`, `--name=value`, and values alone in the order of the names; the last takes what is left."""
     try:
-        words = shlex.split(given)
+        words = shlex.split(text)
     except ValueError:
-        words = given.split()
+        words = text.split()
     free = [name.removesuffix("*") for name in names]
     found: dict[str, JsonValue] = {}
     rest: list[str] = []

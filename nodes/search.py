@@ -105,12 +105,12 @@ async def format_results(state: SearchState, runtime: Runtime[Deps]) -> SearchSt
         ranked = json.loads(deps.transcript.message(state["found"]).text)
     hits = await deps.index().read(ranked)
     info = await deps.index().info()
-    told: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
+    changes: dict[str, Any] = {"added": state["added"], "removed": state["removed"]}
     if problem := state["index_error"]:
-        told |= {"error": problem, "state": "failed"}
+        changes |= {"error": problem, "state": "failed"}
     output = {
         "results": [hit.model_dump(mode="json") for hit in hits],
-        "index": info.model_copy(update=told).model_dump(mode="json"),
+        "index": info.model_copy(update=changes).model_dump(mode="json"),
     }
     error = state["error"]
     if problem and not state["found"]:
@@ -123,13 +123,13 @@ def request_of(state: SearchState, deps: Deps) -> SearchInput:
 
 
 def _asked(state: SearchState, deps: Deps) -> Asked:
-    given = request_of(state, deps)
+    request = request_of(state, deps)
     asked = Asked(
-        query=given.query or "",
-        path=given.path or ".",
-        language=given.language,
-        limit=given.limit,
-        min_score=given.min_score,
+        query=request.query or "",
+        path=request.path or ".",
+        language=request.language,
+        limit=request.limit,
+        min_score=request.min_score,
     )
     return deps.index().checked(asked)
 

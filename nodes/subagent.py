@@ -262,8 +262,8 @@ def _partial(transcript: Transcript, state: SubagentState) -> str:
     pad = state["scratchpad"]
     lists = (("Findings", pad["findings"]), ("Open questions", pad["questions"]))
     parts = [f"{title}:\n" + "\n".join(f"- {line}" for line in lines) for title, lines in lists if lines]
-    said = [m.text.strip() for m in transcript.read(state["head"]) if m.role == "assistant"]
-    return "\n\n".join([*parts, *[text for text in said if text][-1:]]) or "Nothing was found."
+    answers = [m.text.strip() for m in transcript.read(state["head"]) if m.role == "assistant"]
+    return "\n\n".join([*parts, *[text for text in answers if text][-1:]]) or "Nothing was found."
 
 
 def after_turn(state: SubagentState) -> Literal["calls", "no call", "first loop", "failed"]:

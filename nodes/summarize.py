@@ -240,10 +240,10 @@ def traces(text: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def warnings(text: str, beside: Sequence[str] = ()) -> list[str]:
+def warnings(text: str, others: Sequence[str] = ()) -> list[str]:
     """Every distinct line with a warning that is in none of the `beside` traces."""
-    told = {line for block in beside for line in block.splitlines()}
-    lines = (line for line in text.splitlines() if _WARNING.search(line) and line not in told)
+    known = {line for block in others for line in block.splitlines()}
+    lines = (line for line in text.splitlines() if _WARNING.search(line) and line not in known)
     return list(dict.fromkeys(lines))
 
 

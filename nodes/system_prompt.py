@@ -212,11 +212,12 @@ _NO_MODE = "Do what the task asks for, and nothing else."
 
 def _servers(servers: Sequence[ServerView]) -> str:
     return (
-        "\n\n".join(f"--- {v.name} ---\n{_said(v)}\n--- end of {v.name} ---" for v in servers) or "(none yet)"
+        "\n\n".join(f"--- {v.name} ---\n{_instructions_of(v)}\n--- end of {v.name} ---" for v in servers)
+        or "(none yet)"
     )
 
 
-def _said(server: ServerView) -> str:
+def _instructions_of(server: ServerView) -> str:
     offered = (*server.resources, *server.templates)
     resources = [f"- resource {item.name}: {item.description}" for item in offered]
     return "\n".join([server.instructions or f"(tools: mcp_{server.name}_…)", *resources])
@@ -236,11 +237,11 @@ def _listed(mode: Mode) -> str:
 
 def _instructions(facts: Facts, rules: Sequence[RuleFile], deps: Deps) -> Iterator[str]:
     """Later ones are nearer to the work: the user's, the mode's, the files'."""
-    given = deps.settings.context
-    if given.language:
-        yield f"Write to the user in this language: {given.language}."
-    if given.instructions:
-        yield given.instructions.strip()
+    settings = deps.settings.context
+    if settings.language:
+        yield f"Write to the user in this language: {settings.language}."
+    if settings.instructions:
+        yield settings.instructions.strip()
     if facts.mode and facts.mode.instructions:
         yield facts.mode.instructions.strip()
     for file in rules:
@@ -361,7 +362,7 @@ async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> 
     """Each section's text; empty: there is nothing to say."""
     names, facts = [*names], facts_of(state, deps)
     rules = await deps.context.rules(state.get("mode", "")) if "instructions" in names else ()
-    beside = {
+    texts = {
         _APPENDED: lambda: deps.context.facts().appended,
         _MODE: lambda: facts.mode.role if facts.mode else "",
         _AGENT: lambda: deps.agents.instance(state.get("agent", "")).definition.system_prompt,
@@ -369,7 +370,7 @@ async def _texts(names: Iterable[str], state: SystemPromptState, deps: Deps) -> 
         _REPLACEMENT: lambda: "",
     }
     return [
-        (name, beside[name]() if name in beside else text_of(SECTIONS[name], facts, rules, deps))
+        (name, texts[name]() if name in texts else text_of(SECTIONS[name], facts, rules, deps))
         for name in names
     ]
 

@@ -54,8 +54,8 @@ async def load_mode(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     """Before the first request, and again with each further prompt."""
     deps, mode = runtime.context, state.get("mode") or DEFAULT
     if deps.modes.get(mode) is None:
-        told = f"There is no mode {mode!r} any more; the task goes on in {DEFAULT!r}."
-        runtime.stream_writer(ErrorEvent(severity="warning", message=told))
+        message = f"There is no mode {mode!r} any more; the task goes on in {DEFAULT!r}."
+        runtime.stream_writer(ErrorEvent(severity="warning", message=message))
         mode = DEFAULT
     opened: TaskState = {
         **fresh_prompt(),
@@ -187,12 +187,12 @@ def _ask(
 )
 async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     _, answer = answered(runtime.context, state["approval"])
-    said = (answer.text or answer.feedback or "").strip()
-    if answer.choice != "proceed_once" and not said:
+    feedback = (answer.text or answer.feedback or "").strip()
+    if answer.choice != "proceed_once" and not feedback:
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
-    if not said:
+    if not feedback:
         return {"label": "go on", "mistakes": 0}
-    text = render("task_loop/guidance", feedback=said)
+    text = render("task_loop/guidance", feedback=feedback)
     return {"label": "go on", "mistakes": 0, "head": append_text(runtime, state["head"], text)}
 
 
@@ -203,12 +203,12 @@ async def take_guidance(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
 )
 async def take_completion(state: TaskState, runtime: Runtime[Deps]) -> TaskState:
     _, answer = answered(runtime.context, state["approval"])
-    said = (answer.feedback or answer.text or "").strip()
+    feedback = (answer.feedback or answer.text or "").strip()
     if answer.choice == "cancel":
         return {"label": "stopped", "stop": "ended by the user", "stopped_by": "person"}
-    if answer.choice == "proceed_once" and not said:
+    if answer.choice == "proceed_once" and not feedback:
         return {"label": "accepted"}
-    text = render("task_loop/feedback", feedback=said or "This isn't done.")
+    text = render("task_loop/feedback", feedback=feedback or "This isn't done.")
     return {"label": "feedback", "head": append_text(runtime, state["head"], text), "result": ""}
 
 

@@ -193,8 +193,8 @@ async def collect(state: ToolsState, runtime: Runtime[Deps]) -> ToolsState:
         "refused": refusals_after(refusals_in(state), shown, lambda name: _risk(deps, name)),
     }
     moved = track(_plan_of(state), done, lambda name: _risk(deps, name))
-    told: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
-    return {**collected, **_stop(deps, state, outcomes, done), **moved, **told}
+    ended: ToolsState = {**_todos(deps, done), **_loop_end(deps, done)}
+    return {**collected, **_stop(deps, state, outcomes, done), **moved, **ended}
 
 
 def _memory(deps: Deps, head: str, done: Sequence[_Done]) -> list[Message]:

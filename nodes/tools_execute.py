@@ -15,7 +15,7 @@ from interlock.nodes.tools_results import (
     CALL,
     answered,
     attempt_at,
-    given_input,
+    filled_input,
     is_result_for_hooks,
     mode_refusal,
     moved,
@@ -65,8 +65,8 @@ async def run_tool(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteState:
         started = time.monotonic()
         left = max(left_s(runtime, state["agent"]), _LEAST_S) if state.get("agent") else None
         runtime.stream_writer(_start_event(deps, key, call))
-        shown, given = _shown(deps, state), given_input(deps, state)
-        run = ToolRun(key, call, runtime.stream_writer, left, given=given, shown=shown)
+        shown, filled = _shown(deps, state), filled_input(deps, state)
+        run = ToolRun(key, call, runtime.stream_writer, left, given=filled, shown=shown)
         result = await _execute(deps, info, run, row, asked=bool(state["approval"]))
         if info.effect != "none" and (result.error or {}).get("type") == "unknown_outcome":
             # Silence is no result: the intent stays open, and a person is asked.

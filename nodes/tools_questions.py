@@ -16,7 +16,7 @@ from interlock.nodes.tools_results import (
     answered,
     asked,
     attempt_at,
-    given_input,
+    filled_input,
     is_result_for_hooks,
     moved,
     note_person,
@@ -271,12 +271,12 @@ async def take_input(state: ExecuteState, runtime: Runtime[Deps]) -> ExecuteStat
         note_person(runtime, key, state["approval"], answer)
         return {"label": "unfit", "input_problem": f"The last answer doesn't fit: {values}."}
     note_person(runtime, key, state["approval"], answer, again)
-    lines = [*given_input(deps, state), FilledForm(form=form, values=values)]
+    lines = [*filled_input(deps, state), FilledForm(form=form, values=values)]
     text = "\n".join(line.model_dump_json() for line in lines)
     deps.journal.amend(key.next, call)
-    given = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
+    forms = deps.transcript.append("", [Message(role="tool", name=call.name, content=text)])
     fresh: ExecuteState = {"approval": "", "input_problem": "", "status": "scheduled"}
-    return {**fresh, "label": "given", "attempt": again, "given": given}
+    return {**fresh, "label": "given", "attempt": again, "given": forms}
 
 
 def by_asker(state: ExecuteState) -> Literal["model", "server"]:
@@ -308,12 +308,12 @@ def values_of(
 
     `text`: a JSON object; or the one value; or of several each below its question, as a terminal gives them.
     """
-    given = _given(form, questions, text.strip())
-    if isinstance(given, str):
-        return given
+    fields = _fields_of(form, questions, text.strip())
+    if isinstance(fields, str):
+        return fields
     values: dict[str, JsonValue] = {}
     for name, field in form.fields.items():
-        value = given.get(name)
+        value = fields.get(name)
         if value in (None, "", _LEFT_OUT):
             if name in form.needed:
                 return f"{name!r} is missing"
@@ -352,7 +352,7 @@ def _options(field: Mapping[str, Any]) -> list[tuple[JsonValue, str]]:
     return [(e["const"], str(e.get("title", ""))) for e in known]
 
 
-def _given(
+def _fields_of(
     form: Form, questions: Sequence[Mapping[str, JsonValue]], text: str
 ) -> Mapping[str, JsonValue] | str:
     names = [*form.fields]
@@ -365,14 +365,14 @@ def _given(
         return f"there is no {unknown[0]!r}, but {', '.join(names)}" if unknown else cast(Any, found)
     if len(names) < 2:
         return dict.fromkeys(names, text)
-    given: dict[str, JsonValue] = {}
+    fields: dict[str, JsonValue] = {}
     for name, question in zip(names, questions, strict=False):
         before, at, text = text.partition(f"{question['question']}\n")
         if before.strip() or not at:
             return f"expected a JSON object with {', '.join(names)}"
-        given[name], newline, rest = text.partition("\n")
+        fields[name], newline, rest = text.partition("\n")
         text = rest if newline else ""
-    return given
+    return fields
 
 
 def _value(field: Mapping[str, JsonValue], value: JsonValue) -> JsonValue:

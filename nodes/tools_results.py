@@ -164,8 +164,8 @@ async def notify(state: HookWait, runtime: Runtime[Deps]) -> HookWait:
             "preview": request.preview,
         },
     }
-    told, subject = f"{key}:notify", "ToolPermission"
-    await deps.hooks.fire("Notification", told, payload, subject=subject, emit=runtime.stream_writer)
+    firing, subject = f"{key}:notify", "ToolPermission"
+    await deps.hooks.fire("Notification", firing, payload, subject=subject, emit=runtime.stream_writer)
     return {"label": request.kind}
 
 
@@ -220,13 +220,13 @@ def note_change(
 
 def note_person(runtime: Runtime[Deps], key: CallKey, request: str, answer: Answer, becomes: int = 0) -> None:
     """What a person answered to the request with this key."""
-    said = answer.text or answer.feedback or ""
+    words = answer.text or answer.feedback or ""
     what = DecisionRecord(
         by="person",
         decision=answer.choice,
         who=answer.by,
         request=request,
-        said=said,
+        said=words,
         said_at=answer.at,
         becomes=becomes,
     )
@@ -241,8 +241,8 @@ def one_reason(outcome: HookOutcome) -> str:
 def names(outcome: HookOutcome) -> str:
     """The hooks whose decision it is: `hook lint`, `hooks lint, audit`."""
     word = "block" if outcome.stop is not None else outcome.decision
-    said = [v.name for v in outcome.verdicts if v.decision == word and not v.warning]
-    found = list(dict.fromkeys(said or [v.name for v in outcome.verdicts]))
+    named = [v.name for v in outcome.verdicts if v.decision == word and not v.warning]
+    found = list(dict.fromkeys(named or [v.name for v in outcome.verdicts]))
     return f"{'hook' if len(found) == 1 else 'hooks'} {', '.join(found)}"
 
 
@@ -284,7 +284,7 @@ def sent_instead(
     return deps.transcript.append("", [*before, message])
 
 
-def given_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
+def filled_input(deps: Deps, state: ExecuteState) -> tuple[FilledForm, ...]:
     """What was answered so far, over all attempts."""
     record = state.get("given", "")
     lines = deps.transcript.message(record).text.splitlines() if record else ()

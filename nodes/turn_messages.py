@@ -304,14 +304,14 @@ def replacement(event: HookEvent, outcome: HookOutcome, runtime: Runtime[Deps]) 
         return ""
 
 
-def changed_messages(given: Sequence[Mapping[str, Any]], sent: Sequence[Message]) -> list[Message]:
+def changed_messages(items: Sequence[Mapping[str, Any]], sent: Sequence[Message]) -> list[Message]:
     """The messages as a hook wants them sent. Raises `BadChangeError`.
 
     What it left as it was stays the very record. Texts may change, and messages of text come and go; calls and their
     results keep what belongs to them (arguments, signatures, ids), and go only together.
     """
     shown = [(shown_message(m), m) for m in sent]
-    messages = [_message(i, item, shown) for i, item in enumerate(given)]
+    messages = [_message(i, item, shown) for i, item in enumerate(items)]
     _check_order(messages)
     return messages
 

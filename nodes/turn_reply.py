@@ -259,8 +259,8 @@ def accepted(state: TurnState, transcript: Transcript, reply: str) -> TurnState:
         "turn_status": "calls" if message.tool_calls else "ok",
     }
     if is_hooked(state, "AfterAgent") and is_visible(message.text):
-        said = Message(role="assistant", content=message.text)
-        update["said"] = transcript.append(state.get("said", ""), [said])
+        answer = Message(role="assistant", content=message.text)
+        update["said"] = transcript.append(state.get("said", ""), [answer])
     return update
 
 

@@ -47,9 +47,9 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     ]
 
 
-def _write(file: Path, said: Mapping[str, object]) -> None:
+def _write(file: Path, entries: Mapping[str, object]) -> None:
     """A link to where somebody keeps it stays one."""
-    text = json.dumps(said, indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
     replace_file(Path(os.path.realpath(file)), text.encode())
 
 
@@ -110,9 +110,9 @@ def answer_for(path: Path, home: Path) -> Answer | None:
     """The answer that counts for `path`; None: nobody has said anything. Raises `ConfigError` for a bad file."""
     if (off := _switched_off(home)) is not None:
         return Answer(None, True, off)
-    said = {answer.directory: answer for answer in answers(home)}
+    by_folder = {answer.directory: answer for answer in answers(home)}
     target = Path(os.path.realpath(path))
-    return next((said[d] for d in (target, *target.parents) if d in said), None)
+    return next((by_folder[d] for d in (target, *target.parents) if d in by_folder), None)
 
 
 def answers(home: Path) -> list[Answer]:
@@ -135,12 +135,12 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
     try:
         make_directories(file.parent, 0o700)
         with locked(file.parent):
-            said = {
+            entries = {
                 k: v for k, v in (read_object(file) or {}).items() if str(_directory(k, home, file)) != key
             }
-            for entry in said.items():
+            for entry in entries.items():
                 _answer(*entry, file)
-            _write(file, {**said, key: word})
+            _write(file, {**entries, key: word})
     except OSError as error:
         raise ConfigError(f"{file}: can't be written ({error.strerror}); nothing was changed.") from None
 

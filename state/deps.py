@@ -136,7 +136,7 @@ class ContextSource(Protocol):
         """An editor's context is named by a flag or in settings."""
         ...
 
-    def ide(self, given: str) -> IdeState:
+    def ide(self, record: str) -> IdeState:
         """As it is now; without a file as it was `given`, in JSON. Raises `ConfigError` for what can't be used."""
         ...
 
@@ -292,8 +292,8 @@ class Token:
     def request(self) -> None:
         """Cancel what is under way, and let nothing more begin."""
         self.requested = True
-        for task, told in self._under_way.items():
-            if not told and task is not asyncio.current_task():
+        for task, requested in self._under_way.items():
+            if not requested and task is not asyncio.current_task():
                 self._under_way[task] = task.cancel()
 
     @contextmanager

@@ -12,7 +12,7 @@ MOST_RESULTS, LEAST_SCORE = 50, 0.4
 """Roo Code's."""
 IndexUse = Literal["auto", "only", "never"]
 IndexStatus = Literal["indexed", "indexing", "none", "failed"]
-Told = Callable[[int, int], None]
+Progress = Callable[[int, int], None]
 """How far the index is: files of all files."""
 
 
@@ -152,6 +152,6 @@ class CodeIndex(Protocol):
 
     async def info(self) -> IndexInfo: ...
 
-    async def update(self, told: Told, within_s: float) -> IndexInfo:
+    async def update(self, report: Progress, within_s: float) -> IndexInfo:
         """All phases, at most so long; what is left over is for the next time."""
         ...

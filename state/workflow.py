@@ -46,10 +46,10 @@ class WorkflowContext:
         prompt = Message(role="user", origin="person", content=str(clean_json(text)))
         return self.transcript.append("", [*self.attached, prompt])
 
-    def ide(self, given: Mapping[str, JsonValue] | None) -> str:
+    def ide(self, ide: Mapping[str, JsonValue] | None) -> str:
         """Chain record (detached) of an input's `ide`; empty: there is none."""
-        text = json.dumps(clean_json(given))
-        return self.transcript.append("", [Message(role="user", content=text)]) if given else ""
+        text = json.dumps(clean_json(ide))
+        return self.transcript.append("", [Message(role="user", content=text)]) if ide else ""
 
 
 def to_message(field: str, item: Mapping[str, Any]) -> Message:

@@ -97,10 +97,10 @@ def _drive(stage: Stage, workflow: str | Pipeline, input: Mapping[str, Any], per
     while outcome.status == "waiting":
         outcome = stage.resume(outcome.run, *map(person, outcome.pending))
     (stage.folder / "moments").write_text(str(len(seen)))
-    (stage.folder / "outcome").write_text(_told(outcome))
+    (stage.folder / "outcome").write_text(_outcome_text(outcome))
 
 
-def _told(outcome: Outcome) -> str:
+def _outcome_text(outcome: Outcome) -> str:
     return f"{outcome.status}\n{outcome.output}\n{outcome.error}"
 
 
@@ -143,12 +143,12 @@ def _child(stage: Stage, work: Callable[[Stage], None]) -> bool:
 
 
 def _ending(stage: Stage, more: Callable[[Stage], str]) -> Ending:
-    told = (stage.folder / "outcome").read_text()
+    outcome = (stage.folder / "outcome").read_text()
     files = {str(p.relative_to(stage.work)): _mark(p) for p in _all(stage.work) if p.is_file()}
     done = {tool for tool, state in stage.calls() if state != "done"}
     assert not done, f"calls without an end: {sorted(done)}"
     calls = tuple(sorted(set(stage.calls())))
-    return Ending(told.partition("\n")[0], told, files, calls, more(stage))
+    return Ending(outcome.partition("\n")[0], outcome, files, calls, more(stage))
 
 
 _PASSED_OVER = frozenset({".git", "__pycache__"})

@@ -263,10 +263,10 @@ async def serve(folder: Path, executable: str) -> None:
                     over.set()
 
         browser.on("disconnected", ended)
-        door = await asyncio.start_unix_server(connected, folder / "socket")
+        server = await asyncio.start_unix_server(connected, folder / "socket")
         print(json.dumps({"socket": str(folder / "socket")}), flush=True)
         await over.wait()
-        door.close()
+        server.close()
         await browser.close()
 
 

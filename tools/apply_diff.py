@@ -42,11 +42,11 @@ def _plan(args: ApplyDiffArgs, context: ToolContext, earlier: Mapping[str, bytes
         raise ToolError("invalid_diff", f"The diff can't be read: {error}.") from error
     work = applied(target.shown, target.file, blocks)
     if not work.done:
-        raise ToolError(work.code, work.told(target.shown))
+        raise ToolError(work.code, work.message(target.shown))
     after = target.encode(work.raw)
     if after == target.before:
         raise ToolError("no_change", f"{target.shown!r} would be the same as before; read it again.")
-    return target.change(after, work.told(target.shown))
+    return target.change(after, work.message(target.shown))
 
 
 @dataclass
@@ -70,7 +70,7 @@ class Applied:
         """Why nothing was done: of the first block."""
         return self.failed[min(self.failed)].code
 
-    def told(self, shown: str) -> str:
+    def message(self, shown: str) -> str:
         count = len(self.done) + len(self.failed)
         head = f"Edited {shown!r}: {len(self.done)} of {count} {'block' if count == 1 else 'blocks'}"
         places = "; ".join(f"block {n} {where}" for n, where in sorted(self.done.items()))

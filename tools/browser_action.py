@@ -152,9 +152,9 @@ async def _ended(context: ToolContext) -> None:
 async def _socket(context: ToolContext, output: str) -> str:
     """Where the program listens, once it does. Raises `ToolError`: it ended, or takes too long."""
     for _ in range(_START_S * 20):
-        said = (await asyncio.to_thread(Path(output).read_text, "utf-8", "replace")).partition("\n")
-        if said[1]:
-            found: dict[str, str] = json.loads(said[0]) if said[0].startswith("{") else {"error": said[0]}
+        lines = (await asyncio.to_thread(Path(output).read_text, "utf-8", "replace")).partition("\n")
+        if lines[1]:
+            found: dict[str, str] = json.loads(lines[0]) if lines[0].startswith("{") else {"error": lines[0]}
             if "socket" in found:
                 return found["socket"]
             raise ToolError("not_started", _why(found.get("error", "")))

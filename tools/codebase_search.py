@@ -3,7 +3,7 @@
 from pydantic import Field
 
 from interlock.state.calls import ToolError, ToolResult
-from interlock.state.search import Asked, Hit, IndexInfo, Told
+from interlock.state.search import Asked, Hit, IndexInfo, Progress
 from interlock.state.tooling import Args, Tool, ToolContext
 
 _SHOWN = 10
@@ -11,7 +11,7 @@ _SHOWN = 10
 _INDEXING_S = 60.0
 """Seconds that a call may spend on the index; the next call goes on where it was."""
 _EVERY = 1000
-"""Files after which a person is told how far it is."""
+"""Files after which a person is report how far it is."""
 
 
 class CodebaseSearchArgs(Args):
@@ -30,22 +30,22 @@ async def run(args: CodebaseSearchArgs, context: ToolContext) -> ToolResult:
     index = context.index()
     asked = index.checked(Asked(query=args.query, path=args.path, language=args.language, limit=args.limit))
     within = min(_INDEXING_S, context.time_left_s / 2 if context.time_left_s else _INDEXING_S)
-    info = await index.update(_told(context), within)
+    info = await index.update(_progress(context), within)
     found = await index.query(asked)
     hits = await index.read(index.rank(found, asked))
     return _result(args, hits, info, found.error)
 
 
-def _told(context: ToolContext) -> Told:
+def _progress(context: ToolContext) -> Progress:
     shown = 0
 
-    def told(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         nonlocal shown
         if done - shown >= _EVERY:
             shown = done
             context.emit_output(f"indexed {done:,} of {total:,} files\n")
 
-    return told
+    return report
 
 
 def _result(args: CodebaseSearchArgs, hits: list[Hit], info: IndexInfo, error: str | None) -> ToolResult:

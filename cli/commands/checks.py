@@ -122,8 +122,8 @@ def _question(args: Args) -> dict[str, Any]:
 
 
 def _scope(args: Args) -> dict[str, Any]:
-    given = {"mode": args.approval_mode, "agent": args.agent, "server": args.server}
-    return {key: value for key, value in given.items() if value is not None}
+    scope = {"mode": args.approval_mode, "agent": args.agent, "server": args.server}
+    return {key: value for key, value in scope.items() if value is not None}
 
 
 def _batch(check: "PolicyCheck", args: Args) -> int:
@@ -151,7 +151,7 @@ def _shown(checked: "Checked", args: Args) -> dict[str, Any]:
     if not args.all:
         found.pop("considered")
     shown = {"decision": verdict.pop("decision"), "tool": found.pop("tool"), **verdict, **found}
-    shown["checkers"] = [said.model_dump() for said in checked.checkers]
+    shown["checkers"] = [opinion.model_dump() for opinion in checked.checkers]
     return shown | ({"agent": checked.agent} if checked.agent is not None else {})
 
 
@@ -252,14 +252,14 @@ def hooks(args: Args) -> int | None:
     if args.action is None and (args.run or args.input is not None):
         raise UserError("An event is needed for that: interlock hooks test EVENT")
     event = _event(args.event) if args.action else None
-    given = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
+    payload = json_object(read_spec(args.input, "--input"), "--input") if args.input is not None else {}
     from interlock.engine.check import HookCheck
 
     check = HookCheck(options_here(args))
     if event is None:
         _list(check, args.json)
     else:
-        _try(check, event, given, args)
+        _try(check, event, payload, args)
 
 
 def _event(name: str | None) -> Any:
@@ -290,10 +290,10 @@ def _list(check: "HookCheck", as_json: bool) -> None:
     show_table(rows, ("event", "for", "hook", "manner", "from"), flexible=2)
 
 
-def _try(check: "HookCheck", event: Any, given: dict[str, Any], args: Args) -> None:
+def _try(check: "HookCheck", event: Any, payload: dict[str, Any], args: Args) -> None:
     import asyncio
 
-    shown = asyncio.run(check.run(event, given)) if args.run else check.planned(event, given)
+    shown = asyncio.run(check.run(event, payload)) if args.run else check.planned(event, payload)
     if args.json:
         show_json({**shown, "warnings": list(check.warnings)})
         return
@@ -328,8 +328,8 @@ def _details(hook: Shown, paint: Paint) -> Iterator[str]:
     yield _indented("input", visible_json(hook["input"]))
     if verdict := hook.get("verdict"):
         ended = "ended" if verdict["exit_code"] is None else f"exit {verdict['exit_code']}"
-        said = paint(verdict["decision"], DECIDED[verdict["decision"]])
-        yield f"   {'says':<10}{said}  ({ended}, {verdict['duration_ms']} ms)"
+        decision = paint(verdict["decision"], DECIDED[verdict["decision"]])
+        yield f"   {'says':<10}{decision}  ({ended}, {verdict['duration_ms']} ms)"
         for what in ("reason", "warning"):
             if verdict[what]:
                 yield _indented(what, verdict[what])

@@ -111,28 +111,28 @@ def candidates(words: Sequence[str]) -> Answer:
     parser = parser_of(name)
     with suppress(InterlockError):
         parser.learn(rest)
-    at, given = parser.expects(rest)
+    at, typed = parser.expects(rest)
     if current.startswith("--") and "=" in current:
         flag, _, _ = current.partition("=")
         at = parser.action_of(flag)
-        return _of(at, current, flag + "=", given) if at is not None else Answer([])
+        return _of(at, current, flag + "=", typed) if at is not None else Answer([])
     if current.startswith("-") and (at is None or not at.option_strings):
         return _fitting([Word(*one) for one in parser.shown_flags()], current)
     if name == "prompt" and not before:
         return _fitting([*_commands(), Word("help", "a command's help")], current)
-    return _of(at, current, "", given) if at is not None else Answer([])
+    return _of(at, current, "", typed) if at is not None else Answer([])
 
 
 def _commands() -> Iterator[Word]:
     return (Word(name, command.summary) for name, command in COMMANDS.items())
 
 
-def _of(action: argparse.Action, current: str, before: str, given: Sequence[str]) -> Answer:
+def _of(action: argparse.Action, current: str, before: str, words: Sequence[str]) -> Answer:
     """Values of one argument; `given` are the words before that belong to no flag."""
     if isinstance(action.type, OneOf):
         return _fitting([Word(before + value) for value in action.type.values], current)
     places = str(action.metavar or "").split(" ")
-    here = places[min(len(given), len(places) - 1)] if len(places) > 1 else places[0]
+    here = places[min(len(words), len(places) - 1)] if len(places) > 1 else places[0]
     found: list[Word] = []
     for name in re.split(r"[|\[]", here):
         if name.startswith("@") and current.startswith(f"{before}@"):
@@ -143,7 +143,7 @@ def _of(action: argparse.Action, current: str, before: str, given: Sequence[str]
         if kind.startswith("FILE") and not name.startswith("@"):
             return Answer([], "files", before)
         source = _KINDS.get(f"--{action.dest}") or _KINDS.get(kind)
-        found += [Word(kind)] if kind.islower() else source(given) if source else []
+        found += [Word(kind)] if kind.islower() else source(words) if source else []
     if not here and action.type is Path:
         return Answer([], "dirs", before)
     if here == "MODEL" and current.startswith(f"{before}script:"):
@@ -160,21 +160,21 @@ def _runs(_: Sequence[str]) -> list[Word]:
     return [*runs, Word("latest", "the newest of this folder")] if runs else []
 
 
-def _run(given: Sequence[str]) -> str:
+def _run(words: Sequence[str]) -> str:
     """The one that stands before; none: nothing is found of it."""
-    return find_run(state_home(), given[0]).run if given else "-"
+    return find_run(state_home(), words[0]).run if words else "-"
 
 
-def _steps(given: Sequence[str]) -> list[Word]:
-    run = _run(given)
+def _steps(words: Sequence[str]) -> list[Word]:
+    run = _run(words)
     nodes = {step.step: step.node for step in steps(state_home(), run) if not step.depth}
     return [Word(str(one.step), nodes.get(one.step, one.source)) for one in checkpoints(state_home(), run)]
 
 
-def _requests(given: Sequence[str]) -> list[Word]:
-    waiting = [request.fields for request in waiting_requests(state_home(), _run(given))]
-    told = [(one["number"], one["tool_name"], one["preview"]) for one in waiting]
-    return [Word("all"), *(Word(str(n), one_line(f"{tool}: {preview}", _TITLE)) for n, tool, preview in told)]
+def _requests(words: Sequence[str]) -> list[Word]:
+    waiting = [request.fields for request in waiting_requests(state_home(), _run(words))]
+    rows = [(one["number"], one["tool_name"], one["preview"]) for one in waiting]
+    return [Word("all"), *(Word(str(n), one_line(f"{tool}: {preview}", _TITLE)) for n, tool, preview in rows)]
 
 
 def _workflows(_: Sequence[str]) -> list[Word]:
@@ -212,8 +212,8 @@ def _modes(_: Sequence[str]) -> list[Word]:
     return [Word(slug) for slug in sorted(f.stem for p in modes.__path__ for f in Path(p).glob("*.md"))]
 
 
-def _calls(given: Sequence[str]) -> list[Word]:
-    return [Word(str(number), call.tool) for number, call in enumerate(calls(state_home(), _run(given)), 1)]
+def _calls(words: Sequence[str]) -> list[Word]:
+    return [Word(str(number), call.tool) for number, call in enumerate(calls(state_home(), _run(words)), 1)]
 
 
 _KINDS: dict[str, Callable[[Sequence[str]], list[Word]]] = {

@@ -90,14 +90,14 @@ def _tell(root: Path, known: "Answer | None", wanted: bool) -> None:
     """What holds now, and what to do where that isn't what was wanted."""
     from interlock.services.trust import TRUST_FILE
 
-    said = f", by {place(str(known.source))}" if known else ""
+    by = f", by {place(str(known.source))}" if known else ""
     trusted = known is not None and known.trusted
     state = "trusted" if trusted else "not trusted"
     where = f" with {place(str(known.directory))}" if known and known.directory not in (None, root) else ""
     hint = ""
     if trusted != wanted:
         hint = " Nothing was changed." if wanted else f" Take that back there, or see ~/{TRUST_FILE}."
-    Paint(sys.stderr).print(f"{place(str(root))} is {state}{where}{said}.{hint}")
+    Paint(sys.stderr).print(f"{place(str(root))} is {state}{where}{by}.{hint}")
 
 
 def _trust_object(root: Path, known: "Answer | None", files: "list[ProjectFile]") -> dict[str, Any]:
@@ -109,15 +109,17 @@ def _trust_object(root: Path, known: "Answer | None", files: "list[ProjectFile]"
     }
 
 
-def _show_answers(said: "list[Answer]", json: bool) -> None:
+def _show_answers(answers: "list[Answer]", json: bool) -> None:
     if json:
-        show_json([{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in said])
+        show_json(
+            [{"folder": str(a.directory), "trusted": a.trusted, "file": str(a.source)} for a in answers]
+        )
         return
-    if not said:
+    if not answers:
         print("No folder was decided on yet. Look at one: interlock trust DIR", file=sys.stderr)
         return
     words = {True: "trusted", False: "untrusted"}
-    rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in said]
+    rows = [(place(str(a.directory)), words[a.trusted], place(str(a.source))) for a in answers]
     show_table(rows, ("folder", "is", "said in"))
 
 

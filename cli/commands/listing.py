@@ -66,9 +66,9 @@ def schema(args: Args) -> int | None:
     from interlock.engine.workflows import find_workflow
 
     workflow, _ = find_workflow(args.workflow, options_here(args))
-    given = workflow.input.model_json_schema()
+    inputs = workflow.input.model_json_schema()
     made = workflow.output.model_json_schema(mode="serialization")
-    return show_json(given if args.input else made if args.output else {"input": given, "output": made})
+    return show_json(inputs if args.input else made if args.output else {"input": inputs, "output": made})
 
 
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

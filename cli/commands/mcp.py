@@ -152,8 +152,8 @@ def _lines(view: Shown) -> Iterator[str]:
         yield f"  says of itself: {one_line(view['instructions'])}"
     for kind in ("tools", "resources", "templates", "prompts"):
         for item in view[kind]:
-            given = f" {' '.join(item['args'])}" if item["args"] else ""
-            yield f"  {kind[:-1]:<8}  {item['name']}{given}: {one_line(item['description'], 100)}"
+            parameters = f" {' '.join(item['args'])}" if item["args"] else ""
+            yield f"  {kind[:-1]:<8}  {item['name']}{parameters}: {one_line(item['description'], 100)}"
 
 
 def _add(args: Args) -> int:
@@ -189,15 +189,15 @@ def _entry(args: Args) -> dict[str, Any]:
     made |= {"headers": _pairs(args.header, ":", "--header")} if args.header else {}
     made |= {"timeout": args.timeout} if args.timeout else {}
     made |= {"trust": True} if args.trust else {}
-    for key, given in (("includeTools", args.include_tools), ("excludeTools", args.exclude_tools)):
-        names = [name.strip() for text in given for name in text.split(",") if name.strip()]
+    for key, values in (("includeTools", args.include_tools), ("excludeTools", args.exclude_tools)):
+        names = [name.strip() for text in values for name in text.split(",") if name.strip()]
         made |= {key: names} if names else {}
     return made
 
 
-def _pairs(given: Sequence[str], by: str, name: str) -> dict[str, str]:
-    pairs = [text.partition(by) for text in given]
-    if odd := next((text for text, found in zip(given, pairs, strict=True) if not found[1]), None):
+def _pairs(texts: Sequence[str], by: str, name: str) -> dict[str, str]:
+    pairs = [text.partition(by) for text in texts]
+    if odd := next((text for text, found in zip(texts, pairs, strict=True) if not found[1]), None):
         raise UserError(f"{name} {odd!r}: expected NAME{by}VALUE.")
     return {key.strip(): value.strip() for key, _, value in pairs}
 

@@ -213,10 +213,14 @@ def diff(args: Args) -> int | None:
     shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, after, strict=False)))
     changes = _changed(old, new)
     if args.json:
-        said = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
+        messages = [m.model_dump(mode="json", exclude_defaults=True) for m in after[shared:]]
         dropped = len(before) - shared
-        return show_json({"run": run, "changed": changes, "messages": said, "messages_dropped": dropped})
-    lines = [*_change_lines(changes), *_said(before[shared:], "-"), *_said(after[shared:], "+")]
+        return show_json({"run": run, "changed": changes, "messages": messages, "messages_dropped": dropped})
+    lines = [
+        *_change_lines(changes),
+        *_message_lines(before[shared:], "-"),
+        *_message_lines(after[shared:], "+"),
+    ]
     paint = Paint(sys.stdout)
     paint.print_all(paint(line, "green" if line.startswith("+") else "red") for line in lines)
     if not lines:
@@ -248,7 +252,7 @@ def _change_lines(changes: Mapping[str, tuple[str | None, str | None]]) -> Itera
                 yield f"{sign} {key}: {short}"
 
 
-def _said(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
+def _message_lines(messages: "Sequence[Message]", sign: str) -> Iterator[str]:
     for message in messages:
         calls = ", ".join(call.name for call in message.tool_calls)
         called = f" [calls {calls}]" if calls else ""

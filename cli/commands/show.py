@@ -166,8 +166,8 @@ def _agents(home: Path, run: str, paint: Paint) -> Iterator[str]:
         facts = [counted(agent.turns, "turn"), f"{amount(agent.tokens)} tokens"]
         if agent.seconds is not None:
             facts.append(elapsed(agent.seconds))
-        told = paint(agent.reason or agent.state, _ENDS.get(agent.reason, "red"))
-        yield f"{branches} {name} · {told} · {' · '.join(facts)}"
+        state = paint(agent.reason or agent.state, _ENDS.get(agent.reason, "red"))
+        yield f"{branches} {name} · {state} · {' · '.join(facts)}"
 
 
 def _branches(found: Sequence[Agent]) -> list[str]:
@@ -233,10 +233,10 @@ def _tokens(home: Path, run: str) -> Iterator[str]:
 
 def _answered(home: Path, run: str) -> Iterator[str]:
     for item in answered(home, run):
-        said = item["text"] or item["feedback"] or ""
+        words = item["text"] or item["feedback"] or ""
         who = f" by {item['by']}" if item["by"] else ""
         line = f"{item['id']} {item['tool_name']}: {item['choice']}{who}, {ago(item['at'])}"
-        yield line + (f" “{one_line(said, 60)}”" if said else "")
+        yield line + (f" “{one_line(words, 60)}”" if words else "")
 
 
 def _next(home: Path, run: RunRow, paint: Paint) -> Iterator[str]:

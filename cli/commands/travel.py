@@ -181,13 +181,13 @@ def _replayed(args: Args) -> int:
         found = asyncio.run(replay(state_home(), args.run, args.until, swap))
     if args.json:
         points = [{"step": p.step, "nodes": p.nodes, "state": p.state} for p in found.points]
-        told = {
+        result = {
             "run": found.run,
             "steps": points,
             "divergence": found.divergence,
             "paths": found.paths._asdict(),
         }
-        show_json({**told, "recorded_s": found.recorded_s, "replayed_s": found.replayed_s})
+        show_json({**result, "recorded_s": found.recorded_s, "replayed_s": found.replayed_s})
     else:
         _show_replayed(found)
     return 1 if found.divergence else 0
@@ -203,7 +203,7 @@ def _show_replayed(found: "Replayed") -> None:
         took = f"{elapsed(found.replayed_s)}, recorded {elapsed(found.recorded_s)}"
         paint.print(paint(f"The same to the end: {len(found.points)} states ({took}).", "green"))
         return
-    paint.print_all(paint(line, "red") for line in _told(found.divergence))
+    paint.print_all(paint(line, "red") for line in _divergence_lines(found.divergence))
     paint.print_all(_ways(found.paths))
 
 
@@ -219,8 +219,8 @@ def _gone_on(args: Args) -> int:
     outcome, fork = found.outcome, found.fork
     if view is None:
         ended = {"status": outcome.status, "output": outcome.output, "error": outcome.error}
-        told = {**vars(fork), "divergence": found.divergence, "paths": found.paths._asdict(), **ended}
-        show_json({**told, "pending_approvals": outcome.pending})
+        result = {**vars(fork), "divergence": found.divergence, "paths": found.paths._asdict(), **ended}
+        show_json({**result, "pending_approvals": outcome.pending})
         return outcome.exit_code
     view.finish(outcome)
     paint = Paint(sys.stderr)
@@ -230,11 +230,11 @@ def _gone_on(args: Args) -> int:
     if found.divergence is None:
         paint.print("It went the way of the recorded one.")
     else:
-        paint.print_all([*_told(found.divergence), *_ways(found.paths)])
+        paint.print_all([*_divergence_lines(found.divergence), *_ways(found.paths)])
     return outcome.exit_code
 
 
-def _told(found: Mapping[str, Any]) -> list[str]:
+def _divergence_lines(found: Mapping[str, Any]) -> list[str]:
     was, now = (", ".join(map(str, found[side])) or "nothing" for side in ("recorded", "replayed"))
     lines = [f"Step {found['step']} is another: recorded {was}, replayed {now}."]
     if found.get("keys"):

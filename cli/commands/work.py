@@ -137,30 +137,30 @@ def run_parser() -> Parser:
 
 def run(args: Args) -> int:
     workflow: Pipeline = args.workflow
-    options, given = options_from(args), args.own
+    options, inputs = options_from(args), args.own
     if args.batch:
         if args.words or args.prompt or args.input:
             raise UserError("--batch brings its own inputs. Leave out PROMPT and --input.")
-        return _run_batch(workflow.name, args.batch, given, options)
-    given = {**_run_input(args, workflow), **given}
-    title = str(given.get(workflow.prompt_field or "") or "")
-    return start(workflow.name, given, options, view_for(args, title))
+        return _run_batch(workflow.name, args.batch, inputs, options)
+    inputs = {**_run_input(args, workflow), **inputs}
+    title = str(inputs.get(workflow.prompt_field or "") or "")
+    return start(workflow.name, inputs, options, view_for(args, title))
 
 
 def _run_input(args: Args, workflow: "Pipeline") -> dict[str, Any]:
     words = " ".join(filter(None, [args.prompt, *args.words]))
-    given = json_object(read_spec(args.input, "--input"), "--input") if args.input else {}
+    inputs = json_object(read_spec(args.input, "--input"), "--input") if args.input else {}
     field = workflow.prompt_field
     if field is None:
         if words:
             raise UserError(
                 f"Workflow {workflow.name!r} takes no PROMPT. Give --input; see: interlock schema {workflow.name}"
             )
-        return given
+        return inputs
     if words and args.input:
-        return {**given, field: words}
+        return {**inputs, field: words}
     if args.input:
-        return given
+        return inputs
     needed = workflow.input.model_fields[field].is_required()
     words = words if words or needed else piped_text(expected=False)
     return {field: prompt_from(words)} if words or needed else {}
@@ -217,9 +217,9 @@ def _run_batch(workflow: str, name: str, defaults: Mapping[str, Any], options: O
         except RunError:
             raise  # of the store: no line could run
         except InterlockError as error:  # its model or workspace can't be used, or its input
-            told = error_object(error)
-            del told["code"]
-            write_json({"error": {"field": "", **told}})
+            fields = error_object(error)
+            del fields["code"]
+            write_json({"error": {"field": "", **fields}})
         if code == _CANCELLED:
             return code
         exit_code = code if code == InputError.exit_code else exit_code or code

@@ -47,59 +47,59 @@ _CHOICES = {
 _CHANGERS = {"helper": "a helper model", "person": "a person", "program": "Interlock"}
 _REASON = 100
 
-Told = Mapping[str, Any]
+DecisionRow = Mapping[str, Any]
 
 
 def who_decided(call: Call) -> str:
     """`allowed by default rule default.toml:12`, `approved by ann at 09:02 (once)`, `blocked by hook lint: …`."""
-    said: list[str] = []
-    for number, told in enumerate(call.decided):
+    lines: list[str] = []
+    for number, decision in enumerate(call.decided):
         later = call.decided[number + 1 :]
-        if told["by"] == "policy" and not _stands(told, later):
+        if decision["by"] == "policy" and not _stands(decision, later):
             continue
-        said += [text for text in (_sentence(told), _change(told)) if text]
-    return " · ".join(dict.fromkeys(said))
+        lines += [text for text in (_sentence(decision), _change(decision)) if text]
+    return " · ".join(dict.fromkeys(lines))
 
 
-def _stands(told: Told, later: list[dict[str, Any]]) -> bool:
+def _stands(decision: DecisionRow, later: list[dict[str, Any]]) -> bool:
     """An ask that somebody answered, and a verdict on arguments that were changed, decide nothing."""
     if any(other["by"] == "policy" for other in later):
         return False
     ended = any(other["by"] == "person" or other["decision"] in ("block", "stop") for other in later)
-    return told["decision"] != "ask" or not ended
+    return decision["decision"] != "ask" or not ended
 
 
-def _sentence(told: Told) -> str:
-    by = {"policy": _policy, "hook": _hook, "person": _person}.get(str(told["by"]))
-    return by(told) if by else ""
+def _sentence(decision: DecisionRow) -> str:
+    by = {"policy": _policy, "hook": _hook, "person": _person}.get(str(decision["by"]))
+    return by(decision) if by else ""
 
 
-def _policy(told: Told) -> str:
-    if "session" in told:
-        giver = f", by {told['who']}" if told.get("who") else ""
-        return f"allowed by an earlier always ({told['rule'].removeprefix('session: ')}{giver})"
-    verb = {"allow": "allowed", "ask": "asked about", "deny": "denied"}[told["decision"]]
-    return f"{verb} by {one_line(told['rule'])}"
+def _policy(decision: DecisionRow) -> str:
+    if "session" in decision:
+        giver = f", by {decision['who']}" if decision.get("who") else ""
+        return f"allowed by an earlier always ({decision['rule'].removeprefix('session: ')}{giver})"
+    verb = {"allow": "allowed", "ask": "asked about", "deny": "denied"}[decision["decision"]]
+    return f"{verb} by {one_line(decision['rule'])}"
 
 
-def _hook(told: Told) -> str:
-    word, reason = told["decision"], one_line(str(told.get("reason", "")), _REASON)
+def _hook(decision: DecisionRow) -> str:
+    word, reason = decision["decision"], one_line(str(decision.get("reason", "")), _REASON)
     why = f": {reason}" if reason else ""
     if word == "ask":
-        return f"{told['who']} asked for a person{why}"
+        return f"{decision['who']} asked for a person{why}"
     if word == "stop":
-        return f"run ended by {told['who']}{why}"
+        return f"run ended by {decision['who']}{why}"
     if word == "block":
-        what = "result held back" if told.get("event") == "AfterTool" else "blocked"
-        return f"{what} by {told['who']}{why}"
+        what = "result held back" if decision.get("event") == "AfterTool" else "blocked"
+        return f"{what} by {decision['who']}{why}"
     return ""
 
 
-def _person(told: Told) -> str:
-    choice, kind = str(told["decision"]), str(told.get("request", "")).rsplit(":", 2)[-2:-1]
-    said = one_line(str(told.get("said", "")), _REASON)
-    at = f"by {told.get('who') or 'somebody'} at {clock(told.get('said_at') or told['at'])}"
-    quoted = f" “{said}”" if said else ""
+def _person(decision: DecisionRow) -> str:
+    choice, kind = str(decision["decision"]), str(decision.get("request", "")).rsplit(":", 2)[-2:-1]
+    words = one_line(str(decision.get("said", "")), _REASON)
+    at = f"by {decision.get('who') or 'somebody'} at {clock(decision.get('said_at') or decision['at'])}"
+    quoted = f" “{words}”" if words else ""
     if kind == ["outcome"]:
         return f"{'run again' if choice == 'proceed_once' else 'left with its outcome unknown'} {at}"
     if kind == ["question"]:
@@ -109,10 +109,10 @@ def _person(told: Told) -> str:
     return f"approved {at} ({'rewritten' if choice == 'modify' else _CHOICES.get(choice, choice)}){quoted}"
 
 
-def _change(told: Told) -> str:
-    if not told.get("becomes") or told.get("before") == told.get("after"):
+def _change(decision: DecisionRow) -> str:
+    if not decision.get("becomes") or decision.get("before") == decision.get("after"):
         return ""
-    by = told.get("who") if told["by"] == "hook" else _CHANGERS.get(str(told["by"]), "")
+    by = decision.get("who") if decision["by"] == "hook" else _CHANGERS.get(str(decision["by"]), "")
     return f"arguments changed by {by}"
 
 
@@ -124,8 +124,8 @@ def call_in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
     """Everything that is known of a call's decisions, a line each."""
     yield f"{number:>3}  {paint(call.tool, 'bold')} · {came_to(call)} · {one_line(call.summary, 100)}"
     yield f"     arguments {visible_json(call.args)}"
-    for told in call.decided:
-        yield from _entry(told, paint)
+    for decision in call.decided:
+        yield from _entry(decision, paint)
     if call.started:
         yield f"     {clock(call.started)} started"
     if call.ended:
@@ -133,23 +133,25 @@ def call_in_full(number: int, call: Call, paint: Paint) -> Iterator[str]:
         yield f"     {clock(call.ended)} ended{took}"
 
 
-def _entry(told: Told, paint: Paint) -> Iterator[str]:
-    mode = f" in mode {told['mode']}" if told.get("mode") else ""
-    nothing = f"{told.get('who', told['by'])}: {'no objection' if told['by'] == 'hook' else told['decision']}"
-    sentence = _sentence(told) or _change(told) or nothing
-    yield f"     {clock(told['at'])} {paint(sentence, 'bold')}{mode}"
-    if told["by"] != "hook" and told.get("reason"):
-        yield f"              {one_line(told['reason'])}"
-    for part in told.get("parts", ()):
+def _entry(decision: DecisionRow, paint: Paint) -> Iterator[str]:
+    mode = f" in mode {decision['mode']}" if decision.get("mode") else ""
+    verdict = "no objection" if decision["by"] == "hook" else decision["decision"]
+    nothing = f"{decision.get('who', decision['by'])}: {verdict}"
+    sentence = _sentence(decision) or _change(decision) or nothing
+    yield f"     {clock(decision['at'])} {paint(sentence, 'bold')}{mode}"
+    if decision["by"] != "hook" and decision.get("reason"):
+        yield f"              {one_line(decision['reason'])}"
+    for part in decision.get("parts", ()):
         yield f"              {part['decision']:<5} {one_line(part['text'], 80)} · {one_line(part['reason'])}"
-    for hook in told.get("hooks", ()):
+    for hook in decision.get("hooks", ()):
         warned = hook.get("warning") or hook.get("reason") or ""
         why = f" · {one_line(warned)}" if warned else ""
         took = elapsed(hook.get("duration_ms", 0) / 1000)
-        yield f"              {told['event']} hook {hook['name']} ({hook['source']}): {hook['decision']} in {took}{why}"
-    if told.get("becomes"):
-        yield f"              - {visible_json(told['before'])}"
-        yield f"              + {visible_json(told['after'])}"
+        name = f"{decision['event']} hook {hook['name']} ({hook['source']})"
+        yield f"              {name}: {hook['decision']} in {took}{why}"
+    if decision.get("becomes"):
+        yield f"              - {visible_json(decision['before'])}"
+        yield f"              + {visible_json(decision['after'])}"
 
 
 def clock(at: float) -> str:

@@ -126,8 +126,8 @@ def notice(event: Event, verbose: bool) -> str:
         case AgentBlocked():
             return f"… a hook says no: {one_line(event.reason, 300)}"
         case HookRan() if verbose:
-            said = f": {one_line(event.reason, 300)}" if event.reason else ""
-            return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{said}"
+            why = f": {one_line(event.reason, 300)}" if event.reason else ""
+            return f"… hook {one_line(event.name, 80)} of {event.event}, {event.decision}{why}"
         case NodeStart() if verbose:
             return f"› {event.workflow}.{event.node}"
         case ModelInfo() if verbose:

@@ -65,8 +65,8 @@ def _conversation(record: Record, _: bytes) -> Iterator[str]:
             yield f"<details><summary>{_text(message['role'])} {_text(about)}</summary>"
             yield f"<pre>{_text(text)}</pre></details>"
             continue
-        said = "".join(f'<p class="soft">calls {_text(line)}</p>' for line in asked)
-        yield f'<p class="role">{_text(message["role"])}</p><div class="said">{_text(text)}</div>{said}'
+        calls = "".join(f'<p class="soft">calls {_text(line)}</p>' for line in asked)
+        yield f'<p class="role">{_text(message["role"])}</p><div class="said">{_text(text)}</div>{calls}'
 
 
 def _message_text(message: Record) -> str:
@@ -93,8 +93,8 @@ def _table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> 
 def _calls(record: Record, _: bytes) -> Iterator[str]:
     if record["calls"]:
         yield "<h2>Calls</h2>"
-    for number, told in enumerate(record["calls"], 1):
-        call = _call_of(told)
+    for number, entry in enumerate(record["calls"], 1):
+        call = _call_of(entry)
         about = f"{number}. {call.tool} {brief(call.args)} · {came_to(call)}"
         yield f"<details><summary>{_text(about)}</summary>"
         for line in (
@@ -103,11 +103,11 @@ def _calls(record: Record, _: bytes) -> Iterator[str]:
             call.summary,
         ):
             yield f'<p class="soft">{_text(line)}</p>' if line else ""
-        yield f"<pre>{_text(visible_json(call.args, 2))}</pre>{_diff(told['diff'])}</details>"
+        yield f"<pre>{_text(visible_json(call.args, 2))}</pre>{_diff(entry['diff'])}</details>"
 
 
-def _call_of(told: Record) -> Call:
-    return Call(**{name: told[name] for name in Call._fields})
+def _call_of(entry: Record) -> Call:
+    return Call(**{name: entry[name] for name in Call._fields})
 
 
 def _files(record: Record, _: bytes) -> Iterator[str]:
@@ -174,7 +174,9 @@ def _text(text: str) -> str:
 
 def report(record: Record, drawn: str) -> str:
     """`drawn`: the diagram as Mermaid text."""
-    return harmless("\n".join([*_report_head(record), "", *_block(drawn, "mermaid"), *_told(record)]) + "\n")
+    return harmless(
+        "\n".join([*_report_head(record), "", *_block(drawn, "mermaid"), *_decided_calls(record)]) + "\n"
+    )
 
 
 def _report_head(record: Record) -> Iterator[str]:
@@ -186,7 +188,7 @@ def _report_head(record: Record) -> Iterator[str]:
         yield f"\n**{one_line(str(record['error'].get('message', '')))}**"
 
 
-def _told(record: Record) -> Iterator[str]:
+def _decided_calls(record: Record) -> Iterator[str]:
     for request in record["pending_approvals"]:
         yield f"\n## Waits for a decision\n\n{request['tool_name']}: {one_line(request['reason'])}\n"
         yield from _block(request["preview"], "diff")
@@ -201,14 +203,14 @@ def _told(record: Record) -> Iterator[str]:
             )
     if record["calls"]:
         yield "\n## Calls\n"
-    for number, told in enumerate(record["calls"], 1):
-        call = _call_of(told)
+    for number, entry in enumerate(record["calls"], 1):
+        call = _call_of(entry)
         yield f"{number}. {call.tool} {one_line(brief(call.args))}: {came_to(call)}. {one_line(who_decided(call))}"
     if record["answered"]:
         yield "\n## Decisions of people\n"
     for item in record["answered"]:
-        said = one_line(item["text"] or item["feedback"] or "")
-        yield f"- {clock(item['at'])} {item['by']}: {item['choice']} {item['tool_name']} {said}".rstrip()
+        words = one_line(item["text"] or item["feedback"] or "")
+        yield f"- {clock(item['at'])} {item['by']}: {item['choice']} {item['tool_name']} {words}".rstrip()
     if record["diff"]:
         yield "\n## Files\n"
         yield from _block(record["diff"], "diff")

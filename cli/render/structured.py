@@ -61,8 +61,8 @@ class StreamJsonView(View):
         self._write({"type": "result", **result, "status": word, "exit_code": outcome.exit_code}, last=True)
 
     def failed(self, error: InterlockError) -> None:
-        told = {"status": "error", "error": error_object(error), "stats": {}}
-        self._write({"type": "result", **told}, last=True)
+        result = {"status": "error", "error": error_object(error), "stats": {}}
+        self._write({"type": "result", **result}, last=True)
 
     def flush(self) -> None:
         with self._lock:
@@ -113,5 +113,5 @@ def outcome_object(outcome: Outcome) -> dict[str, Any]:
 def error_object(error: InterlockError) -> dict[str, Any]:
     """`{type, message, code, field?}`"""
     field = getattr(error, "field", "")
-    told = {"type": error.kind, "message": str(error), "code": error.exit_code}
-    return {**told, "field": field} if field else told
+    fields = {"type": error.kind, "message": str(error), "code": error.exit_code}
+    return {**fields, "field": field} if field else fields

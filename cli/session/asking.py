@@ -144,13 +144,13 @@ def _keys_of(request: Fields) -> dict[str, str]:
 def spoken(request: Fields, decision: Decision) -> str:
     """What the person said, on one line."""
     if decision.text is not None:
-        said = decision.text
+        text = decision.text
     elif decision.choice == "reject":
-        said = f"no: {decision.feedback}" if decision.feedback else "no"
+        text = f"no: {decision.feedback}" if decision.feedback else "no"
     else:
         key = next((key for key, choice in offered(request).items() if choice == decision.choice), "")
-        said = KEYS.get(key, decision.choice)
-    return f"▸ {one_line(said, 200)}"
+        text = KEYS.get(key, decision.choice)
+    return f"▸ {one_line(text, 200)}"
 
 
 _MOST_LINES = 10
@@ -218,11 +218,11 @@ class Picker:
         name, about = one_line(row.name), one_line(row.about)
         column = min(self._longest, max(width * 3 // 5, width - 2 - self._longest_about) if about else width)
         name = _cut(name, column)
-        told = _cut(about, width - column - 2)
+        hint = _cut(about, width - column - 2)
         return [
             ("class:mark bold" if marked else "", _MARK if marked else "  "),
-            ("bold" if marked else "", name if not told else set_cell_size(name, column)),
-            ("class:dim", f"  {told}" if told else ""),
+            ("bold" if marked else "", name if not hint else set_cell_size(name, column)),
+            ("class:dim", f"  {hint}" if hint else ""),
             ("", "\n"),
         ]
 

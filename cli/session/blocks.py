@@ -66,9 +66,9 @@ def call(event: ToolResultEvent, output: RunningCall | None, width: int) -> Iter
     why = facts.pop(0) if event.status == "error" else ""
     what = Text.assemble((mark, _STYLES[colour]), " ", commanded(event.tool_name, call_summary(event)))
     short = Text.assemble((" · ", "dim"), (why, "bad")) if why else Text()
-    said = Text("".join(f" · {fact}" for fact in facts), "dim")
-    fits = what.cell_len + short.cell_len + said.cell_len <= width
-    after = Text.assemble(short, said) if fits else said
+    details = Text("".join(f" · {fact}" for fact in facts), "dim")
+    fits = what.cell_len + short.cell_len + details.cell_len <= width
+    after = Text.assemble(short, details) if fits else details
     yield Text.assemble(clipped(what, max(width - after.cell_len, width // 3)), after)
     if why and not fits:
         yield from islice(hanging(Text(f"  {why}", "bad"), width), _WHY)
@@ -144,13 +144,13 @@ def _diff_line(line: "DiffLine", wide: int) -> Text:
 
 def todos_of(event: ToolUse) -> Sequence[Todo] | None:
     """The steps that a call writes down; None: it writes none."""
-    given = event.parameters.get("todos")
-    if event.tool_name == "update_todo_list" and isinstance(given, str):
+    todos = event.parameters.get("todos")
+    if event.tool_name == "update_todo_list" and isinstance(todos, str):
         from interlock.tools.update_todo_list import steps_of
 
-        return steps_of(given)
-    if event.tool_name == "write_todos" and isinstance(given, list):
-        return [todo for todo in given if isinstance(todo, dict)]
+        return steps_of(todos)
+    if event.tool_name == "write_todos" and isinstance(todos, list):
+        return [todo for todo in todos if isinstance(todo, dict)]
     return None
 
 

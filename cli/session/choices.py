@@ -98,16 +98,16 @@ def approval_modes(session: "Session", _: str) -> Iterable[str]:
 
 
 async def approval_mode(session: "Session", rest: str) -> None:
-    told = {**APPROVAL_MODES, **({"yolo": "asks nothing"} if session.may_yolo else {})}
-    rows = [Row(name, about, name) for name, about in told.items()]
+    modes = {**APPROVAL_MODES, **({"yolo": "asks nothing"} if session.may_yolo else {})}
+    rows = [Row(name, about, name) for name, about in modes.items()]
     name = await _chosen(session, "What needs asking?", rows, session.approval_mode, rest)
     if name is None:
         return
     if name == "yolo" and not session.may_yolo:
         raise UserError("yolo is only for sessions that are started with it: interlock --yolo")
-    _one_of(name, [*told], "approval mode")
+    _one_of(name, [*modes], "approval mode")
     set_approval_mode(session, name)
-    session.screen.note(f"Approval mode {name}: {told[name]}.")
+    session.screen.note(f"Approval mode {name}: {modes[name]}.")
 
 
 def set_approval_mode(session: "Session", name: str) -> None:
@@ -193,13 +193,13 @@ def mcp_words(session: "Session", typed: str) -> Iterable[str]:
 async def mcp(session: "Session", rest: str) -> None:
     """Signing in needs the whole terminal."""
 
-    given = words(rest)
-    if given[:1] == ["serve"]:
+    typed = words(rest)
+    if typed[:1] == ["serve"]:
         raise UserError("`serve` speaks to another program on stdin; start it there: interlock mcp serve")
-    if given[:1] == ["auth"]:
-        await session.terminal.handed_over(lambda: execute("mcp", [*given, "-C", str(session.workspace)]))
+    if typed[:1] == ["auth"]:
+        await session.terminal.handed_over(lambda: execute("mcp", [*typed, "-C", str(session.workspace)]))
     else:
-        await show_printed(session, "mcp", ["-C", str(session.workspace), *given])
+        await show_printed(session, "mcp", ["-C", str(session.workspace), *typed])
 
 
 def themes(_session: "Session", _: str) -> Iterable[str]:

@@ -64,14 +64,14 @@ def _this_run(session: "Session", typed: list[str]) -> list[str]:
 
 
 def _diff(session: "Session", typed: list[str]) -> list[str]:
-    given = _this_run(session, typed)
-    return given if len(given) > 1 else [*given, "--files"]
+    arguments = _this_run(session, typed)
+    return arguments if len(arguments) > 1 else [*arguments, "--files"]
 
 
 def _export(session: "Session", typed: list[str]) -> list[str]:
     run = travel.this_run(session)
-    given = typed or [str(session.workspace / f"run-{run}.html")]
-    return [run, *([] if {"-o", "--output"} & {*given} else ["-o"]), *given]
+    arguments = typed or [str(session.workspace / f"run-{run}.html")]
+    return [run, *([] if {"-o", "--output"} & {*arguments} else ["-o"]), *arguments]
 
 
 def _printing(usage: str, summary: str, given: Given = lambda _, typed: typed, aliases: str = "") -> Slash:
@@ -105,7 +105,7 @@ async def _quit(session: "Session", _: str) -> None:
 async def _help(session: "Session", rest: str) -> None:
     if name := rest.strip().lstrip("/"):
         command = find(session, name)
-        session.screen.show(_table([(f"/{command.usage}", _told(command))]))
+        session.screen.show(_table([(f"/{command.usage}", _described(command))]))
         return
     session.screen.show(_table([(f"/{command.usage}", command.summary) for command in COMMANDS.values()]))
     own = session.available.own()
@@ -256,7 +256,7 @@ async def _executed(session: "Session", command: Slash, rest: str) -> None:
     await command.run(session, rest)
 
 
-def _told(command: "Slash") -> str:
+def _described(command: "Slash") -> str:
     also = " or ".join(f"/{name}" for name in command.aliases.split())
     return f"{command.summary} (also {also})" if also else command.summary
 
@@ -273,7 +273,7 @@ def _table(rows: Iterable[tuple[str, str]]) -> Table:
 def page() -> str:
     """The commands and keys as Markdown, for README."""
 
-    commands = [(f"`/{command.usage}`", _told(command)) for command in COMMANDS.values()]
+    commands = [(f"`/{command.usage}`", _described(command)) for command in COMMANDS.values()]
     keys = [(f"`{key}`" if len(key) == 1 else key, what) for key, what in KEYS]
     rows = [(left.replace("|", "\\|"), right.replace("|", "\\|")) for left, right in (*commands, *keys)]
     return "\n".join(["| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)]) + "\n"

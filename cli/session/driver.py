@@ -1,4 +1,4 @@
-"""driver: the engine's thread of a session: a loop of its own that drives one run at a time, through the one door."""
+"""driver: the engine's thread of a session: a loop of its own that drives one run at a time, through the one call."""
 
 import asyncio
 import threading
@@ -41,13 +41,13 @@ class Driver:
         """A new run. Raises `InterlockError`."""
         from interlock import engine
 
-        def door(stop: "Stop") -> Awaitable[Outcome]:
+        def call(stop: "Stop") -> Awaitable[Outcome]:
             from interlock.graphs import pipeline
 
-            given = {pipeline(workflow).prompt_field or "prompt": prompt} if prompt else {}
-            return engine.run(workflow, given, options=options, renderers=[self._shown], stop=stop)
+            inputs = {pipeline(workflow).prompt_field or "prompt": prompt} if prompt else {}
+            return engine.run(workflow, inputs, options=options, renderers=[self._shown], stop=stop)
 
-        return await self._driven(door)
+        return await self._driven(call)
 
     async def go_on(
         self, run: str, options: Options, prompt: str | None = None, decisions: Sequence[Decision] = ()
@@ -72,12 +72,12 @@ class Driver:
         if self.busy:
             self._loop.call_soon_threadsafe(self._cancel)
 
-    async def _driven(self, door: "Callable[[Stop], Awaitable[Outcome]]") -> Outcome:
+    async def _driven(self, call: "Callable[[Stop], Awaitable[Outcome]]") -> Outcome:
         async def drive() -> Outcome:
             from interlock.engine.driver.drive import Stop
 
             self._stop = Stop()
-            return await door(self._stop)
+            return await call(self._stop)
 
         self.busy = True
         try:

@@ -258,7 +258,7 @@ def _fetched(url: str, headers: Mapping[str, str], body: object = None) -> dict[
     except ValueError:
         data = {}
     if not answer.is_success or not data:
-        raise _RefusedError(_said(answer.status_code, data))
+        raise _RefusedError(_explained(answer.status_code, data))
     return data
 
 
@@ -267,10 +267,10 @@ def _object(value: Any) -> dict[str, Any]:
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
-def _said(status: int, data: Mapping[str, Any]) -> str:
-    said = str(_object(data.get("error")).get("message") or data.get("error") or "")
-    what = f": {one_line(said, 300)}" if said else "; what answers there doesn't speak this protocol"
-    wrong_key = status in (401, 403) or "api key" in said.lower()
+def _explained(status: int, data: Mapping[str, Any]) -> str:
+    message = str(_object(data.get("error")).get("message") or data.get("error") or "")
+    what = f": {one_line(message, 300)}" if message else "; what answers there doesn't speak this protocol"
+    wrong_key = status in (401, 403) or "api key" in message.lower()
     return f"{'The key was refused' if wrong_key else f'HTTP {status}'}{what}"
 
 

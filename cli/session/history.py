@@ -32,24 +32,24 @@ def events(home: Path, run: str) -> list[Event]:
     return [event for message in messages for event in _events(message, made)]
 
 
-def keyed(told: list[Event]) -> dict[tuple[str, str], Event]:
+def keyed(events: list[Event]) -> dict[tuple[str, str], Event]:
     """Each by what it stays known by while the record grows: results come in among the calls that wait for theirs."""
     counts = Counter[str]()
     found: dict[tuple[str, str], Event] = {}
-    for event in told:
+    for event in events:
         counts[event.type] += 1
         name = event.tool_id if isinstance(event, ToolUse | ToolResultEvent) else str(counts[event.type])
         found[event.type, name] = event
     return found
 
 
-def newest(told: list[Event], most: int = MOST) -> tuple[list[Event], int]:
+def newest(events: list[Event], most: int = MOST) -> tuple[list[Event], int]:
     """The last ones, from a prompt on, and how many are left out."""
-    if len(told) <= most:
-        return told, 0
-    starts = [n for n, e in enumerate(told) if isinstance(e, MessageEvent) and e.role == "user"]
-    first = next((n for n in starts if n >= len(told) - most), len(told) - most)
-    return told[first:], first
+    if len(events) <= most:
+        return events, 0
+    starts = [n for n, e in enumerate(events) if isinstance(e, MessageEvent) and e.role == "user"]
+    first = next((n for n in starts if n >= len(events) - most), len(events) - most)
+    return events[first:], first
 
 
 def _conversation(home: Path, run: str, head: str) -> list[Message]:

@@ -148,10 +148,10 @@ async def run_shell_line(session: "Session", line: str) -> None:
     code = await process.wait() if process.returncode is None else process.returncode
     session.aside(_drained(process.stdout))
     session.screen.end()
-    facts = [_told(code), elapsed(loop.time() - began)]
+    facts = [_exit_of(code), elapsed(loop.time() - began)]
     _show_output(session, line, output.text, " · ".join(filter(None, facts)))
-    told = f"$ {line}\n{output.text.rstrip()}\n[{_told(code) or 'exit 0'}]\n"
-    session.note_for_model("a shell line that the user ran, and its output", told)
+    note = f"$ {line}\n{output.text.rstrip()}\n[{_exit_of(code) or 'exit 0'}]\n"
+    session.note_for_model("a shell line that the user ran, and its output", note)
 
 
 async def _next(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
@@ -178,7 +178,7 @@ def _stop(process: asyncio.subprocess.Process, loop: asyncio.AbstractEventLoop) 
     loop.call_later(_GRACE_S, lambda: send(signal.SIGKILL) if process.returncode is None else None)
 
 
-def _told(code: int) -> str:
+def _exit_of(code: int) -> str:
     if code >= 0:
         return f"exit {code}" if code else ""
     return signal.Signals(-code).name

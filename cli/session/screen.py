@@ -135,7 +135,7 @@ class Screen:
             case _:
                 return ""
 
-    def said(self, prompt: str) -> None:
+    def show_prompt(self, prompt: str) -> None:
         if self.typed_above:
             return
         with self._lock:
@@ -146,7 +146,7 @@ class Screen:
     def note(self, text: str, style: str = "dim") -> None:
         with self._lock:
             self._finish_answer()
-            self._told(text, style)
+            self._print_note(text, style)
         self.changed()
 
     def markdown(self, text: str) -> None:
@@ -234,7 +234,7 @@ class Screen:
             case HandOver():
                 self._line(f"▸ run {event.run} goes on from here ({event.workflow})", "accent")
             case MessageEvent(role="user"):
-                self.said(event.content)
+                self.show_prompt(event.content)
             case MessageEvent() if not event.agent:
                 self._message(event)
             case Thought() if not event.agent:
@@ -360,9 +360,9 @@ class Screen:
 
     def _line(self, text: str, style: str) -> None:
         self._finish_answer()
-        self._told(text, style)
+        self._print_note(text, style)
 
-    def _told(self, text: str, style: str) -> None:
+    def _print_note(self, text: str, style: str) -> None:
         lines = (Text(line, style) for line in harmless(text).split("\n"))
         self._put((part for line in lines for part in hanging(line, self.width)), "line")
 

@@ -151,7 +151,7 @@ class Session:
 
     def pursue(self, work: Callable[[], Awaitable[None]]) -> None:
         """Something of the user's own in the run's place: prompts wait for it, and `stop` ends it."""
-        self._spawn(self._told(work))
+        self._spawn(self._errors_shown(work))
 
     async def go_on(self) -> None:
         """With the run as it stands, without a prompt."""
@@ -165,7 +165,7 @@ class Session:
             self.run, self.workflow, self.status = None, workflow, ""
             self.options = replace(self.options, attach=(), notes=())  # they are for this conversation
             try:
-                await self._told(lambda: self._pursued(prompt))
+                await self._errors_shown(lambda: self._pursued(prompt))
             finally:
                 self.run, self.workflow, self.status, self.options = kept
 
@@ -199,14 +199,14 @@ class Session:
     async def _pursue(self, prompt: str | None) -> None:
         """A prompt, or going on: to its end, or to where a person leaves the rest for later."""
         if prompt:
-            self.screen.said(prompt)
-        await self._told(lambda: self._pursued(prompt))
+            self.screen.show_prompt(prompt)
+        await self._errors_shown(lambda: self._pursued(prompt))
 
     async def _pursued(self, prompt: str | None) -> None:
         await self._advanced(prompt, ())
         await self._settled()
 
-    async def _told(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _errors_shown(self, work: Callable[[], Awaitable[None]]) -> None:
         """Whatever goes wrong is one line, and the session can be used."""
         self.busy, well = True, False
         self.terminal.paint()
@@ -276,10 +276,10 @@ class Session:
         self.screen.note(f"{find_run(self.home, run).owner or 'Another process'} goes on with this run.")
         while True:
             self.status = find_run(self.home, run).status  # before the record, which may grow on
-            told = keyed(await asyncio.to_thread(events, self.home, run))
-            for key in [key for key in told if key not in self._shown]:
+            by_key = keyed(await asyncio.to_thread(events, self.home, run))
+            for key in [key for key in by_key if key not in self._shown]:
                 self._shown.add(key)
-                self.screen(told[key])
+                self.screen(by_key[key])
             if self.status != "running":
                 break
             await asyncio.sleep(_LOOK_S)
@@ -298,7 +298,7 @@ class Session:
                 self.terminal.still_asked(waiting)
             elif find_run(self.home, self.run).status == "running":
                 self.status = "running"
-                self._spawn(self._told(self._settled))
+                self._spawn(self._errors_shown(self._settled))
 
     async def _advanced(self, prompt: str | None, decisions: Sequence[Decision]) -> None:
         """One drive, and on with the run that carries out a plan."""
@@ -325,14 +325,14 @@ class Session:
 
     def _drive_options(self, new: bool = False, prompted: bool = True) -> Options:
         """Of the next drive. What was asked of a run is kept by it: its mode may have moved since."""
-        given = self.options
-        self.options = replace(given, approval_mode=None, mode=None, compress=False)
+        options = self.options
+        self.options = replace(options, approval_mode=None, mode=None, compress=False)
         if prompted:
             self.options = replace(self.options, attach=(), notes=())
-        self._mode, self._wished = given.mode or self._mode, given.approval_mode or self._wished
+        self._mode, self._wished = options.mode or self._mode, options.approval_mode or self._wished
         if new:
-            return replace(given, workspace=self.workspace, approval_mode=self._wished, mode=self._mode)
-        return replace(given, workspace=None)
+            return replace(options, workspace=self.workspace, approval_mode=self._wished, mode=self._mode)
+        return replace(options, workspace=None)
 
     def _stands(self) -> None:
         """Only what the run waits for is kept in mind of how it ended."""
@@ -353,10 +353,10 @@ class Session:
         from interlock.cli.session.history import events, newest
 
         async def shown() -> None:
-            told, before = newest(await asyncio.to_thread(events, self.home, row.run))
+            recent, before = newest(await asyncio.to_thread(events, self.home, row.run))
             if before:
                 self.screen.note(f"… the beginning is left out: interlock export {row.run}")
-            for event in told:
+            for event in recent:
                 self.screen(event)
             self.screen.end()
             self.status = row.status
@@ -364,7 +364,7 @@ class Session:
             self._stands()
             await self._settled()
 
-        await self._told(shown)
+        await self._errors_shown(shown)
 
     async def _learn(self) -> None:
         """What the run's state says: its mode may have been moved by a person, a plan or the model."""

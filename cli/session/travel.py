@@ -97,11 +97,11 @@ def points(session: "Session", run: str) -> list[Point]:
 
     found: list[Point] = []
     taken = checkpoints(session.home, run)
-    for place, (given, opened) in enumerate(pairwise(taken)):
-        if given.source == "input":
+    for place, (checkpoint, opened) in enumerate(pairwise(taken)):
+        if checkpoint.source == "input":
             record = str(state_at(session.home, run, opened.step).get("prompt") or "")
-            if told := messages_at(session.home, run, record):
-                found.append(Point(told[-1].text, taken[place - 1].step if place else None))
+            if messages := messages_at(session.home, run, record):
+                found.append(Point(messages[-1].text, taken[place - 1].step if place else None))
     return found[::-1]
 
 

@@ -156,9 +156,9 @@ class RunBudget:
             reserved_usd=sum(self._cost(m, t, n * REPLY_TOKENS) for m, t, n in going),
         )
 
-    def _cost(self, model: str, given: int, out: int) -> float:
+    def _cost(self, model: str, input: int, out: int) -> float:
         price = price_of(self.model, model)
-        return (given * price.input + out * price.output) / 1e6 if price else 0.0
+        return (input * price.input + out * price.output) / 1e6 if price else 0.0
 
 
 def price_of(settings: ModelSettings, model: str) -> Price | None:

@@ -208,14 +208,14 @@ def _most(prepared: RunConfig) -> tuple[int, int]:
     return shell.max_processes, memory
 
 
-def _keep(prepared: RunConfig, journal: SqlJournal, asked: str, told: JsonValue) -> None:
-    reply = json.dumps(prepared.redact.json(told))
+def _keep(prepared: RunConfig, journal: SqlJournal, asked: str, answer: JsonValue) -> None:
+    reply = json.dumps(prepared.redact.json(answer))
     row = {"run": journal.run, "asked": asked, "reply": reply, "at": time.time()}
     later(journal.conn, *insertion("server_replies", row, "insert or replace"))
 
 
 def open_servers(
-    prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _told: None
+    prepared: RunConfig, outputs: OutputFiles, emit: Emit, keep: "Keep" = lambda _asked, _answer: None
 ) -> "Servers":
     from interlock.services.mcp.servers import Servers
     from interlock.services.mcp.spec import specs_of

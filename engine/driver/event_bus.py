@@ -215,8 +215,8 @@ class _Outlet(threading.Thread):
                 self._changed.wait_for(lambda: self._closed, _TOGETHER_S)
             if self._left_out and isinstance(self._queue[0][0], Result):
                 count, self._left_out = self._left_out, 0
-                told = f"This output was slower than the run: {count} events were left out."
-                return ErrorEvent(severity="warning", message=told)
+                message = f"This output was slower than the run: {count} events were left out."
+                return ErrorEvent(severity="warning", message=message)
             event, weight = self._queue.popleft()
             self._weight -= weight
             return event

@@ -14,7 +14,7 @@ from pydantic import JsonValue
 from interlock.engine.store import insertion
 from interlock.services.files.filesystem import store_file
 from interlock.services.hooks.configured import Hook, HookBook, subjects_of
-from interlock.services.hooks.reply import HookEnvironment, Reply, Said, changed, merged, run_hook
+from interlock.services.hooks.reply import HookEnvironment, HookReply, Reply, changed, merged, run_hook
 from interlock.services.sqlite import transaction
 from interlock.services.transcript import INLINE_BYTES
 from interlock.state.events import Emit, ErrorEvent, HookRan
@@ -88,12 +88,12 @@ class HookLog:
         if len(body) > INLINE_BYTES:
             file = hashlib.sha256(body).hexdigest() + ".json"
             store_file(self.outputs, file, body)
-        said = (None if file else body.decode(), file, time.time(), self.epoch)
+        row = (None if file else body.decode(), file, time.time(), self.epoch)
         with transaction(self.conn) as conn:
             conn.execute(
                 "update hook_calls set state = 'done', reply = ?, reply_file = ?, done_at = ?, epoch = ? "
                 f"where {_OF_FIRING} and hook = ?",
-                (*said, self.run, firing.event, firing.key, hook),
+                (*row, self.run, firing.event, firing.key, hook),
             )
             if last:
                 self._close(conn, firing)
@@ -176,7 +176,7 @@ class RunHooks:
             rows = self.log.rows(event, key)
             if unknown := self._unknown(firing, rows):
                 return HookOutcome(unknown=unknown)
-        outcome = merged(event, [Said(row.name, row.source, row.reply) for row in rows if row.reply])
+        outcome = merged(event, [HookReply(row.name, row.source, row.reply) for row in rows if row.reply])
         self._tell(event, outcome, emit)
         return outcome
 
@@ -210,7 +210,7 @@ class RunHooks:
         self.log.settle(firing, [row.hook for row in doubtful], state)
         return ""
 
-    async def _run(self, firing: Firing, hooks: Sequence[Hook], given: dict[str, JsonValue]) -> None:
+    async def _run(self, firing: Firing, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         """Run those that haven't answered, side by side unless one of them says otherwise."""
         known = {row.hook: row for row in self.log.rows(firing.event, firing.key)}
         left = [
@@ -221,9 +221,9 @@ class RunHooks:
             return
         drive = _Firing(self, firing, known, left)
         if any(hook.sequential for hook in hooks):
-            await drive.one_by_one(hooks, given)
+            await drive.one_by_one(hooks, payload)
         else:
-            await drive.side_by_side(hooks, given)
+            await drive.side_by_side(hooks, payload)
 
     def _tell(self, event: HookEvent, outcome: HookOutcome, emit: Emit) -> None:
         for verdict in outcome.verdicts:
@@ -245,26 +245,26 @@ class _Firing:
     left: list[str]
     """Ids of the hooks that haven't answered yet."""
 
-    async def one_by_one(self, hooks: Sequence[Hook], given: dict[str, JsonValue]) -> None:
+    async def one_by_one(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         """What one changes is the next one's input."""
         for place, hook in enumerate(hooks):
             row = self.known.get(hook.id)
             if hook.id in self.left:
                 self._intend([(place, hook)])
-                reply = await self._answer(hook, given)
+                reply = await self._answer(hook, payload)
                 if reply is None:
                     return  # those after it see what it changes
             else:
                 reply = row.reply if row else None
             if reply and not reply.warning and reply.decision != "block":
-                given = changed(given, self.firing.event, reply)
+                payload = changed(payload, self.firing.event, reply)
 
-    async def side_by_side(self, hooks: Sequence[Hook], given: dict[str, JsonValue]) -> None:
+    async def side_by_side(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]
         self._intend(chosen)
         # All of them are waited for: none may go on behind an error of another.
         answers = await asyncio.gather(
-            *(self._answer(hook, given) for _, hook in chosen), return_exceptions=True
+            *(self._answer(hook, payload) for _, hook in chosen), return_exceptions=True
         )
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -276,9 +276,9 @@ class _Firing:
             self.firing, [(place, hook, attempts.get(hook.id, 1)) for place, hook in chosen]
         )
 
-    async def _answer(self, hook: Hook, given: Mapping[str, JsonValue]) -> Reply | None:
+    async def _answer(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Reply | None:
         """None: it is unknown what it did, and its intent stays open, as after a kill of the run."""
-        reply = await run_hook(hook, given, self.hooks.processes, self.hooks.around)
+        reply = await run_hook(hook, payload, self.hooks.processes, self.hooks.around)
         if reply.lost and not _may_repeat(self.firing.event, hook.idempotent):
             return None
         self.left.remove(hook.id)

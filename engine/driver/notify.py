@@ -44,7 +44,7 @@ class Notifications:
         if outcome.status != "waiting" or not new:
             return None
         run = find_run(self.home, topmost(self.home, outcome.run))
-        told = {
+        payload = {
             "event": "waiting",
             "text": f"Interlock: run {run.run} waits for you: {visible(_summary(new))} ({visible(run.title)})",
             "run": run.run,
@@ -54,7 +54,7 @@ class Notifications:
             "waiting": [_shown(request) for request in outcome.pending],
             "resume_command": f"interlock resume {run.run}",
         }
-        return Notice(self.prepared, self.home, self.prepared.redact.json(told))
+        return Notice(self.prepared, self.home, self.prepared.redact.json(payload))
 
 
 def watched(prepared: RunConfig, home: Path, run: str) -> Notifications:
@@ -68,15 +68,15 @@ class Notice:
 
     prepared: RunConfig
     home: Path
-    told: Mapping[str, Any]
+    payload: Mapping[str, Any]
     """What a command gets on stdin, and a webhook as its body."""
 
     @property
     def event(self) -> NotificationEvent | None:
         """For the terminal, where it is to ring."""
         ways = self.prepared.settings.general.notify.terminal
-        what = visible(_summary(self.told["waiting"]))
-        title = f"Interlock waits: {visible(self.told['title'])}"[:_LINE]
+        what = visible(_summary(self.payload["waiting"]))
+        title = f"Interlock waits: {visible(self.payload['title'])}"[:_LINE]
         return NotificationEvent(title=title, message=what, ways=ways) if ways else None
 
     def send(self) -> "Future[list[str]] | None":
@@ -102,20 +102,20 @@ class Notice:
         notify = self.prepared.settings.general.notify
         if not (command := notify.command):
             return ""
-        told, outputs = self.told, OutputFiles(self.home, self.prepared.redact)
+        payload, outputs = self.payload, OutputFiles(self.home, self.prepared.redact)
         processes = SupervisedProcesses(outputs=outputs, env=self.prepared.tool_env)
         ended = await processes.run(
             ["bash", "-c", command] if isinstance(command, str) else command,
-            cwd=Path(told["workspace"]),
+            cwd=Path(payload["workspace"]),
             timeout_s=notify.timeout_s,
             limit_chars=_OUTPUT,
             env={
-                "INTERLOCK_RUN": told["run"],
-                "INTERLOCK_TITLE": visible(told["title"]),
-                "INTERLOCK_WAITING": visible(_summary(told["waiting"])),
-                "INTERLOCK_RESUME": told["resume_command"],
+                "INTERLOCK_RUN": payload["run"],
+                "INTERLOCK_TITLE": visible(payload["title"]),
+                "INTERLOCK_WAITING": visible(_summary(payload["waiting"])),
+                "INTERLOCK_RESUME": payload["resume_command"],
             },
-            stdin=visible_json(told).encode(),
+            stdin=visible_json(payload).encode(),
             ours=True,
         )
         if ended.how == "exited" and ended.exit_code == 0:
@@ -139,7 +139,7 @@ class Notice:
             ):
                 answer = await client.post(
                     notify.webhook,
-                    content=visible_json(self.told).encode(),
+                    content=visible_json(self.payload).encode(),
                     headers={"Content-Type": "application/json", **notify.headers},
                 )
         except TimeoutError:

@@ -33,7 +33,7 @@ def conclude(
 ) -> Outcome:
     """Read the end off the last snapshot; the run's row learns of an error."""
     run, redact = drive.lease.run, drive.services.transcript.redact
-    told = redact.json(_told(error, drive))
+    details = redact.json(_error_fields(error, drive))
     output, waiting = dict[str, Any](), list[Pending]()
     if error is not None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
@@ -46,17 +46,17 @@ def conclude(
     else:
         output = _dumped(pipeline.leave(snapshot.values, context))
         status = output.get("status", "done")
-        told = _named(output.get("error")) or told
-        code = EXIT_CODES.get(told["type"] if told else status, EXIT_CODES.get(status, 1))
+        details = _named(output.get("error")) or details
+        code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
     if drive.lease.held:  # else another process has the run, and its row
-        note_error(drive.conn, run, told)
+        note_error(drive.conn, run, details)
     return Outcome(
         run=run,
         workflow=pipeline.name,
         status=status,
         exit_code=code,
         output=output,
-        error=told,
+        error=details,
         stats=context.stats(),
         pending=waiting,
         resume_command=f"interlock resume {run}" if _goes_on(pipeline, status, output) else None,
@@ -121,7 +121,7 @@ def _named(error: dict[str, str] | None) -> dict[str, str] | None:
     return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
 
 
-def _told(error: Exception | None, drive: Drive) -> dict[str, str] | None:
+def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | None:
     if error is None:
         return {"type": "budget", "message": drive.refusal} if drive.stop.why == "budget" else None
     if isinstance(error, InterlockError):

@@ -56,10 +56,10 @@ def check_model(
 
 
 def check_agent(
-    given: WorkflowInput, root: Path, options: Options, agents: Mapping[str, AgentDefinition]
+    input: WorkflowInput, root: Path, options: Options, agents: Mapping[str, AgentDefinition]
 ) -> None:
     """Raises `UntrustedError` for an agent that is named and that only the project has."""
-    name = getattr(given, "agent", None)
+    name = getattr(input, "agent", None)
     if isinstance(name, str) and name not in agents:
         theirs = load_agents(root, options.user_home, True)[0].get(name)
         if theirs is not None:
@@ -169,16 +169,16 @@ class RunConfig:
         return tool_environment(self.env, rules=self.settings.security.environment)
 
 
-def with_input(options: Options, given: WorkflowInput) -> Options:
+def with_input(options: Options, input: WorkflowInput) -> Options:
     """Flags fill the fields that every input has; the input itself wins."""
-    limits = {**options.limits, **given.limits.model_dump(exclude_unset=True)}
+    limits = {**options.limits, **input.limits.model_dump(exclude_unset=True)}
     return replace(
         options,
-        workspace=Path(given.workspace) if given.workspace else options.workspace,
-        model=given.model or options.model,
-        approval_mode=given.approval_mode or options.approval_mode,
-        mode=given.mode or options.mode,
-        protocol=given.protocol or options.protocol,
+        workspace=Path(input.workspace) if input.workspace else options.workspace,
+        model=input.model or options.model,
+        approval_mode=input.approval_mode or options.approval_mode,
+        mode=input.mode or options.mode,
+        protocol=input.protocol or options.protocol,
         limits=limits,
     )
 
@@ -250,10 +250,10 @@ def _root(options: Options) -> Path:
         ) from error
 
 
-def check_input(given: WorkflowInput, prepared: RunConfig) -> None:
+def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
     """Raises `UntrustedError` where the input names what only an ignored file has."""
     if not prepared.trusted:
-        check_agent(given, prepared.workspace.root, prepared.options, prepared.agents)
+        check_agent(input, prepared.workspace.root, prepared.options, prepared.agents)
 
 
 def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
@@ -284,15 +284,15 @@ def _hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
 
 
 def _sandbox(
-    given: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
+    options: Options, workspace: FolderWorkspace, settings: Settings, env: Mapping[str, str]
 ) -> Sandbox | None:
     if not settings.tools.sandbox:
         return None
     return open_sandbox(
         settings.tools,
         roots=workspace.roots,
-        home=given.user_home,
-        state=given.home,
+        home=options.user_home,
+        state=options.home,
         env=env,
         protected=workspace.protected_paths,
     )
@@ -347,8 +347,8 @@ def _overrides(options: Options) -> dict[str, Any]:
     return overrides
 
 
-def _limits(given: Mapping[str, Any], settings: Settings) -> Limits:
-    limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **given})
+def _limits(values: Mapping[str, Any], settings: Settings) -> Limits:
+    limits = Limits.model_validate({"max_session_turns": settings.model.max_session_turns, **values})
     if limits.max_budget_usd is not None:
         name = settings.model.name
         for model in (resolve(settings, n) for n in (("pro", "flash") if name == "auto" else (name,))):

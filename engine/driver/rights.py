@@ -83,8 +83,8 @@ def _begun_with(kept: Mapping[str, Any], now: Mapping[str, Any], options: Option
     excluded: list[str] = options.overrides.get("tools", {}).get("exclude", [])
     flags = {"context.includeDirectories": map(str, options.include_directories), "tools.exclude": excluded}
     for key, values in flags.items():
-        given = set(values)
-        added = [v for v in current[key] if v in given and v not in settings[key]]
+        wanted = set(values)
+        added = [v for v in current[key] if v in wanted and v not in settings[key]]
         settings[key] = [*settings[key], *added]
     known = {path for path, *_ in kept["files"]}
     named = {str(path) for path in options.policy_files} - known

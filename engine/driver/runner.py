@@ -59,10 +59,10 @@ class Rewire:
 
 
 @contextmanager
-def stoppable(given: Stop | None = None) -> Generator[Stop]:
+def stoppable(outer: Stop | None = None) -> Generator[Stop]:
     """What a drive is stopped by; a signal does, where the caller hasn't `given` his own."""
-    if given is not None:
-        yield given
+    if outer is not None:
+        yield outer
         return
     stop = Stop()
     with stop_on_signals(stop):
@@ -83,18 +83,18 @@ async def begin(
         chosen, source = workflow, None
     else:
         chosen, source = find_workflow(workflow, options)
-    given = chosen.validated(input)
-    prepared = prepare(with_input(replace(options, source=source), given), chosen.needs_model)
-    check_input(given, prepared)
+    inputs = chosen.validated(input)
+    prepared = prepare(with_input(replace(options, source=source), inputs), chosen.needs_model)
+    check_input(inputs, prepared)
     store = Store(options.home)
     store.open()
-    prompt = clean(str(getattr(given, chosen.prompt_field or "", "") or chosen.name))
+    prompt = clean(str(getattr(inputs, chosen.prompt_field or "", "") or chosen.name))
     title = _without_secrets(prompt, prepared)[:200]
     kept = {**prepared.redact.json(kept_options(prepared.options)), "context_prompts": digest("context")}
     name, root = run_id or new_run_id(), str(prepared.workspace.root)
 
     async def start(drive: Drive, context: WorkflowContext) -> Any:
-        first = first_state(chosen, given, drive, context, prepared)
+        first = first_state(chosen, inputs, drive, context, prepared)
         insert_run(drive.conn, NewRun(name, chosen.name, root, title, kept, first))
         return first
 
@@ -160,9 +160,9 @@ async def _resumed(
     instead: bool = False,
 ) -> Outcome:
     row = find_run(store.home, run, options.workspace)
-    given = restored(options, _kept(store, row.run), row.workspace)
-    chosen, changed = begun_with(row.run, row.workflow, given)
-    prepared = prepare(given, chosen.needs_model)
+    restored_options = restored(options, _kept(store, row.run), row.workspace)
+    chosen, changed = begun_with(row.run, row.workflow, restored_options)
+    prepared = prepare(restored_options, chosen.needs_model)
     prepared.warnings.extend(changed)
     _without_secrets(prompt or "", prepared)
     record_decisions(store, row.run, decisions)
@@ -170,15 +170,15 @@ async def _resumed(
     async def following(drive: Drive, context: WorkflowContext) -> Any:
         keep_rights(drive.conn, row.run, prepared.options.rights or {})
         snapshot, answers = await drive.resume_input()
-        said, head = prompt, dict[str, str]()
+        text, head = prompt, dict[str, str]()
         if snapshot.tasks and prompt and instead and chosen.follow_up:
-            said, head["head"] = end_cut_short(drive, snapshot, prompt)
+            text, head["head"] = end_cut_short(drive, snapshot, prompt)
         elif snapshot.tasks:
             _postponed(drive, _asked(prepared))
             return answers
         if not snapshot.values:  # killed before its first checkpoint
             return {**read_input(drive.conn, row.run), **_hooked(drive, "startup")}
-        if (more := _next_pass(chosen, row, said, context)) is None:
+        if (more := _next_pass(chosen, row, text, context)) is None:
             return None
         if options.approval_mode is None:
             del more["approval_mode"]  # an approved plan, or the model, may have moved the mode
@@ -199,10 +199,10 @@ def _left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError
 
 
 def first_state(
-    chosen: Pipeline, given: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
+    chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
 ) -> dict[str, Any]:
     """What the run's graph begins with."""
-    return {**chosen.enter(given, context), **_channels(prepared), **_hooked(drive, "startup")}
+    return {**chosen.enter(input, context), **_channels(prepared), **_hooked(drive, "startup")}
 
 
 def _channels(prepared: RunConfig) -> dict[str, str]:
@@ -211,8 +211,8 @@ def _channels(prepared: RunConfig) -> dict[str, str]:
 
 def _asked(prepared: RunConfig) -> dict[str, str]:
     """A run keeps its mode and protocol, unless it is given others."""
-    given = {"mode": prepared.options.mode, "protocol": prepared.options.protocol}
-    return {name: value for name, value in given.items() if value}
+    asked = {"mode": prepared.options.mode, "protocol": prepared.options.protocol}
+    return {name: value for name, value in asked.items() if value}
 
 
 def _postponed(drive: Drive, asked: Mapping[str, str]) -> None:
@@ -373,11 +373,11 @@ def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
 
 def _attached(prepared: RunConfig) -> list[Message]:
     """Raises `InputError` naming a file that can't be shown."""
-    given = prepared.options
-    if not (given.attach or given.notes):
+    options = prepared.options
+    if not (options.attach or options.notes):
         return []
     heading = TextPart(text=load("context/attached").text() + "\n", section="attached")
-    parts = attachments(given.attach, given.notes)
+    parts = attachments(options.attach, options.notes)
     return [Message(role="user", origin="context", content=(heading, *parts))]
 
 

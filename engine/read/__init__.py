@@ -210,12 +210,12 @@ def _run_row(row: sqlite3.Row) -> RunRow:
         status = row["status"]
     else:
         status = "waiting" if row["waiting"] or row["below"] else "interrupted"
-    told: dict[str, Any] = {
+    computed: dict[str, Any] = {
         "status": status,
         "error": json.loads(row["error"]) if row["error"] else None,
         "owner": f"{row['host']}:{row['pid']}" if driven else None,
     }
-    return RunRow(**{name: row[name] for name in RunRow._fields if name not in told}, **told)
+    return RunRow(**{name: row[name] for name in RunRow._fields if name not in computed}, **computed)
 
 
 class Step(NamedTuple):
@@ -276,7 +276,7 @@ def checkpoints(home: Path, run: str) -> list[Checkpoint]:
         run,
     )
     read = [(name, json.loads(metadata)) for name, metadata in rows]
-    return [Checkpoint(told.get("step", 0), name, told.get("source", "")) for name, told in read]
+    return [Checkpoint(details.get("step", 0), name, details.get("source", "")) for name, details in read]
 
 
 def models(home: Path, run: str) -> dict[str, dict[str, int]]:

@@ -158,10 +158,10 @@ def _call(home: Path, row: sqlite3.Row, decided: list[dict[str, Any]]) -> Call:
 
 
 def _args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
-    return json.loads(row["args"]) if row["args"] is not None else _given(home, row)
+    return json.loads(row["args"]) if row["args"] is not None else _first_args(home, row)
 
 
-def _given(home: Path, row: sqlite3.Row) -> dict[str, Any]:
+def _first_args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
     """The arguments as the model gave them; a record of the chain leaves out what is empty."""
     return _asked(home, row).get("args", {})
 
@@ -180,10 +180,10 @@ def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
     givers = dict(_givers(home, run))
     found: dict[_Place, list[dict[str, Any]]] = {}
     for row in select(home, "select * from decisions where run = ? order by at", run):
-        told: dict[str, Any] = {"attempt": row["attempt"], "at": row["at"], **json.loads(row["body"])}
-        if "session" in told:
-            told["who"] = givers.get(json.dumps(told["session"], sort_keys=True), "")
-        found.setdefault((row["message"], row["idx"]), []).append(told)
+        decision: dict[str, Any] = {"attempt": row["attempt"], "at": row["at"], **json.loads(row["body"])}
+        if "session" in decision:
+            decision["who"] = givers.get(json.dumps(decision["session"], sort_keys=True), "")
+        found.setdefault((row["message"], row["idx"]), []).append(decision)
     return found
 
 
@@ -196,17 +196,20 @@ def _givers(home: Path, run: str) -> Iterator[tuple[str, str]]:
 
 
 def _with_args(
-    home: Path, told: dict[str, Any], row: sqlite3.Row, arguments: dict[tuple[str, int, int], dict[str, Any]]
+    home: Path,
+    decision: dict[str, Any],
+    row: sqlite3.Row,
+    arguments: dict[tuple[str, int, int], dict[str, Any]],
 ) -> dict[str, Any]:
-    if not told.get("becomes"):
-        return told
+    if not decision.get("becomes"):
+        return decision
 
     def of(attempt: int) -> dict[str, Any]:
         """An attempt without a row of its own has the arguments of the one before it, the first one the model's."""
         known = (arguments.get((row["message"], row["idx"], n)) for n in range(attempt, 0, -1))
-        return next((args for args in known if args is not None), _given(home, row))
+        return next((args for args in known if args is not None), _first_args(home, row))
 
-    return {**told, "before": of(told["attempt"]), "after": of(told["becomes"])}
+    return {**decision, "before": of(decision["attempt"]), "after": of(decision["becomes"])}
 
 
 def _as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:

@@ -197,8 +197,8 @@ def first_prompt(home: Path, run: str) -> str:
     """What a run was begun with, also before its first checkpoint; empty: it takes none."""
     rows = select(home, "select input from runs where run = ?", run)
     record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
-    told = messages_at(home, run, record)
-    return told[-1].text if told else ""
+    messages = messages_at(home, run, record)
+    return messages[-1].text if messages else ""
 
 
 def messages_at(home: Path, run: str, head: str) -> list[Message]:

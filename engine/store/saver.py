@@ -141,21 +141,21 @@ class Saver(SqliteSaver):
     ) -> None:
         """Save a task's writes; with them its step, or (committed at once) the request that it waits for."""
         thread, ns = _place(config)
-        told = {channel for channel, _ in writes}
+        channels = {channel for channel, _ in writes}
         with self._together():
             self._rows(thread, ns).writes.append((config, writes, task_id, task_path))
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
             # A task that was resumed wrote the answer that it took, too: only what it did besides makes it a step.
-            if not told <= _SPECIAL and not told & {"__interrupt__", "__error__"}:
+            if not channels <= _SPECIAL and not channels & {"__interrupt__", "__error__"}:
                 self._forget(thread, task_id)
                 if not task_path.endswith(
                     "__start__"
                 ):  # LangGraph's own: the graph's input becomes its state
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
-        if "__interrupt__" in told:
+        if "__interrupt__" in channels:
             self._commit()
 
     @property
@@ -241,8 +241,8 @@ class Saver(SqliteSaver):
     ) -> None:
         self.put_writes(config, writes, task_id, task_path)
 
-    async def alist(self, *given: Any, **named: Any) -> AsyncIterator[CheckpointTuple]:
-        for item in list(self.list(*given, **named)):
+    async def alist(self, *args: Any, **named: Any) -> AsyncIterator[CheckpointTuple]:
+        for item in list(self.list(*args, **named)):
             yield item
 
     async def adelete_thread(self, thread_id: str) -> None:

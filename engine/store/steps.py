@@ -34,7 +34,7 @@ class _StepNote:
     """Of a graph that ran in the superstep of another node: what its nodes did."""
 
 
-class _Decided(NamedTuple):
+class _DecisionNote(NamedTuple):
     key: CallKey
     what: DecisionRecord
     at: float
@@ -50,7 +50,7 @@ class StepLog:
         self._notes: dict[str, _StepNote] = {}
         self._before: dict[str, list[_StepNote]] = {}
         """Nodes that ran before the task's newest one, in the same superstep."""
-        self._decided: dict[str, list[_Decided]] = {}
+        self._decided: dict[str, list[_DecisionNote]] = {}
         """By task: saved with its writes, never for a node that a kill cut."""
         self._redact = redact
         self._conn, self._run = conn, run
@@ -112,7 +112,7 @@ class StepLog:
             note.reason = reason
 
     def decided(self, task: str, key: CallKey, what: DecisionRecord) -> None:
-        self._decided.setdefault(task, []).append(_Decided(key, what, time.time()))
+        self._decided.setdefault(task, []).append(_DecisionNote(key, what, time.time()))
 
     def spent_s(self, namespace: str) -> float:
         """What ran side by side counts once."""
@@ -186,10 +186,10 @@ class StepLog:
     def _save_decided(self, conn: sqlite3.Connection, run: str, task: str) -> None:
         """With the task's writes; a task that runs again writes the same row."""
         for place, (key, what, at) in enumerate(self._decided.pop(task, ())):
-            told = self._redact.json(what.model_dump(mode="json", exclude_defaults=True))
+            body = self._redact.json(what.model_dump(mode="json", exclude_defaults=True))
             call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
-            said = {"body": json.dumps(told, ensure_ascii=False), "at": at}
-            row = {**call, "task": f"{task}.{place}" if place else task, **said}
+            columns = {"body": json.dumps(body, ensure_ascii=False), "at": at}
+            row = {**call, "task": f"{task}.{place}" if place else task, **columns}
             later(conn, *insertion("decisions", row, "insert or replace"))
 
 

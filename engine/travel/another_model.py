@@ -63,8 +63,8 @@ def _checked(home: Path, row: RunRow, model: str) -> Options:
     with closing(Store(home).connect()) as conn:
         kept = {**read_options(conn, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
-    given = restored(options, kept, row.workspace)
-    prepare(given, begun_with(row.run, row.workflow, given)[0].needs_model)
+    restored_options = restored(options, kept, row.workspace)
+    prepare(restored_options, begun_with(row.run, row.workflow, restored_options)[0].needs_model)
     return options
 
 
@@ -89,20 +89,20 @@ async def _driven(
     home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
 ) -> Outcome:
     """To its end, with the prompts that followed, or to where a person is asked what nobody was asked then."""
-    prompts, said = [*prompts_after(home, run, fork.step)], _said(home, run)
+    prompts, answers = [*prompts_after(home, run, fork.step)], _answers_of(home, run)
     decisions: list[Decision] = []
     prompt: str | None = None
     while True:
         with runner.stoppable() as stop:
             outcome = await runner.go_on(fork.run, decisions, prompt, options, renderers, stop)
-        decisions, prompt = _again(outcome, said), None
+        decisions, prompt = _again(outcome, answers), None
         if not decisions:
             if outcome.status != "done" or not prompts:
                 return outcome
             prompt = prompts.pop(0)
 
 
-def _said(home: Path, run: str) -> dict[str, list[dict[str, Any]]]:
+def _answers_of(home: Path, run: str) -> dict[str, list[dict[str, Any]]]:
     """What was answered, by what was asked; each counts once."""
     rows = select(
         home, "select request, answer from approvals where run = ? and answer is not null order by rowid", run
@@ -115,10 +115,10 @@ def _said(home: Path, run: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _again(outcome: Outcome, said: dict[str, list[dict[str, Any]]]) -> list[Decision]:
+def _again(outcome: Outcome, recorded: dict[str, list[dict[str, Any]]]) -> list[Decision]:
     decisions: list[Decision] = []
     for request in outcome.pending if outcome.status == "waiting" else ():
-        if answers := said.get(_name(request, request["tool_name"], request["args"])):
+        if answers := recorded.get(_name(request, request["tool_name"], request["args"])):
             decisions.append(answer_again(request["id"], answers.pop(0)))
     return decisions
 

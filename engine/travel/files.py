@@ -239,10 +239,12 @@ def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
 def unkept(home: Path, run: RunRow) -> str:
     """A line about the directories of a run of whose files nothing is kept; empty where there are none."""
     (text,) = select(home, "select options from runs where run = ?", run.run)[0]
-    given: list[str] = json.loads(text).get("include_directories") or []
+    included: list[str] = json.loads(text).get("include_directories") or []
     root = Path(run.workspace)
     known = settings_of(root).context.include_directories if root.is_dir() else []
-    if not (found := sorted({str((root / Path(name).expanduser()).resolve()) for name in (*given, *known)})):
+    if not (
+        found := sorted({str((root / Path(name).expanduser()).resolve()) for name in (*included, *known)})
+    ):
         return ""
     return f"Of the files in included directories nothing is kept, so they are left as they are: {_named(found)}."
 

@@ -229,9 +229,9 @@ def _copy(
 ) -> None:
     """The parent's rows as the fork's own, with some columns changed."""
     columns = [row[1] for row in conn.execute(f"pragma table_info({table})")]
-    given = {column: names["fork"], **(changes or {})}
-    chosen = ", ".join(f":new_{name}" if name in given else name for name in columns)
-    values = {**names, **{f"new_{name}": value for name, value in given.items()}}
+    replaced = {column: names["fork"], **(changes or {})}
+    chosen = ", ".join(f":new_{name}" if name in replaced else name for name in columns)
+    values = {**names, **{f"new_{name}": value for name, value in replaced.items()}}
     conn.execute(
         f"insert into {table} ({', '.join(columns)}) select {chosen} from {table} where {which}", values
     )
@@ -254,8 +254,8 @@ def _move(conn: sqlite3.Connection, fork: str, old: str, new: str) -> None:
         "select id, request from approvals where run = ? and answer is null", (fork,)
     ).fetchall()
     for name, text in rows:
-        told = json.loads(text)
-        for file in told.get("files", ()):
+        request = json.loads(text)
+        for file in request.get("files", ()):
             if Path(file["path"]).is_relative_to(old):
                 file["path"] = str(Path(new, Path(file["path"]).relative_to(old)))
-        conn.execute("update approvals set request = ? where id = ?", (json.dumps(told), name))
+        conn.execute("update approvals set request = ? where id = ?", (json.dumps(request), name))

@@ -18,11 +18,11 @@ from interlock.engine.driver.delegation import RunAgents
 from interlock.engine.read import RunRow, steps
 from interlock.engine.store import Store, read_options
 from interlock.engine.store.journal import SqlJournal
-from interlock.graphs._additions import outside, with_node, with_told
+from interlock.graphs._additions import outside, with_node, with_replayed
 from interlock.graphs._contract import called
 from interlock.graphs._pipeline import Node, Pipeline
 from interlock.prompts import digest
-from interlock.services.hooks.reply import Reply, Said, merged
+from interlock.services.hooks.reply import HookReply, Reply, merged
 from interlock.services.models.script import write_reply
 from interlock.services.transcript import ChainTranscript
 from interlock.state.calls import CallKey, CallView, Planned, Preview, ToolResult, failure
@@ -62,11 +62,11 @@ def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str
 def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
     """The drive's own, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
-    told = journal.conn.execute("select asked, reply from recorded_servers").fetchall()
-    services.mcp().replay(dict(told))
+    rows = journal.conn.execute("select asked, reply from recorded_servers").fetchall()
+    services.mcp().replay(dict(rows))
     transcript = services.transcript
-    told_alike = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
-    transcript.recorded = partial(_as_recorded, transcript, journal.conn, told_alike)
+    same_context = read_options(journal.conn, journal.run).get("context_prompts") in (None, digest("context"))
+    transcript.recorded = partial(_as_recorded, transcript, journal.conn, same_context)
     kept = RecordedJournal(**{name: getattr(journal, name) for name in _JOURNAL})
     toolset = RecordedToolset(services.deps.toolset, _results(kept))
     hooks = RecordedHooks(hooked, journal.conn, journal.outputs, journal.run)
@@ -106,8 +106,8 @@ def _as_recorded(
 def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
     """Names of the memory files that the run came to."""
     records = conn.execute("select id from chain where parent <> ''").fetchall()
-    told = (m.content for (name,) in records if (m := transcript.message(name)).origin == "context")
-    parts = (part for content in told if not isinstance(content, str) for part in content)
+    contents = (m.content for (name,) in records if (m := transcript.message(name)).origin == "context")
+    parts = (part for content in contents if not isinstance(content, str) for part in content)
     named = (part.section or "" for part in parts if isinstance(part, TextPart))
     return {name.removeprefix(MEMORY) for name in named if name.startswith(MEMORY)}
 
@@ -115,13 +115,13 @@ def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
 class RecordedContext:
     """What there is to tell now; of memory files on the way to a call those that were told then."""
 
-    def __init__(self, inner: ContextSource, told: Set[str]) -> None:
-        self._inner, self._told = inner, told
+    def __init__(self, inner: ContextSource, shown: Set[str]) -> None:
+        self._inner, self._shown = inner, shown
 
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
         """Their texts are taken from the record once they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
-        named = sorted(name for name in self._told - {*seen} if PurePath(name).parent.as_posix() in met)
+        named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
         return [MemoryText(Path(name), name, "", "") for name in named]
 
     def __getattr__(self, name: str) -> Any:
@@ -222,14 +222,16 @@ class RecordedHooks:
     run: str
 
     def __post_init__(self) -> None:
-        self._said: dict[tuple[str, str], list[list[Said]]] = {}
+        self._replies: dict[tuple[str, str], list[list[HookReply]]] = {}
         rows = self.conn.execute(
             "select event, subject, key, name, source, reply, reply_file from recorded_hooks "
             "where hook <> '' and state = 'done' order by intent_at, place"
         ).fetchall()
         for (event, subject, _), firing in groupby(rows, lambda row: row[:3]):
-            said = [Said(name, source, self._reply(text, file)) for *_, name, source, text, file in firing]
-            self._said.setdefault((event, subject), []).append(said)
+            replies = [
+                HookReply(name, source, self._reply(text, file)) for *_, name, source, text, file in firing
+            ]
+            self._replies.setdefault((event, subject), []).append(replies)
 
     def _reply(self, text: str | None, file: str | None) -> Reply:
         return Reply.model_validate_json((self.outputs / file).read_bytes() if file else text or "{}")
@@ -243,7 +245,7 @@ class RecordedHooks:
         subject: str = "",
         emit: Emit,  # noqa: ARG002 - as Hooks
     ) -> HookOutcome:
-        firings = self._said.get((event, subject), [])
+        firings = self._replies.get((event, subject), [])
         return merged(event, firings.pop(0)) if firings else HookOutcome()
 
     def unsettled(self, unknown: str) -> Unsettled:
@@ -272,7 +274,7 @@ class Seen:
         with closing(Store(home).connect()) as conn:
             options = read_options(conn, row.run)
         self._alike = options.get("context_prompts") in (None, digest("context"))
-        self._told: dict[str, list[_Told]] = {}
+        self._written: dict[str, list[_Written]] = {}
         later: dict[int, set[str]] = {}
         taken = [step for step in steps(home, row.run) if step.depth == 0]
         lone = {number for number, count in Counter(step.step for step in taken).items() if count == 1}
@@ -284,8 +286,8 @@ class Seen:
                     keys = _changed(states.get(step.step - 1, {}), values)
                 known = {key: values[key] for key in keys if key in values and key not in over}
                 label = {"label": step.route} if step.route and step.keys else {}
-                told = _Told({**known, **label}, over.isdisjoint({*keys} - {"label"}))
-                self._told.setdefault(step.node, []).insert(0, told)
+                written = _Written({**known, **label}, over.isdisjoint({*keys} - {"label"}))
+                self._written.setdefault(step.node, []).insert(0, written)
                 over |= {*keys}
 
     def workflow(self, own: Pipeline) -> Pipeline:
@@ -293,11 +295,11 @@ class Seen:
         if own.name != self._row.workflow or (own.name == "context" and not self._alike):
             return own
         for name, function in outside(own).items():
-            told = self._told.get(name, [])
+            written = self._written.get(name, [])
             if function:
-                own = with_node(own, name, *_again(function, told))
+                own = with_node(own, name, *_again(function, written))
             else:
-                own = with_told(own, name, partial(_next, told))
+                own = with_replayed(own, name, partial(_next, written))
         return own
 
 
@@ -307,7 +309,7 @@ def _changed(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str,
     return tuple(key for key in changed if not key.startswith("branch:"))
 
 
-class _Told(NamedTuple):
+class _Written(NamedTuple):
     """What a node wrote."""
 
     keys: dict[str, Any]
@@ -315,20 +317,20 @@ class _Told(NamedTuple):
     """No later node of its superstep wrote one of its keys again: then what this one wrote there isn't known."""
 
 
-def _again(function: Node, told: list[_Told]) -> tuple[Node, Callable[[], bool]]:
+def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], bool]]:
     spec = spec_of(function)
     assert spec is not None
 
     @node(reads=spec.reads, writes=spec.writes, labels=spec.labels, outside=True)
     async def again(state: Any, runtime: Any) -> Any:
-        found = told.pop(0)
+        found = written.pop(0)
         known = {key: value for key, value in found.keys.items() if key in spec.writes}
         return known if found.whole else {**await called(function, state, runtime), **known}
 
-    return again, lambda: bool(told)
+    return again, lambda: bool(written)
 
 
-def _next(told: list[_Told]) -> dict[str, Any] | None:
+def _next(written: list[_Written]) -> dict[str, Any] | None:
     """Where not all of it is known, the part is run."""
-    found = told.pop(0) if told else None
+    found = written.pop(0) if written else None
     return found.keys if found and found.whole else None

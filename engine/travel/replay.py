@@ -300,16 +300,16 @@ async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swa
 
 def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:
     rows = select(home, "select id, answer from approvals where run = ? and answer is not null", run)
-    said = {row["id"]: json.loads(row["answer"]) for row in rows}
+    answers = {row["id"]: json.loads(row["answer"]) for row in rows}
     names = (request["id"] for request in outcome.pending)
-    return [answer_again(name, said[name]) for name in names if name in said]
+    return [answer_again(name, answers[name]) for name in names if name in answers]
 
 
 def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
     """What was answered once. What was allowed for good is, for this run."""
-    given = {key: answer.get(key) for key in ("feedback", "args", "text")}
+    fields = {key: answer.get(key) for key in ("feedback", "args", "text")}
     choice = answer["choice"]
-    return Decision(request, "proceed_always" if choice == "proceed_always_and_save" else choice, **given)
+    return Decision(request, "proceed_always" if choice == "proceed_always_and_save" else choice, **fields)
 
 
 def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str]:
@@ -325,6 +325,6 @@ def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str
         chain = ChainTranscript(conn, home / "outputs", run)
         for kind, saved, at in rows[1:]:
             values = checkpoint_of(kind, saved)["channel_values"]
-            given = values.get("__start__") or values
-            if given.get("prompt") and (step is None or at > step):
-                yield chain.message(given["prompt"]).text
+            start = values.get("__start__") or values
+            if start.get("prompt") and (step is None or at > step):
+                yield chain.message(start["prompt"]).text

@@ -138,13 +138,13 @@ def _loaded(
                     raise ValueError(f"it is larger than {_LARGEST} bytes")
                 name, definition = read(path, base)
             except (OSError, ValueError, OverflowError, TypeError, RecursionError) as error:
-                problems.append(f"{path} was ignored: {_told(error)}")
+                problems.append(f"{path} was ignored: {_explained(error)}")
             else:
                 found[name] = definition
     return found, problems
 
 
-def _told(error: Exception) -> str:
+def _explained(error: Exception) -> str:
     if isinstance(error, ValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

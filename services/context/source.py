@@ -142,10 +142,10 @@ class WorkspaceContext:
     def has_ide(self) -> bool:
         return self._ide is not None
 
-    def ide(self, given: str) -> IdeState:
+    def ide(self, record: str) -> IdeState:
         if self._ide is not None:
             return read_ide(self._ide)
-        return parse_ide(given, "of the input") if given else IdeState(open=[], active={})
+        return parse_ide(record, "of the input") if record else IdeState(open=[], active={})
 
     async def references(self, prompt: str) -> Sequence[Reference]:
         return await in_thread(resolve, prompt, self.workspace) if "@" in prompt else []
@@ -215,16 +215,16 @@ def _useless(where: str, error: Exception) -> ConfigError:
     )
 
 
-def _file(given: dict[str, Any]) -> tuple[float, dict[str, Any]]:
-    path, selection = given["path"], given.get("selectedText") or ""
-    cursor: dict[str, Any] = given.get("cursor") or {}
+def _file(entry: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+    path, selection = entry["path"], entry.get("selectedText") or ""
+    cursor: dict[str, Any] = entry.get("cursor") or {}
     if not isinstance(path, str) or not isinstance(selection, str):
         raise TypeError("'path' and 'selectedText' are texts")
     if len(selection) > _MOST_CHARS:
         selection = selection[:_MOST_CHARS] + "… [cut]"
-    one: dict[str, Any] = {"path": clean(path), "active": given.get("isActive") is True}
+    one: dict[str, Any] = {"path": clean(path), "active": entry.get("isActive") is True}
     if cursor:
         one["cursor"] = {"line": int(cursor["line"]), "character": int(cursor["character"])}
     if selection:
         one["selection"] = clean(selection)
-    return float(given.get("timestamp") or 0), one
+    return float(entry.get("timestamp") or 0), one

@@ -113,13 +113,13 @@ class FolderWorkspace:
     def protected(self, path: str) -> Protection | None:
         """As `Workspace.protected`. What was written counts as well as where it leads."""
         try:
-            given = written_path(path, self.root)
-            real = followed(given)
+            absolute = written_path(path, self.root)
+            real = followed(absolute)
         except PathRefused:
             return None
         if plan_path(self.plans, path) is not None:
             return None
-        ways = (real, Path(os.path.normpath(given)))
+        ways = (real, Path(os.path.normpath(absolute)))
         return next((found for way in ways if (found := self.protected_paths.of(way, self._roots))), None)
 
     def plan_file(self, path: str) -> Path | None:
@@ -246,15 +246,15 @@ class FolderWorkspace:
 
     def _allowed(self, path: str) -> Path:
         """The real path, once it is known to be inside and not private."""
-        given = written_path(path, self.root)
-        real = followed(given)
+        absolute = written_path(path, self.root)
+        real = followed(absolute)
         root = self._root_of(real)
         if root is None:
             raise self._outside(path)
         # What was written counts as well as where it leads: a private name can be a link to somewhere harmless.
-        written = Path(os.path.normpath(given))
+        written = Path(os.path.normpath(absolute))
         # `link/..` is the parent of what the link leads to, but people and patterns read it as if there were no link.
-        if ".." in given.parts and self._root_of(followed(written)) is None:
+        if ".." in absolute.parts and self._root_of(followed(written)) is None:
             raise self._outside(path)
         lexical = self._root_of(written)
         names = [real.relative_to(root), *([written.relative_to(lexical)] if lexical else [])]

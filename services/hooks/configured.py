@@ -65,9 +65,9 @@ def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
         return Matcher(text), why
 
 
-def subjects_of(event: HookEvent, subject: str, given: Mapping[str, JsonValue]) -> Collection[str]:
+def subjects_of(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
     """All names of what an event is about: a tool has several, and an agent is known by its own."""
-    args = given.get("tool_input")
+    args = payload.get("tool_input")
     return names_of(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
 
 
@@ -235,11 +235,11 @@ class _Reader:
         """Raises `ConfigError`; unknown keys are reported."""
         if not isinstance(data, dict):
             raise ConfigError(self._wrong(place, data, "an object"))
-        given = cast(dict[str, Any], data)
+        table = cast(dict[str, Any], data)
         try:
-            found = model.model_validate(given)
+            found = model.model_validate(table)
         except ValidationError as error:
-            raise ConfigError(explain(self.source, given, error, f"{place}.")) from None
+            raise ConfigError(explain(self.source, table, error, f"{place}.")) from None
         for key in found.model_extra or ():
             hint = nearest(key, model.model_fields, cutoff=0.6)
             self.problems.append(f"{self.source}: {place}: no setting is called {key!r}.{hint}")

@@ -99,16 +99,16 @@ def stricter(*decisions: HookDecision) -> HookDecision:
     return max(decisions, key=_ORDER.index)
 
 
-def read_reply(ended: Ended, said: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
+def read_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
     """Exit 0: what stdout says; 2: no, `said` on stderr is why; anything else warns, or blocks where it is required."""
-    given, unread = _parsed(ended)
-    reply, unfit = _reply(given) if given is not None else (Reply(), "")
+    answer, unread = _parsed(ended)
+    reply, unfit = _reply(answer) if answer is not None else (Reply(), "")
     if ended.exit_code == BLOCKS:
-        text = said.strip() or reply.reason or ("" if given else ended.output.strip())
+        text = stderr.strip() or reply.reason or ("" if answer else ended.output.strip())
         reply = reply.model_copy(update={"decision": "block", "reason": clean(text)[:REASON_CHARS]})
-    elif problem := _failure(ended, said, timeout_s) or unread or unfit:
-        reply = _narrowed(given or {}, problem, required)
-    elif given is None:
+    elif problem := _failure(ended, stderr, timeout_s) or unread or unfit:
+        reply = _narrowed(answer or {}, problem, required)
+    elif answer is None:
         reply = Reply(message=clean(ended.output.strip())[:REASON_CHARS])
     if reply.decision == "block" and not reply.reason:
         reply = reply.model_copy(update={"reason": NO_REASON})
@@ -140,10 +140,10 @@ def _parsed(ended: Ended) -> tuple[dict[str, Any] | None, str]:
     return cast(dict[str, Any], clean_json(cast(dict[str, Any], value))), ""
 
 
-def _reply(given: Mapping[str, Any]) -> tuple[Reply, str]:
+def _reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
     """The answer, or why its fields can't be used."""
     try:
-        answer = _Answer.model_validate(given)
+        answer = _Answer.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in first["loc"])
@@ -173,9 +173,9 @@ def _word(word: object) -> HookDecision:
     return _WORDS.get(word.lower(), "none") if isinstance(word, str) else "none"
 
 
-def _failure(ended: Ended, said: str, timeout_s: float) -> str:
+def _failure(ended: Ended, stderr: str, timeout_s: float) -> str:
     """Why it didn't end well; empty: it did."""
-    detail = next((line.strip() for line in said.strip().splitlines()[-1:]), "")[:500]
+    detail = next((line.strip() for line in stderr.strip().splitlines()[-1:]), "")[:500]
     tail = f": {clean(detail)}" if detail else ""
     match ended.how:
         case "not_started":
@@ -192,19 +192,19 @@ def _failure(ended: Ended, said: str, timeout_s: float) -> str:
             return f"it exited with {ended.exit_code}{tail}" if ended.exit_code else ""
 
 
-def _narrowed(given: Mapping[str, Any], problem: str, required: bool) -> Reply:
+def _narrowed(answer: Mapping[str, Any], problem: str, required: bool) -> Reply:
     """Of a hook that failed only what forbids something counts; a required one forbids by failing."""
-    specific: Any = given.get("hookSpecificOutput")
+    specific: Any = answer.get("hookSpecificOutput")
     permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
-    decision = stricter(_word(given.get("decision")), _word(permission))
-    reason = given.get("reason")
+    decision = stricter(_word(answer.get("decision")), _word(permission))
+    reason = answer.get("reason")
     text = reason if isinstance(reason, str) else ""
     if required and decision != "block":
         decision, text = "block", f"A hook that must answer failed: {problem}."
     return Reply(
         decision="none" if decision == "allow" else decision,
         reason="" if decision == "allow" else text,
-        stop=text or NO_REASON if given.get("continue") is False else None,
+        stop=text or NO_REASON if answer.get("continue") is False else None,
         warning=problem,
     )
 
@@ -215,7 +215,7 @@ _MODES = ("AUTO", "ANY", "NONE")
 _TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
 
 
-class Said(NamedTuple):
+class HookReply(NamedTuple):
     """One hook, and what it said."""
 
     name: str
@@ -223,43 +223,43 @@ class Said(NamedTuple):
     reply: Reply
 
 
-def merged(event: HookEvent, said: Sequence[Said]) -> HookOutcome:
+def merged(event: HookEvent, replies: Sequence[HookReply]) -> HookOutcome:
     """In the order of settings: texts are joined, later outputs win, the strictest decision stands."""
-    decisions: list[HookDecision] = [one.reply.decision for one in said]
+    decisions: list[HookDecision] = [one.reply.decision for one in replies]
     decision = stricter("none", *decisions)
-    stops = [one.reply.stop for one in said if one.reply.stop is not None]
+    stops = [one.reply.stop for one in replies if one.reply.stop is not None]
     return HookOutcome(
         decision=decision,
-        reason=_lines(one.reply.reason for one in said if one.reply.decision == decision != "none"),
+        reason=_lines(one.reply.reason for one in replies if one.reply.decision == decision != "none"),
         stop=_lines(stops) if stops else None,
-        messages=tuple(one.reply.message for one in said if one.reply.message),
-        context=_lines(one.reply.context for one in said),
-        output=_output(event, [one.reply.output for one in said]),
+        messages=tuple(one.reply.message for one in replies if one.reply.message),
+        context=_lines(one.reply.context for one in replies),
+        output=_output(event, [one.reply.output for one in replies]),
         verdicts=tuple(
             HookVerdict(name=name, source=source, **reply.model_dump(include=_TOLD))
-            for name, source, reply in said
+            for name, source, reply in replies
         ),
     )
 
 
-def changed(given: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
+def changed(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
     """The next hook's input, where hooks run one after the other: with what this one changed or added."""
     match event:
         case "BeforeTool":
-            return _with(given, "tool_input", reply.output.get("tool_input"))
+            return _with(payload, "tool_input", reply.output.get("tool_input"))
         case "BeforeModel":
-            return _with(given, "llm_request", reply.output.get("llm_request"))
+            return _with(payload, "llm_request", reply.output.get("llm_request"))
         case "BeforeAgent" if reply.context:
-            return {**given, "prompt": f"{given.get('prompt', '')}\n\n{reply.context}"}
+            return {**payload, "prompt": f"{payload.get('prompt', '')}\n\n{reply.context}"}
         case _:
-            return given
+            return payload
 
 
-def _with(given: dict[str, JsonValue], key: str, change: JsonValue) -> dict[str, JsonValue]:
-    old = given.get(key)
+def _with(payload: dict[str, JsonValue], key: str, change: JsonValue) -> dict[str, JsonValue]:
+    old = payload.get(key)
     if not isinstance(change, dict):
-        return given
-    return {**given, key: {**(old if isinstance(old, dict) else {}), **change}}
+        return payload
+    return {**payload, key: {**(old if isinstance(old, dict) else {}), **change}}
 
 
 def _lines(texts: Any) -> str:
@@ -281,9 +281,9 @@ def _output(event: HookEvent, outputs: Sequence[dict[str, JsonValue]]) -> dict[s
 
 def _tool_config(configs: Sequence[JsonValue]) -> JsonValue:
     """NONE over ANY over AUTO; names united and sorted, none of them left under NONE."""
-    given = [cast(dict[str, Any], config) for config in configs]
-    mode = max((config.get("mode", "AUTO") for config in given), key=_MODES.index)
-    names = {name for config in given for name in config.get("allowedFunctionNames", ())}
+    tool_configs = [cast(dict[str, Any], config) for config in configs]
+    mode = max((config.get("mode", "AUTO") for config in tool_configs), key=_MODES.index)
+    names = {name for config in tool_configs for name in config.get("allowedFunctionNames", ())}
     allowed: list[JsonValue] = [] if mode == "NONE" else sorted(names)
     return {"mode": mode, "allowedFunctionNames": allowed}
 
@@ -309,7 +309,7 @@ class HookEnvironment:
     redact: Redactor = SHAPES
     """For what they say, which is stored and told; arguments that they change stay word for word."""
 
-    def input(self, event: HookEvent, given: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    def input(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
         """The event's own fields, after those that every event has."""
         own: dict[str, JsonValue] = {"agent": self.agent} if self.agent else {}
         return {
@@ -318,7 +318,7 @@ class HookEnvironment:
             "hook_event_name": event,
             "timestamp": datetime.now(UTC).isoformat(timespec="milliseconds"),
             **own,
-            **given,
+            **payload,
         }
 
     def environment(self) -> dict[str, str]:
@@ -335,14 +335,14 @@ class HookEnvironment:
 
 
 async def run_hook(
-    hook: Hook, given: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
+    hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
 ) -> Reply:
     """What it said. It never raises: whatever goes wrong with it is in the reply."""
     if hook.broken:
         why = f"A required hook can't be run: {hook.broken}"
         return Reply(decision="block", reason=why, warning=hook.broken)
-    stdin = json.dumps(given, ensure_ascii=False).encode("utf-8", "replace")
-    async with _errors() as (fifo, said):
+    stdin = json.dumps(payload, ensure_ascii=False).encode("utf-8", "replace")
+    async with _errors() as (fifo, stderr):
         ended = await processes.run(
             ["bash", "-c", _APART, "hook", str(fifo), hook.command],
             cwd=around.workspace,
@@ -353,40 +353,40 @@ async def run_hook(
         )
     reply = read_reply(
         ended,
-        bytes(said).decode("utf-8", "replace"),
+        bytes(stderr).decode("utf-8", "replace"),
         required=hook.required,
         timeout_s=hook.timeout_s,
     )
-    said_of = reply.model_dump(exclude={"output"})
+    fields = reply.model_dump(exclude={"output"})
     output = {k: v if k in _ARGUMENTS else around.redact.json(v) for k, v in reply.output.items()}
-    return Reply(**around.redact.json(said_of), output=output)
+    return Reply(**around.redact.json(fields), output=output)
 
 
 @asynccontextmanager
 async def _errors() -> AsyncGenerator[tuple[Path, bytearray]]:
     """A pipe by name for stderr, and what came through it: its first part, for a process may say without end."""
     with tempfile.TemporaryDirectory(prefix="interlock-hook-") as folder:
-        fifo, said = Path(folder) / "stderr", bytearray()
+        fifo, stderr = Path(folder) / "stderr", bytearray()
         os.mkfifo(fifo, 0o600)
         # Opened for both, so that it neither waits for a writer nor ends with one.
         read = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
-        pump = asyncio.ensure_future(_pump(read, said))
+        pump = asyncio.ensure_future(_pump(read, stderr))
         try:
-            yield fifo, said
-            _take(read, said)
+            yield fifo, stderr
+            _take(read, stderr)
         finally:
             pump.cancel()
             await asyncio.gather(pump, return_exceptions=True)
             os.close(read)
 
 
-async def _pump(read: int, said: bytearray) -> None:
+async def _pump(read: int, stderr: bytearray) -> None:
     while True:
         await readable(read)
-        _take(read, said)
+        _take(read, stderr)
 
 
-def _take(read: int, said: bytearray) -> None:
+def _take(read: int, stderr: bytearray) -> None:
     """What is there now, as much as a pipe holds; what is too much is thrown away."""
     with suppress(BlockingIOError):
-        said += os.read(read, _CHUNK)[: max(0, _KEPT - len(said))]
+        stderr += os.read(read, _CHUNK)[: max(0, _KEPT - len(stderr))]

@@ -19,7 +19,7 @@ from interlock.services.secrets.redaction import Redactor
 from interlock.services.sqlite import explained, transaction
 from interlock.state.calls import ToolError
 from interlock.state.deps import Stop, in_thread
-from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Told
+from interlock.state.search import Asked, Candidates, Hit, IndexInfo, Progress
 from interlock.state.tooling import Workspace
 from interlock.tools._syntax import LANGUAGES
 
@@ -107,7 +107,7 @@ class WorkspaceIndex:
     async def info(self) -> IndexInfo:
         return await self._in_turn(self._info)
 
-    async def update(self, told: Told, within_s: float) -> IndexInfo:
+    async def update(self, report: Progress, within_s: float) -> IndexInfo:
         async with self._updating:
             until = time.monotonic() + within_s
             if not await self.scan():
@@ -120,7 +120,7 @@ class WorkspaceIndex:
                     if self.embeds:
                         await self.embed()
                     left, total = await self.store()
-                    told(total - left, total)
+                    report(total - left, total)
                 return (await self.info()).model_copy(update={"added": added, "removed": removed})
             finally:
                 await self.release()

@@ -45,8 +45,8 @@ def columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
 
     The path is without its suffix, which is the language's.
     """
-    said = " ".join(part for match in _SAID.finditer(code) for part in match.groups() if part)
-    return split(path.rpartition(".")[0] or path), split(name), split(said), split(code)
+    comments = " ".join(part for match in _SAID.finditer(code) for part in match.groups() if part)
+    return split(path.rpartition(".")[0] or path), split(name), split(comments), split(code)
 
 
 @lru_cache(maxsize=1 << 16)

@@ -119,18 +119,18 @@ class Session:
         args: Mapping[str, Any],
         tell: Progress,
         timeout_s: float,
-        given: Sequence[FilledForm] = (),
+        filled: Sequence[FilledForm] = (),
     ) -> Content:
         """Raises `InputWantedError`, too: where it failed for want of what `given` lacks."""
 
-        async def told(progress: float, total: float | None, message: str | None) -> None:
+        async def report(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
             tell(visible(f"{of} {message or ''}".strip()))
 
-        asked = CallInput(given)
+        asked = CallInput(filled)
         self.under_way.append(asked)
         try:
-            request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=told)
+            request = self.client.call_tool(tool, dict(args), timeout_s, progress_callback=report)
             content = content_of(await _answer(request))
         except AnsweredError as error:
             if wanted := asked.wanted or page_wanted(error.error):
@@ -228,8 +228,8 @@ async def _listen(client: "Client", changed: Callable[[], None]) -> None:
     with suppress(ListenNotSupportedError, MCPError, TimeoutError):  # then it tells of none
         while True:
             with suppress(SubscriptionLost):
-                async with client.listen(**lists) as told:
-                    async for _ in told:
+                async with client.listen(**lists) as changes:
+                    async for _ in changes:
                         changed()
                 return
             await asyncio.sleep(_LISTEN_AGAIN_S)

@@ -254,7 +254,7 @@ _WHY = "The run didn't ask it that, so a replay has no answer of it"
 
 
 @dataclass(frozen=True)
-class _Known:
+class _Recorded:
     status: ServerStatus = "not started"
     problem: str = ""
     version: str = ""
@@ -262,23 +262,23 @@ class _Known:
     listing: Listing = field(default_factory=Listing)
 
 
-_KNOWN = TypeAdapter(_Known)
+_RECORDED = TypeAdapter(_Recorded)
 
 
 def known(one: Connection) -> dict[str, Any]:
     """JSON-like: what a run is told of a server."""
     view = one.view()
-    told = _Known(one.status, one.problem, view.version, view.instructions, one.listing)
-    return _KNOWN.dump_python(told, mode="json", exclude_defaults=True)
+    record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
+    return _RECORDED.dump_python(record, mode="json", exclude_defaults=True)
 
 
 class RecordedConnection(Connection):
     """A server of a run that is over."""
 
-    def __init__(self, spec: ServerSpec, told: str, workspace: Path) -> None:
+    def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
         """`told`: JSON of what `known` gave; empty: the run never asked for it."""
         super().__init__(spec, _never, workspace)
-        self._was = _KNOWN.validate_json(told or "{}")
+        self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem
         self._version, self._instructions = self._was.version, self._was.instructions
 

@@ -118,13 +118,13 @@ class InputWantedError(Exception):
 class CallInput:
     """What a call may be asked for, and what was given before."""
 
-    def __init__(self, given: Sequence[FilledForm]) -> None:
-        self._given = given
+    def __init__(self, filled: Sequence[FilledForm]) -> None:
+        self._filled = filled
         self.wanted: Form | None = None
 
     def values(self, form: Form) -> dict[str, Any] | None:
         """An answer counts for the very question that the person was shown."""
-        return next((filled.values for filled in self._given if filled.form == form), None)
+        return next((filled.values for filled in self._filled if filled.form == form), None)
 
 
 def answer(under_way: Sequence[CallInput], params: Any) -> "ElicitResult | ErrorData":

@@ -181,16 +181,16 @@ def _came_back(
     from mcp.shared.auth import AuthorizationCodeResult
 
     parts = urlsplit(target)
-    given = {key: values[0] for key, values in parse_qs(parts.query).items()}
-    if parts.path != path or given.get("state") not in expected:
+    query = {key: values[0] for key, values in parse_qs(parts.query).items()}
+    if parts.path != path or query.get("state") not in expected:
         return "404 Not Found", "Nothing was begun here that this would end.\n"
-    if "code" not in given:
-        why = given.get("error_description") or given.get("error") or "no reason given"
+    if "code" not in query:
+        why = query.get("error_description") or query.get("error") or "no reason given"
         if not found.done():
             found.set_exception(UserError(f"The sign-in was refused: {why}."))
         return "200 OK", "You are not signed in. You can close this page.\n"
     if not found.done():
-        kept = {key: given.get(key) for key in ("code", "state", "iss")}
+        kept = {key: query.get(key) for key in ("code", "state", "iss")}
         found.set_result(AuthorizationCodeResult.model_validate(kept))
     return "200 OK", "You are signed in. You can close this page.\n"
 

@@ -28,7 +28,7 @@ Keep = Callable[[str, JsonValue], None]
 """Takes what was asked, and what was told."""
 
 
-def unkept(_asked: str, _told: JsonValue) -> None:
+def unkept(_asked: str, _answer: JsonValue) -> None:
     """Nobody will replay it."""
 
 
@@ -57,7 +57,7 @@ class Servers:
         self._keep, self._noted = keep, dict[str, JsonValue]()
         self._recorded: Mapping[str, str] | None = None
         self._connections = {n: Connection(s, self._transport(s), workspace) for n, s in specs.items()}
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def names(self) -> list[str]:
         return [name for name, one in self._connections.items() if one.usable]
@@ -79,10 +79,10 @@ class Servers:
             for name, one in self._connections.items()
         }
 
-    def _note(self, asked: str, told: JsonValue) -> None:
-        if self._noted.get(asked) != told:
-            self._noted[asked] = told
-            self._keep(asked, told)
+    def _note(self, asked: str, reply: JsonValue) -> None:
+        if self._noted.get(asked) != reply:
+            self._noted[asked] = reply
+            self._keep(asked, reply)
 
     def views(self) -> list[ServerView]:
         return [self._view(one) for one in self._connections.values()]
@@ -159,11 +159,11 @@ class Servers:
         name = json.dumps(asked)
         if self._recorded is not None and name in self._recorded:
             return ToolResult.model_validate_json(self._recorded[name])
-        told = await self._told_by(asked[0], ask)
-        self._note(name, told.model_dump(mode="json"))
-        return told
+        reply = await self._result_of(asked[0], ask)
+        self._note(name, reply.model_dump(mode="json"))
+        return reply
 
-    async def _told_by(self, server: str, ask: Callable[[Session], Any]) -> ToolResult:
+    async def _result_of(self, server: str, ask: Callable[[Session], Any]) -> ToolResult:
         one = self._connections.get(server)
         if one is None:
             there = ", ".join(map(repr, self._connections)) or "none"
@@ -232,11 +232,11 @@ class Servers:
             lines = [
                 f"MCP server {view.name!r} is left out: {view.error}. Check it: interlock mcp test {view.name}"
             ]
-        self._say(line for line in lines if line not in self._told)
+        self._say(line for line in lines if line not in self._warned)
 
     def _say(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._told.add(line)
+            self._warned.add(line)
             self._emit(ErrorEvent(severity="warning", message=line))
 
     def _transport(self, spec: ServerSpec) -> Callable[[Callable[[str], None]], Any]:

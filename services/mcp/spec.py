@@ -87,19 +87,19 @@ def _bare(name: str) -> str:
 
 def _transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
     """What it speaks, and what is wrong with that."""
-    given = [key for key, value in (("command", server.command), ("url", server.url)) if value]
-    given += ["httpUrl"] if server.http_url else []
+    named = [key for key, value in (("command", server.command), ("url", server.url)) if value]
+    named += ["httpUrl"] if server.http_url else []
     if not _NAME.fullmatch(name):
         return (
             None,
             f"the name {name!r} can't be part of a tool's name: letters, digits, `-` and `_`, at most 40",
         )
-    if not given:
+    if not named:
         return None, "it needs `command`, or `url`, or `httpUrl`"
     if server.http_url and server.url:
-        given.remove("url")  # gemini-cli: httpUrl goes first
-    if len(given) > 1:
-        return None, f"{' and '.join(given)} exclude each other"
+        named.remove("url")  # gemini-cli: httpUrl goes first
+    if len(named) > 1:
+        return None, f"{' and '.join(named)} exclude each other"
     if server.command:
         if server.type not in (None, "stdio"):
             return None, f"type {server.type!r} needs `url`, not `command`"
@@ -194,8 +194,10 @@ def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
     hints: dict[str, Any] = {}
     if tool.annotations:
         hints = tool.annotations.model_dump(by_alias=True, exclude_none=True)
-    said = {k: v for k, v in hints.items() if isinstance(v, bool)}
-    believed: dict[str, JsonValue] = {k: v for k, v in said.items() if spec.trust or _RESTRICTING.get(k) is v}
+    flags = {k: v for k, v in hints.items() if isinstance(v, bool)}
+    believed: dict[str, JsonValue] = {
+        k: v for k, v in flags.items() if spec.trust or _RESTRICTING.get(k) is v
+    }
     description = visible((tool.description or tool.title or "").strip())[:_DESCRIPTION]
     return ServerTool(
         name=mcp_name(spec.name, tool.name),

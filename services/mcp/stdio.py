@@ -36,7 +36,7 @@ class StdioServer:
     ) -> None:
         """`most`: processes and bytes of memory that it and all that it starts may use."""
         self._argv, self._cwd, self._env, self._most, self._lost = argv, cwd, env, most, lost
-        self._said: deque[bytes] = deque()
+        self._stderr_kept: deque[bytes] = deque()
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Any, Any]]:
@@ -120,10 +120,10 @@ class StdioServer:
     async def _hear_errors(self, errors: int) -> None:
         kept = 0
         while chunk := await _read(errors):
-            self._said.append(chunk)
+            self._stderr_kept.append(chunk)
             kept += len(chunk)
-            while len(self._said) > 1 and kept - len(self._said[0]) >= _ERRORS:
-                kept -= len(self._said.popleft())
+            while len(self._stderr_kept) > 1 and kept - len(self._stderr_kept[0]) >= _ERRORS:
+                kept -= len(self._stderr_kept.popleft())
 
     async def _why(self, child: Supervised) -> str:
         """How it ended, and the last thing that it said."""
@@ -140,7 +140,7 @@ class StdioServer:
             how = (
                 "it closed its output" if child.exit_code is None else f"it ended with code {child.exit_code}"
             )
-        text = b"".join(self._said)[-_ERRORS:].decode(errors="replace").strip()
+        text = b"".join(self._stderr_kept)[-_ERRORS:].decode(errors="replace").strip()
         return f"{how}: {text.splitlines()[-1]}" if text else how
 
 

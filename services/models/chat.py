@@ -210,9 +210,9 @@ class ChatModels:
         except Exception as error:
             if is_empty(error):
                 return
-            told = explain(error, request.model, self._clock.now())
-            told.args = (self._redact(str(told)),)  # a client quotes the URL, and the key in it
-            raise told from error
+            explained = explain(error, request.model, self._clock.now())
+            explained.args = (self._redact(str(explained)),)  # a client quotes the URL, and the key in it
+            raise explained from error
 
     def _goes_on(self, error: ModelError, failures: int, attempts: int, started: float) -> bool:
         """Another attempt is made; where waiting for it makes no sense, the error learns to say so."""

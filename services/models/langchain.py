@@ -106,8 +106,8 @@ class LangChainProvider:
 
     def _end(self, whole: AIMessageChunk) -> Chunk:
         meta = whole.response_metadata
-        said = next((meta[k] for k in ("finish_reason", "stop_reason", "done_reason") if meta.get(k)), None)
-        reason, problem = ending(self._name, None if said is None else str(said), _FINISH)
+        finish = next((meta[k] for k in ("finish_reason", "stop_reason", "done_reason") if meta.get(k)), None)
+        reason, problem = ending(self._name, None if finish is None else str(finish), _FINISH)
         calls, broken = _calls(whole)
         if broken:
             problem = f"{self._name} sent a call that can't be read: {broken}"

@@ -153,10 +153,10 @@ def base64_of(part: DataPart) -> str:
     return base64.b64encode(Path(part.path or "").read_bytes()).decode()
 
 
-def ending(who: str, said: str | None, names: Mapping[str, str]) -> tuple[str | None, str | None]:
+def ending(who: str, finish: str | None, names: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Finish reason in our words, and what is wrong with the answer when it isn't one of an answer that is whole."""
-    reason = names.get(said.lower(), said.lower()) if said else None
-    problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {said}."
+    reason = names.get(finish.lower(), finish.lower()) if finish else None
+    problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {finish}."
     return reason, problem
 
 

@@ -216,9 +216,9 @@ class ScriptProvider:
     def _check(self, entry: Scripted, request: Request) -> None:
         if entry.expect is None:
             return
-        said = request_text(request)
-        if re.search(entry.expect, said, re.DOTALL) is None:
-            short = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}…"
+        text = request_text(request)
+        if re.search(entry.expect, text, re.DOTALL) is None:
+            short = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
             raise ScriptError(
                 f"Script {str(self._path)!r}, reply {request.ordinal} of role {request.role!r}: the request doesn't "
                 f"match expect {entry.expect!r}; it says {short!r}."
@@ -236,8 +236,8 @@ class ScriptProvider:
     def _estimated(self, entry: Scripted, request: Request) -> Usage:
         calls = "".join(f"{c.name}{c.args}" for c in entry.tool_calls)
         thoughts = estimate_tokens(entry.thought)
-        said = estimate_tokens(entry.text) + estimate_tokens(calls)
-        return Usage(input=sum(self._sizes(request.messages)), output=said + thoughts, thoughts=thoughts)
+        tokens = estimate_tokens(entry.text) + estimate_tokens(calls)
+        return Usage(input=sum(self._sizes(request.messages)), output=tokens + thoughts, thoughts=thoughts)
 
 
 def request_text(request: Request) -> str:

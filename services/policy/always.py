@@ -50,11 +50,11 @@ def target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
         texts = [text for text in call.args.values() if isinstance(text, str)]
         hosts = {_host(url) for text in texts for url in _urls(text)}
         return hosts.pop() if len(hosts) == 1 else None
-    given = next((call.args[k] for k in _PATH_KEYS if k in call.args), None)
-    if not isinstance(given, str):
+    path = next((call.args[k] for k in _PATH_KEYS if k in call.args), None)
+    if not isinstance(path, str):
         return None
     try:
-        real = workspace.readable(given) if risk == "read" else workspace.writable(given)
+        real = workspace.readable(path) if risk == "read" else workspace.writable(path)
     except PathRefused:
         return None
     # Included directories may hold the same relative path: outside of the root only the whole one is unambiguous.

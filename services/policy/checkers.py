@@ -49,14 +49,14 @@ def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
     """A rule that never decides by itself. Raises `ValueError` whose text names the field."""
     if "decision" in table:
         raise ValueError("a safety checker has no decision: what it says is the decision")
-    given = {**table}
-    if not isinstance(described := given.pop("checker", None), dict):
+    entries = {**table}
+    if not isinstance(described := entries.pop("checker", None), dict):
         raise ValueError("checker is missing, expected a table [safety_checker.checker] with its type")
     try:
         fields = _CheckerFields.model_validate({"checker": described}).checker
     except ValidationError as error:
         raise ValueError(first_error(error, _CheckerFields)) from None
-    rule = to_rule({**given, "decision": "ask"}, source, tier)
+    rule = to_rule({**entries, "decision": "ask"}, source, tier)
     if isinstance(fields, _External):
         name = fields.name or fields.command.split()[0]
         checker = Checker(name, fields.config, fields.command, fields.timeout)
@@ -81,7 +81,7 @@ _QUIET = 'exec bash -c "$1" 2>/dev/null'
 """What it says on stderr is for its author; only stdout is its answer."""
 
 
-class Said(Frozen):
+class CheckerAnswer(Frozen):
     """A checker's answer."""
 
     rule: str
@@ -99,9 +99,9 @@ class _Answer(BaseModel):
     error: str | None = None
 
 
-def lowered(verdict: Verdict, said: Sequence[Said]) -> Verdict:
+def lowered(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
     """The verdict after what checkers said: they make it stricter, never looser."""
-    strict = max(said, key=lambda s: STRICTNESS[s.decision], default=None)
+    strict = max(opinions, key=lambda s: STRICTNESS[s.decision], default=None)
     if strict is None or strict.decision == "allow":
         return verdict
     by_rules = f" {verdict.reason}" if verdict.decision == "ask" and strict.decision == "ask" else ""
@@ -170,33 +170,33 @@ class SafetyCheckers:
     def __init__(self, book: RuleBook, workspace: Workspace, processes: Processes | None) -> None:
         """`processes`: where those that are commands run."""
         self._book, self._workspace, self._processes = book, workspace, processes
-        self._said: dict[tuple[str, ...], list[Said]] = {}
+        self._answers: dict[tuple[str, ...], list[CheckerAnswer]] = {}
 
-    async def said(
+    async def answers(
         self, call: CallView, risk: Risk, mode: str, line: ShellLine | None, hints: Mapping[str, JsonValue]
-    ) -> list[Said]:
+    ) -> list[CheckerAnswer]:
         """`line`: the call's, where it is a shell call."""
         about = self._book.about(call, risk, mode, hints)
         wanted = [r for r in about if _concerns(r, call, line)]
         if not wanted:
             return []
         key = (call.id, call.name, mode, searchable(call.args))
-        if key not in self._said:
-            while len(self._said) >= _KEPT:
-                del self._said[next(iter(self._said))]
-            self._said[key] = await self._asked(wanted, call)
-        return self._said[key]
+        if key not in self._answers:
+            while len(self._answers) >= _KEPT:
+                del self._answers[next(iter(self._answers))]
+            self._answers[key] = await self._asked(wanted, call)
+        return self._answers[key]
 
-    async def _asked(self, rules: Sequence[Rule], call: CallView) -> list[Said]:
+    async def _asked(self, rules: Sequence[Rule], call: CallView) -> list[CheckerAnswer]:
         """In the order given, to the first that denies. A checker that fails denies."""
-        found: list[Said] = []
+        found: list[CheckerAnswer] = []
         for rule, checker in ((r, r.checker) for r in rules if r.checker is not None):
             if checker.command is None:
                 decision, reason = _allowed_path(checker, call, self._workspace)
             else:
                 decision, reason = await self._external(checker, checker.command, call)
             name = f"safety checker {checker.name} ({rule_name(rule)})"
-            found.append(Said(rule=name, decision=decision, reason=reason))
+            found.append(CheckerAnswer(rule=name, decision=decision, reason=reason))
             if decision == "deny":
                 break
         return found

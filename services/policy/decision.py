@@ -326,10 +326,10 @@ def explanation(
     )
 
 
-def _explained(told: ShellPart, part: PartOutcome) -> ExplainedPart:
+def _explained(shown: ShellPart, part: PartOutcome) -> ExplainedPart:
     c = part.command
     more = {"argv": c.argv, "rule": part.outcome.named, "danger": c.danger, "opaque": c.opaque}
-    return ExplainedPart.model_validate({**told.model_dump(), **more})
+    return ExplainedPart.model_validate({**shown.model_dump(), **more})
 
 
 def _considered(rule: Rule, decided: PolicyDecision) -> Considered:

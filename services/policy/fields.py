@@ -71,14 +71,14 @@ class RuleFields(BaseModel):
         for name in self.toolName:
             if not usable_tool_name(name):
                 raise ValueError(f"toolName {name!r}: expected a tool's name, '*', 'mcp_*' or 'mcp_SERVER_*'")
-        given = [k for k in _CONDITIONS if getattr(self, k) is not None]
-        if len(given) > 1:
-            raise ValueError(f"{' and '.join(given)} exclude each other")
+        conditions = [k for k in _CONDITIONS if getattr(self, k) is not None]
+        if len(conditions) > 1:
+            raise ValueError(f"{' and '.join(conditions)} exclude each other")
         command = not (self.commandPrefix is self.commandRegex is self.plainReading is None)
         if command and not all(canonical(n) in SHELL_TOOLS for n in self.toolName):
-            raise ValueError(f"{given[0]} is only for toolName 'run_shell_command', got {self.toolName}")
+            raise ValueError(f"{conditions[0]} is only for toolName 'run_shell_command', got {self.toolName}")
         if (self.path or self.host or self.plainReading) and self.decision != "allow":
-            raise ValueError(f"{given[0]} is only for decision 'allow'; to restrict, use argsPattern")
+            raise ValueError(f"{conditions[0]} is only for decision 'allow'; to restrict, use argsPattern")
         if self.workspace is not None and not os.path.isabs(self.workspace):  # noqa: PTH117
             raise ValueError(f"workspace {self.workspace!r} is relative, expected an absolute path")
         return self

@@ -161,7 +161,7 @@ def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[st
         try:
             found = _read(file, source)
         except (OSError, ValueError) as error:
-            problems.append(f"{file} was ignored as a whole: {_told(error)}")
+            problems.append(f"{file} was ignored as a whole: {_explained(error)}")
         else:
             custom |= {mode.slug: mode for mode in found if mode.slug not in custom}
     return ModeBook((modes | custom).values()), problems
@@ -175,17 +175,17 @@ def _read(file: Path, source: str) -> list[Mode]:
         text = file.read_bytes().decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
         return []
-    given = _parsed(text)
-    if given is None:
+    data = _parsed(text)
+    if data is None:
         return []
-    if not isinstance(given, dict):
+    if not isinstance(data, dict):
         raise ValueError("expected a mapping with the key customModes")
-    return [_mode(mode, source) for mode in _File.model_validate(given).modes]
+    return [_mode(mode, source) for mode in _File.model_validate(data).modes]
 
 
-def _mode(given: _Mode, source: str) -> Mode:
-    groups = [{"name": name, **more.model_dump()} for name, more in given.groups]
-    fields = {**given.model_dump(exclude={"groups"}), "groups": groups, "source": source}
+def _mode(mode: _Mode, source: str) -> Mode:
+    groups = [{"name": name, **more.model_dump()} for name, more in mode.groups]
+    fields = {**mode.model_dump(exclude={"groups"}), "groups": groups, "source": source}
     return Mode.model_validate(clean_json(fields))
 
 
@@ -203,7 +203,7 @@ def _parsed(text: str) -> object:
     raise first
 
 
-def _told(error: Exception) -> str:
+def _explained(error: Exception) -> str:
     if isinstance(error, ValidationError):
         found = error.errors(include_url=False)[0]
         place = ".".join(str(part) for part in found["loc"])

@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from interlock.services.policy.always import LOOSER, covers, save, shell_rule, tables_of, target
-from interlock.services.policy.checkers import SafetyCheckers, Said, lowered
+from interlock.services.policy.checkers import CheckerAnswer, SafetyCheckers, lowered
 from interlock.services.policy.decision import (
     Explanation,
     Outcome,
@@ -119,13 +119,13 @@ class RulePolicy:
 
     async def checked(
         self, call: CallView, risk: Risk, mode: str, verdict: Verdict, annotations: Mapping[str, JsonValue]
-    ) -> list[Said]:
+    ) -> list[CheckerAnswer]:
         """What safety checkers say of a call; they aren't asked about a denied one."""
         before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
         if not self._checking.rules or verdict.decision == "deny":
             return before
         mode = MODE_NAMES.get(mode, mode)
-        return before + await self._safety.said(call, risk, mode, _line(call), annotations)
+        return before + await self._safety.answers(call, risk, mode, _line(call), annotations)
 
     def explain(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue] | None = None
@@ -222,8 +222,8 @@ class RulePolicy:
             own = [r for r in session if canonical(r.tool) == canonical(call.name)]
             outcome, parts = decide_line(call, line, rules, mode, own, self._workspace)
             return PolicyDecision(call, risk, mode, rules, outcome, line, parts)
-        told = any(r.target is not None for r in rules)
-        about = target(call, risk, self._workspace) if told else None
+        has_targets = any(r.target is not None for r in rules)
+        about = target(call, risk, self._workspace) if has_targets else None
         rule = first(rules, lambda r: meets(r, rule_args(call), about))
         outcome = Outcome(rule.decision, "rule", rule) if rule else Outcome("ask", "none")
         protected = None if outcome.decision == "deny" else protection(call, risk, self._workspace)

@@ -198,16 +198,16 @@ class Reading:
         parsed = reader.read(words)
         if parsed is None:
             return False
-        given, operands = parsed
+        flags, operands = parsed
         if reader.operands in ("none", "text"):
             return reader.operands == "text" or not operands
-        if reader.operands == "pattern" and not given & {"e", "files"}:
+        if reader.operands == "pattern" and not flags & {"e", "files"}:
             if not operands or not operands[0].literal:
                 return False
             operands = operands[1:]
         if len(operands) > reader.most or not all(self._path(word) for word in operands):
             return False
-        searches = program in ("rg", "diff") or (reader is _GREP and bool(given & {"r", "recursive"}))
+        searches = program in ("rg", "diff") or (reader is _GREP and bool(flags & {"r", "recursive"}))
         return not searches or self._searchable([w.text for w in operands] or ["."], program == "rg")
 
     def _path(self, word: Word) -> bool:
@@ -269,13 +269,13 @@ class Reading:
     def _find(self, words: Sequence[Word]) -> bool:
         if not all(w.literal for w in words):
             return False
-        given, starts = iter(words), True
-        for word in given:
+        remaining, starts = iter(words), True
+        for word in remaining:
             starts = starts and not word.text.startswith(("-", "(", "!"))
             if starts:
                 known = self._path(word)
             elif word.text in _FIND_VALUES:
-                known = next(given, None) is not None
+                known = next(remaining, None) is not None
             else:
                 known = word.text in _FIND_FLAGS
             if not known:

@@ -78,9 +78,9 @@ def compile_pattern(text: str) -> Pattern:
         compiled = module.compile(text, options)
     except module.error as error:
         detail = error.args[0] if error.args else ""
-        said = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
+        reason = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else str(detail)
         raise PatternError(
-            f"pattern {text!r}: {said} (RE2 syntax: no look-around, no back-references)"
+            f"pattern {text!r}: {reason} (RE2 syntax: no look-around, no back-references)"
         ) from None
     choice = _CHOICE.match(text)
     ways = [f"{choice[1]}({way}){text[choice.end() :]}" for way in choice[2].split("|")] if choice else [text]

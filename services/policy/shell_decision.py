@@ -151,8 +151,8 @@ def _named(rule: Rule, command: ShellCommand) -> bool:
     text = _QUOTES.sub(" ", " ".join(command.argv))
     if rule.command is not None:
         return any(rule.command.starts(text[place.start() :]) for place in islice(_WORD.finditer(text), 500))
-    said = tuple(_WORD.findall(text))
-    return any(said[at : at + len(p)] == p for p in rule.prefixes for at in range(len(said)))
+    words = tuple(_WORD.findall(text))
+    return any(words[at : at + len(p)] == p for p in rule.prefixes for at in range(len(words)))
 
 
 # ---- redirections

@@ -89,9 +89,9 @@ class Supervised:
         """Take in what the supervisor has said so far, without waiting."""
         with suppress(BlockingIOError):
             while not self.over:
-                said = os.read(self._status, 4096)
-                self.over = not said
-                self._heard += said
+                data = os.read(self._status, 4096)
+                self.over = not data
+                self._heard += data
         *lines, self._heard = self._heard.split(b"\n")
         for line in lines:
             self._take(*line.decode().split(" ", 1))

@@ -247,16 +247,16 @@ class Worker:
         self._wait(Reaper(pid, self._contained, self._sandboxed))
 
     def _wait(self, reaper: Reaper) -> None:
-        told = over = False
+        reported = over = False
         while not over:
             reaper.reap()
             over = self._over(reaper)
             if over:
                 reaper.kill_all()
-            if reaper.ended is not None and not told:
+            if reaper.ended is not None and not reported:
                 code = os.waitstatus_to_exitcode(reaper.ended)
                 self._tell(f"exit {code}" if code >= 0 else f"signal {-code}")
-                told = True
+                reported = True
             if not over:
                 self._listen(reaper)
 

@@ -87,10 +87,10 @@ class Sandbox:
         """What a command that failed may have missed; empty: nothing that it says."""
         if not ended.exit_code:
             return ""
-        said = ended.output[-_SHOWN:]
-        if not self.network and _UNREACHED.search(said):
+        tail = ended.output[-_SHOWN:]
+        if not self.network and _UNREACHED.search(tail):
             return "Sandbox: commands have no network here."
-        return "Sandbox: only the workspace can be written, and not all of it." if _READ_ONLY in said else ""
+        return "Sandbox: only the workspace can be written, and not all of it." if _READ_ONLY in tail else ""
 
 
 _WITHOUT = "or run without the sandbox (no -s; tools.sandbox, GEMINI_SANDBOX and INTERLOCK_SANDBOX unset)"
@@ -286,8 +286,8 @@ def trouble(argv: Sequence[str], env: Mapping[str, str]) -> str | None:
         return f"no answer within {_PROBE_S:g} s"
     if done.returncode == 0:
         return None
-    said = done.stdout.decode(errors="replace").strip().splitlines()
-    return said[-1].removeprefix("bwrap: ").strip()[:300] if said else f"exit status {done.returncode}"
+    lines = done.stdout.decode(errors="replace").strip().splitlines()
+    return lines[-1].removeprefix("bwrap: ").strip()[:300] if lines else f"exit status {done.returncode}"
 
 
 def remedy() -> str:

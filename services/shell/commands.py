@@ -175,13 +175,13 @@ class Options:
 
         `leading`: the first operand ends them; without, who asks looks at what operands may stand for.
         """
-        given: set[str] = set()
+        options: set[str] = set()
         operands: list[Word] = []
         rest = iter(words)
         for word in rest:
             if not word.lead.startswith("-") or word.text == "-":
                 if leading:
-                    return None if word.may_be_option else (given, [word, *rest])
+                    return None if word.may_be_option else (options, [word, *rest])
                 operands.append(word)
             elif not word.literal:
                 return None
@@ -190,11 +190,11 @@ class Options:
             elif (found := self._names(word.text)) is None:
                 return None
             else:
-                given |= set(found[0])
+                options |= set(found[0])
                 after = next(rest, None) if found[1] else word
                 if after is None or not after.literal:
                     return None
-        return given, operands
+        return options, operands
 
     def _names(self, text: str) -> tuple[Sequence[str], bool] | None:
         """The options in one word, and whether the next word is the value of the last."""
@@ -301,8 +301,8 @@ def _git(words: _Words) -> _Inner:
     at = next((n for n, w in enumerate(words) if w.lead.lower().startswith("alias.")), 0)
     body = words[at].text.partition("=")[2]
     own = body[1:] if body.startswith("!") else f"git {body}"
-    given = shlex.join(w.text for w in words[at + 2 :])
-    return _Inner(script=f"{own} {given}" if body else None, opaque="git is given an alias")
+    arguments = shlex.join(w.text for w in words[at + 2 :])
+    return _Inner(script=f"{own} {arguments}" if body else None, opaque="git is given an alias")
 
 
 _WRAPPERS: dict[str, Callable[[_Words], _Inner]] = {
@@ -326,12 +326,12 @@ _SET = re.compile(r"(?:-[eux]+|-[eux]*o pipefail)(?: (?:-[eux]+|-[eux]*o pipefai
 
 def _test(words: _Words) -> bool:
     """`-f x` or `x = y`. Not more: `[ -v 'a[$(…)]' ]` runs it, and a word too many makes another operator of one."""
-    given = words[1:] if words and words[0].text == "!" else words
-    if any(w.splits for w in given):
+    operands = words[1:] if words and words[0].text == "!" else words
+    if any(w.splits for w in operands):
         return False
-    if len(given) == 2:
-        return given[0].literal and _FILE_TEST.fullmatch(given[0].text) is not None
-    return len(given) == 3 and given[1].literal and given[1].text in _COMPARES
+    if len(operands) == 2:
+        return operands[0].literal and _FILE_TEST.fullmatch(operands[0].text) is not None
+    return len(operands) == 3 and operands[1].literal and operands[1].text in _COMPARES
 
 
 def _bracket(words: _Words) -> bool:

@@ -168,9 +168,9 @@ class Form:
             names = {w.lead.lstrip("-").partition("=")[0] for w in words if w.lead.startswith("-")}
             named = not names.isdisjoint(self.longs)
         else:
-            named = any(given and name.startswith(given) for given in longs for name in self.longs)
-        said = any(w.text in self.words or (self.leads and w.text.startswith(self.leads)) for w in words)
-        return named or said or not letters.isdisjoint(self.letters)
+            named = any(option and name.startswith(option) for option in longs for name in self.longs)
+        has_word = any(w.text in self.words or (self.leads and w.text.startswith(self.leads)) for w in words)
+        return named or has_word or not letters.isdisjoint(self.letters)
 
 
 def form(why: str, text: str) -> Form:
@@ -256,12 +256,12 @@ _UNSEEN = "runs a program that may write files or run commands"
 def _sed(words: _Words) -> str | None:
     scripts: list[Word] = []
     operands: list[Word] = []
-    given = iter(words[1:])
-    for word in given:
+    remaining = iter(words[1:])
+    for word in remaining:
         if not word.lead.startswith("-") or word.text == "-":
             operands.append(word)
         elif word.text == "-e":
-            scripts.extend([w for w in (next(given, None),) if w])
+            scripts.extend([w for w in (next(remaining, None),) if w])
         elif _SED_IN_PLACE.met([word]):
             return _SED_IN_PLACE.why
         elif not (word.literal and _SED_OPTION.fullmatch(word.text)):
@@ -282,8 +282,8 @@ def _awk(words: _Words) -> str | None:
 
 def _one_operand(words: _Words) -> str | None:
     """They write to the second."""
-    given = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
-    return _WRITES if len(given) > 1 or any(w.splits for w in given) else None
+    operands = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
+    return _WRITES if len(operands) > 1 or any(w.splits for w in operands) else None
 
 
 _SETS = re.compile(r"([A-Za-z_.][\w.-]*)[:+?!]*=(.*)", re.DOTALL)
@@ -294,9 +294,9 @@ _MAKE_RUNS = names("SHELL .SHELLFLAGS MAKEFLAGS MAKEFILES MAKE CC CXX CPP LD AR"
 
 def _make(words: _Words) -> str | None:
     for word in words[1:]:
-        given = _SETS.fullmatch(word.text)
-        if given and (given[1] in _MAKE_RUNS or not _MAKE_VALUE.fullmatch(given[2])):
-            return f"{_ELSEWHERE} (sets {given[1][:40]})"
+        setting = _SETS.fullmatch(word.text)
+        if setting and (setting[1] in _MAKE_RUNS or not _MAKE_VALUE.fullmatch(setting[2])):
+            return f"{_ELSEWHERE} (sets {setting[1][:40]})"
     return None
 
 

@@ -105,10 +105,12 @@ class Repository:
             return git.stdout.read().decode().strip()
 
     def contents(self, commit: str) -> Contents:
-        layout = json.loads(self._said("cat-file", "blob", f"{commit}:{_LAYOUT}"))
+        layout = json.loads(self._output("cat-file", "blob", f"{commit}:{_LAYOUT}"))
         usual, odd = layout["usual"], layout["odd"]
         files: dict[str, Kept] = {}
-        for line in self._said("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[:-1]:
+        for line in self._output("ls-tree", "-r", "-z", "--full-tree", commit, f"{_FILES}/").split(b"\0")[
+            :-1
+        ]:
             about, _, name = line.partition(b"\t")
             kind, _, blob = about.decode().split(" ")
             path, mode = os.fsdecode(name).removeprefix(f"{_FILES}/"), _KINDS[kind]
@@ -145,7 +147,7 @@ class Repository:
         sides = (f"--relative={_FILES}/", old, new)
         below = [f"{_FILES}/{path}" for path in paths]
         some = (below[i : i + _AT_ONCE] for i in range(0, len(below), _AT_ONCE))
-        return b"".join(self._said(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
+        return b"".join(self._output(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
 
     def pack(self) -> None:
         """Put objects into one file where there are many. Killed, or beside another process, nothing is lost."""
@@ -153,9 +155,9 @@ class Repository:
         if not (self._folder / "HEAD").exists():
             return
         if len([*one.glob("*")]) > _MOST_LOOSE // 256:
-            self._said("repack", "-d", "-q")
+            self._output("repack", "-d", "-q")
         if len([*(self._folder / "objects" / "pack").glob("*.pack")]) > _MOST_PACKS:
-            self._said("repack", "-a", "-d", "-k", "-q")
+            self._output("repack", "-a", "-d", "-k", "-q")
 
     def _make(self) -> None:
         if (self._folder / "HEAD").exists():
@@ -170,7 +172,7 @@ class Repository:
         except OSError:  # another process was first
             shutil.rmtree(made)
 
-    def _said(self, *arguments: str) -> bytes:
+    def _output(self, *arguments: str) -> bytes:
         with self._started(*arguments, stdin=subprocess.DEVNULL) as git:
             assert git.stdout is not None
             return git.stdout.read()
@@ -203,8 +205,8 @@ class Repository:
                 raise
             if git.returncode or broken:
                 errors.seek(0)
-                told = " ".join(errors.read(2000).decode(errors="replace").split())
-                raise SnapshotError(f"git {arguments[0]} failed in {str(self._folder)!r}: {told or broken}")
+                output = " ".join(errors.read(2000).decode(errors="replace").split())
+                raise SnapshotError(f"git {arguments[0]} failed in {str(self._folder)!r}: {output or broken}")
 
 
 def _line(path: str, mode: int | None, data: bytes) -> bytes:

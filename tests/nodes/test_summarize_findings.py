@@ -90,7 +90,7 @@ def test_ordinary_output_holds_none() -> None:
 def test_warnings_are_lines() -> None:
     text = "ok\nnpm WARN deprecated x@1\na.py:1: DeprecationWarning: old\n2 warnings\nforewarned is forearmed\nok"
     assert warnings(text) == ["npm WARN deprecated x@1", "a.py:1: DeprecationWarning: old", "2 warnings"]
-    assert warnings("W: warning", beside=["W: warning"]) == []
+    assert warnings("W: warning", others=["W: warning"]) == []
 
 
 def test_what_is_there_is_not_missing_however_indented() -> None:

@@ -98,7 +98,7 @@ HARMFUL = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eevil\u202c\x00\u200b\r"
 def test_nothing_that_a_terminal_obeys_comes_through() -> None:
     """From whoever it comes: the model, tools, files, a person's paste, an error."""
     screen = Screen(60, THEMES["dark"])
-    screen.said(HARMFUL)
+    screen.show_prompt(HARMFUL)
     screen.note(HARMFUL)
     screen.show(Table(title=HARMFUL))
     live = ""
@@ -210,7 +210,7 @@ def test_a_new_width_holds_for_what_still_moves() -> None:
 
 def test_a_paste_of_many_lines_is_folded() -> None:
     screen = made()
-    screen.said("\n".join(f"line {n}" for n in range(5000)))
+    screen.show_prompt("\n".join(f"line {n}" for n in range(5000)))
     shown = plain(screen.finished())
     assert shown[0] == "❯ line 0"
     assert shown[-2:] == ["  … 4,980 more lines", ""]

@@ -14,7 +14,7 @@ ATTRIBUTES = re.compile(r"\x1b\[(?:0|1|2|3|4|9)(?:;[123479])*m")
 
 
 def drawn(screen: Screen) -> str:
-    screen.said("prompt")
+    screen.show_prompt("prompt")
     for event in (
         Init(session_id="r", model="m", workflow="main"),
         Thought(content="**About** something"),

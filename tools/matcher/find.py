@@ -39,7 +39,7 @@ def find_exact(
     text: str, old: str, new: str, expected: int | None, *, whole_lines: bool = False
 ) -> Match | Miscount | None:
     """The first strategy: every place where `old` stands as it is."""
-    return _settled("exact", text, _standing(text, old, whole_lines), lambda _: new, expected)
+    return _settled("exact", text, _exact_windows(text, old, whole_lines), lambda _: new, expected)
 
 
 def find(
@@ -49,17 +49,17 @@ def find(
     found = find_exact(text, old, new, expected, whole_lines=whole_lines)
     if found is not None or not old.strip():
         return found
-    given, old, new = old, in_form_of(text, old), in_form_of(text, new)
+    original, old, new = old, in_form_of(text, old), in_form_of(text, new)
     folded, plain_old = fold(text), fold(old)
     merge = _merge(text, old, new)
-    if plain_old != given or folded is not text:
+    if plain_old != original or folded is not text:
         pairs = tuple(
             range(len(old_lines(old)))
         )  # what agrees character by character agrees line by line, too
         found = _settled(
             "typography",
             text,
-            _standing(folded, plain_old, whole_lines),
+            _exact_windows(folded, plain_old, whole_lines),
             lambda w: merge(replace(w, pairs=pairs)),
             expected,
         )
@@ -76,7 +76,7 @@ def find(
     return found
 
 
-def _standing(text: str, old: str, whole_lines: bool) -> Windows:
+def _exact_windows(text: str, old: str, whole_lines: bool) -> Windows:
     # A line's own break before it and after it, which neighbours share.
     at = places(f"\n{text}\n", f"\n{old}\n", shared=1) if whole_lines else places(text, old)
     top, end = (

@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from interlock.services.files.filesystem import OutputFiles
 from interlock.services.hooks.configured import Hook
-from interlock.services.hooks.reply import HookEnvironment, Reply, Said, changed, merged, read_reply, run_hook
+from interlock.services.hooks.reply import (
+    HookEnvironment,
+    HookReply,
+    Reply,
+    changed,
+    merged,
+    read_reply,
+    run_hook,
+)
 from interlock.services.process.processes import SupervisedProcesses
 from interlock.services.secrets.environment import tool_environment
 from interlock.state.tooling import Ended
@@ -188,7 +196,7 @@ REPLIES = st.builds(
 
 @given(st.lists(REPLIES, max_size=6))
 def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
-    outcome = merged("BeforeTool", [Said(str(i), "f", r) for i, r in enumerate(replies)])
+    outcome = merged("BeforeTool", [HookReply(str(i), "f", r) for i, r in enumerate(replies)])
     ranks = ["none", "allow", "ask", "block"]
     assert outcome.decision == max((r.decision for r in replies), key=ranks.index, default="none")
     assert (outcome.stop is None) == all(r.stop is None for r in replies)
@@ -199,7 +207,7 @@ def test_no_block_and_no_stop_is_ever_lost(replies: list[Reply]) -> None:
 
 
 def together(event: Any, *outputs: dict[str, Any]) -> dict[str, Any]:
-    return merged(event, [Said("h", "f", Reply(output=output)) for output in outputs]).output
+    return merged(event, [HookReply("h", "f", Reply(output=output)) for output in outputs]).output
 
 
 def test_a_later_output_wins_and_changes_add_up() -> None:
