@@ -15,7 +15,7 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals
 from interlock.engine.store.runs import NewRun, insert_run
 from interlock.services.sqlite import transaction
-from interlock.state.calls import ApprovalRequest, CallView, Choice, ShellPart
+from interlock.state.calls import ApprovalRequest, CallKey, CallView, Choice, ShellPart
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 DIFF = (
@@ -87,7 +87,7 @@ class StoreMaker:
         (count,) = self.conn.execute("select count(*) from approvals where run = ?", (run,)).fetchone()
         request = ApprovalRequest.model_validate(
             {
-                "key": f"m.{count}.1:approval:1",
+                "attempt": CallKey(message="m", index=count),
                 "kind": "approval",
                 "call": CallView.model_validate({"id": f"0.{count}", "name": tool, "args": args}),
                 "reason": reason,

@@ -9,15 +9,15 @@ from interlock.engine.store import Store
 from interlock.engine.store.approvals import SqlApprovals, decide
 from interlock.nodes.compress import _outside
 from interlock.services.transcript import ChainTranscript
-from interlock.state.calls import Answer, ApprovalRequest, CallView
+from interlock.state.calls import Answer, ApprovalRequest, CallKey, CallView
 from interlock.state.messages import Message
 
 
 def request(number: int) -> ApprovalRequest:
     call = CallView(id=f"{number}.0", name="run_shell_command", args={"command": f"make step{number} && é"})
-    key = f"{'ab' * 32}.{number}.1:approval:1"
+    attempt = CallKey(message="ab" * 32, index=number)
     return ApprovalRequest(
-        key=key, kind="approval", call=call, reason="r", preview="p", choices=("proceed_once",)
+        attempt=attempt, kind="approval", call=call, reason="r", preview="p", choices=("proceed_once",)
     )
 
 

