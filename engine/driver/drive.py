@@ -156,8 +156,16 @@ class Drive:
     """The connections and the compiled graph of one drive."""
 
     def __init__(
-        self, store: Store, lease: Lease, pipeline: Pipeline, prepared: RunConfig, bus: EventBus, stop: Stop
+        self,
+        store: Store,
+        lease: Lease,
+        pipeline: Pipeline,
+        prepared: RunConfig,
+        bus: EventBus,
+        stop: Stop,
+        rewired: Callable[[DriveServices], DriveServices] = lambda own: own,
     ) -> None:
+        """`rewired`: what takes the place of its services in a replay."""
         self.store = store
         self.lease = lease
         self.bus = bus
@@ -179,7 +187,7 @@ class Drive:
         )
         turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
         connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
-        self.services: DriveServices = compose(prepared, info, store, connections)
+        self.services = rewired(compose(prepared, info, store, connections))
         self._saver = Saver(self.conn, steps, pipeline.outcome)
         self._graph = pipeline.declared(prepared.settings.agents.max_depth)
         self.app: Compiled = self._graph.compile(self._saver)

@@ -273,10 +273,8 @@ def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redacto
 
 def _policy(options: Options, rules: RunRules, settings: Settings, workspace: FolderWorkspace) -> RulePolicy:
     scope, save_to = Scope(interactive=options.interactive), user_folder(options.user_home)
-    policy = RulePolicy(rules.now, settings, workspace, scope=scope, save_to=save_to)
-    if rules.changed:
-        policy.started = RulePolicy(rules.then, rules.settings, workspace, scope=scope)
-    return policy
+    started = RulePolicy(rules.then, rules.settings, workspace, scope=scope) if rules.changed else None
+    return RulePolicy(rules.now, settings, workspace, scope=scope, save_to=save_to, started=started)
 
 
 def _hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:

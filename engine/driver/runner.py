@@ -287,8 +287,7 @@ async def _driven(
     notifications = watched(prepared, store.home, run) if wanted else None
     try:
         with diagnosed(store.path):
-            drive = Drive(store, lease, chosen, prepared, bus, stop)
-            drive.services = rewire.services(drive.services)
+            drive = Drive(store, lease, chosen, prepared, bus, stop, rewire.services)
             try:
                 outcome = await _advanced(drive, chosen, prepared, first)
             finally:

@@ -67,10 +67,13 @@ class RulePolicy:
         *,
         scope: Scope | None = None,
         save_to: Path | None = None,
+        started: "RulePolicy | None" = None,
     ) -> None:
-        """`save_to`: folder for saved choices, if any."""
-        self.started: RulePolicy | None = None
-        """The rules that the run began with, where they have changed since: the stricter decision holds."""
+        """`save_to`: folder for saved choices, if any.
+
+        `started`: the rules that the run began with, where they have changed since; the stricter decision holds.
+        """
+        self.started = started
         from_settings, self.problems = settings_rules(settings)
         self._workspace = workspace
         self._save_to = save_to
