@@ -1,4 +1,4 @@
-"""engine: the one door to runs, for the CLI, tests and users' programs. Light until something is driven."""
+"""engine: the single entry point to runs, for the CLI, tests and users' programs. Heavy imports are deferred."""
 
 from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from functools import wraps
@@ -25,11 +25,11 @@ async def run(
     run_id: str | None = None,
     stop: "Stop | None" = None,
 ) -> Outcome:
-    """Start a run of `workflow` and drive it until it is done, fails, or somebody must decide.
+    """Start a run of `workflow` and drive it until it is done, fails, or a person must decide.
 
-    `stop`, called in the same loop, asks it to end early; without one, signals do. A `Pipeline` of the caller's own is
-    known by its name from then on, in this process.
-    Raises `InterlockError` for what is wrong before the run exists; later errors are in the outcome.
+    `stop`, called in the same loop, asks the run to end early; without it, signals do. A `Pipeline` passed in is
+    registered under its name for the rest of this process.
+    Raises `InterlockError` for errors before the run exists; later errors are in the outcome.
     """
     from interlock.engine.driver import runner
 
@@ -47,9 +47,9 @@ async def resume(
     stop: "Stop | None" = None,
     instead: bool = False,
 ) -> Outcome:
-    """Record decisions durably, then go on with the run: after them, after a crash, or with a further prompt.
+    """Persist the decisions, then resume the run: with what they allow, after a crash, or with a further prompt.
 
-    `stop`: as for `run`. `instead`: of a run that was cut short, the prompt takes the place of what it was about to do.
+    `stop`: as for `run`. `instead`: the prompt replaces whatever an interrupted run was about to do.
     """
     from interlock.engine.driver import runner
 
@@ -60,17 +60,17 @@ async def resume(
 async def events(
     function: Callable[_P, Coroutine[Any, Any, Outcome]], *args: _P.args, **kwargs: _P.kwargs
 ) -> "AsyncGenerator[Event, None]":
-    """`run` or `resume` as an iterator of the run's events: `async for event in events(run, "main", …)`.
+    """Iterate over the events of `run` or `resume`: `async for event in events(run, "main", …)`.
 
-    The first is `Init`, with the run's id; the last is `Result`, which says how it ended, as an `Outcome` does. An
-    iterator that is closed early stops the run, which can be resumed. Raises what the call raises.
+    The first event is `Init`, with the run's id; the last is `Result`, which carries what an `Outcome` does. Closing
+    the iterator early stops the run, which can be resumed. Raises what the call raises.
     """
     import asyncio
 
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[Event] = asyncio.Queue()
 
-    def show(event: "Event") -> None:  # on a thread of its own
+    def show(event: "Event") -> None:  # on its own thread
         loop.call_soon_threadsafe(queue.put_nowait, event)
 
     more: Any = {**kwargs, "renderers": [*cast(Any, kwargs.get("renderers", ())), show]}
@@ -93,9 +93,10 @@ async def events(
 async def fork(
     run: str, at: int, *, home: Path, workspace: Path | None = None, in_place: bool = False
 ) -> "Forked":
-    """A new run that shares the past of `run` up to root step `at`, with the files as they were then.
+    """Create a run that shares the history of `run` up to root step `at`, with the files as they were then.
 
-    In a new folder beside the run's own, in `workspace`, or in place. Raises `UserError`; the parent never changes.
+    It works in `workspace`, in place, or by default in a new folder beside the run's own. The parent never changes.
+    Raises `UserError`.
     """
     import asyncio
 
@@ -105,7 +106,7 @@ async def fork(
 def fork_sync(
     run: str, at: int, *, home: Path, workspace: Path | None = None, in_place: bool = False
 ) -> "Forked":
-    """`fork`, without a loop."""
+    """`fork` for callers without an event loop."""
     from interlock.engine.travel.fork import fork_run
 
     return fork_run(home, run, at, workspace=workspace, in_place=in_place)
@@ -114,7 +115,7 @@ def fork_sync(
 def _in_own_loop(function: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callable[_P, Outcome]:
     @wraps(function)
     def alone(*args: _P.args, **kwargs: _P.kwargs) -> Outcome:
-        import asyncio  # here, because it costs the fast commands 20 ms
+        import asyncio  # deferred: it costs the fast commands 20 ms
 
         from interlock.engine.driver.drive import signals_held
 
@@ -125,9 +126,9 @@ def _in_own_loop(function: Callable[_P, Coroutine[Any, Any, Outcome]]) -> Callab
 
 
 run_sync = _in_own_loop(run)
-"""`run`, in an event loop of its own."""
+"""`run` in its own event loop."""
 resume_sync = _in_own_loop(resume)
-"""`resume`, in an event loop of its own."""
+"""`resume` in its own event loop."""
 
 __all__ = [
     "Decision",

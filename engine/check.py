@@ -1,4 +1,4 @@
-"""check: what policy, hooks and MCP servers would say here and now: with the settings, trust and rules of a run."""
+"""check: what policy, hooks and MCP servers would answer here, under the same settings, trust and rules as a run."""
 
 import json
 import sqlite3
@@ -63,19 +63,19 @@ class Question(BaseModel):
 
 
 class Checked(Frozen):
-    """The decision, and what it was made from."""
+    """The decision, and its basis."""
 
     agent: str | None = None
     explanation: Explanation
     checkers: tuple[CheckerAnswer, ...] = ()
-    """What safety checkers say of it."""
+    """Answers of the safety checkers."""
 
 
 class PolicyCheck:
-    """One preparation, any number of questions."""
+    """Prepared once, for any number of questions."""
 
     def __init__(self, options: Options) -> None:
-        """Raises what would stop a run before it begins, but for a missing key of a model."""
+        """Raises what would stop a run before it starts, except a missing API key."""
         self._prepared = prepare(options, needs_model=False)
         self.warnings: Sequence[str] = self._prepared.warnings
         outputs = OutputFiles(options.home)
@@ -87,7 +87,7 @@ class PolicyCheck:
         self._tools = {name: tool for name, tool in every.items() if name not in ONLY_AGENTS}
 
     async def check(self, question: Mapping[str, Any]) -> Checked:
-        """Raises `InputError` that names the field: no such tool or agent, wrong arguments."""
+        """Decide on one call. Raises `InputError` naming the field: unknown tool or agent, wrong arguments."""
         asked = _question(question)
         policy = self._policy(asked)
         call = CallView(id="", name=_full_name(asked), args=_without_wait(asked.args))
@@ -116,7 +116,7 @@ class PolicyCheck:
             raise InputError(f"No agent {name!r}. Did you mean one of: {', '.join(near)}?", "agent")
 
     def _of_tool(self, call: CallView, agent: str | None) -> tuple[Risk, str | None]:
-        """The tool's risk, and why the call would be refused before any rule."""
+        """The tool's risk, and why the call would be refused before any rule applies."""
         if call.name.startswith(_SERVER_TOOL):
             return "execute", None
         tools = self._tools if agent is None else self._agents[agent]
@@ -156,7 +156,7 @@ def _question(fields: Mapping[str, Any]) -> Question:
 
 
 def _full_name(asked: Question) -> str:
-    """`--server s` names a tool as the server does, or in full."""
+    """Complete a server tool's name: `--server s` accepts the server's own name for it or the full one."""
     prefix = f"{_SERVER_TOOL}{asked.server}_"
     return asked.tool if asked.server is None or asked.tool.startswith(prefix) else prefix + asked.tool
 
@@ -166,7 +166,7 @@ def _find(tools: Mapping[str, Tool], name: str) -> Tool | None:
 
 
 def _refused(found: Explanation, why: str) -> Explanation:
-    """Before policy is asked, a run refuses a tool that isn't there and a path that no tool may touch."""
+    """Deny before policy is consulted, as a run does for an unknown tool or a path that no tool may touch."""
     verdict = Verdict(decision="deny", rule="refused before any rule", reason=why, deny_message=why)
     return _changed(found, verdict, (), "No rule lifts that.")
 
@@ -189,11 +189,11 @@ SUBJECTS: dict[HookEvent, str] = {
     "PreCompress": "trigger",
     "Notification": "notification_type",
 }
-"""Event → field of its input that matchers look at; other events have none."""
+"""Event → the input field that matchers test; other events have none."""
 
 
 class _Heard(SupervisedProcesses):
-    """Notes what each hook is given: of hooks one after the other it depends on those before."""
+    """Records each hook's input: with sequential hooks it depends on the ones before."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -205,7 +205,7 @@ class _Heard(SupervisedProcesses):
 
 
 class HookCheck:
-    """One preparation, any number of events."""
+    """Prepared once, for any number of events."""
 
     def __init__(self, options: Options) -> None:
         self._prepared = prepare(options, needs_model=False)
@@ -213,13 +213,13 @@ class HookCheck:
         self.warnings: Sequence[str] = self._prepared.warnings
 
     def listed(self) -> list[dict[str, Any]]:
-        """Every hook that counts, in the order in which hooks are asked."""
+        """Every active hook, in execution order."""
         return [_shown(hook) for hook in self._prepared.hooks.hooks]
 
     def planned(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
-        """What the event would run, and the input of each hook, unless one before it changes it.
+        """What the event would run, with each hook's input as it is unless an earlier hook changes it.
 
-        Raises `UntrustedError` where only ignored files have hooks for it.
+        Raises `UntrustedError` if only ignored files have hooks for the event.
         """
         hooks = self._prepared.hooks.selected(
             event, *subjects_of(event, self._subject(event, payload), payload)
@@ -235,7 +235,7 @@ class HookCheck:
         }
 
     async def run(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, Any]:
-        """As `planned`, with what each hook got and said, and what it comes to."""
+        """Like `planned`, but runs the hooks: adds each one's actual input and verdict, and the combined outcome."""
         plan = self.planned(event, payload)
         with tempfile.TemporaryDirectory(prefix="interlock-hooks-") as folder:
             outcome, inputs = await self._fired(event, payload, Path(folder))
@@ -247,7 +247,7 @@ class HookCheck:
     async def _fired(
         self, event: HookEvent, payload: Mapping[str, JsonValue], folder: Path
     ) -> tuple[HookOutcome, dict[str, Any]]:
-        """Through a log of its own that is thrown away: no run is touched."""
+        """Fire through a throwaway log, so that no run is touched."""
         prepared, conn = self._prepared, sqlite3.connect(":memory:", isolation_level=None)
         processes = _Heard(outputs=OutputFiles(folder), env=prepared.tool_env, redact=prepared.redact)
         try:
@@ -285,7 +285,7 @@ def _shown(hook: Hook) -> dict[str, Any]:
 
 
 class McpCheck:
-    """One preparation; servers are started when they are asked for, and ended with the answer."""
+    """Prepared once; servers start on demand and stop with the answer."""
 
     def __init__(self, options: Options) -> None:
         self._prepared = prepare(options, needs_model=False)
@@ -294,7 +294,7 @@ class McpCheck:
         self.workspace: Path = self._prepared.workspace.root
 
     async def views(self, server: str | None = None) -> list[dict[str, Any]]:
-        """Every server, or one, and what it offers; `ms`: how long all of them took. Raises `UserError`."""
+        """Every server, or one, with what it offers; `ms`: how long connecting took in all. Raises `UserError`."""
         if server is not None:
             self._spec(server)
         servers = open_servers(self._prepared, self._outputs, _unheard)
@@ -309,7 +309,7 @@ class McpCheck:
         return [{**view, "ms": took} for view in redacted]
 
     async def sign_in(self, server: str, show: Show) -> int:
-        """How many tools it then offers. Raises `UserError`, `RunError`."""
+        """Sign in, and return how many tools the server then offers. Raises `UserError`, `RunError`."""
         spec, options = self._spec(server), self._prepared.options
         self._remote(spec)
         async with sign_in(spec, options.home, self._prepared.redact.learn, show) as auth:
@@ -323,7 +323,7 @@ class McpCheck:
         return len(one.listing.tools)
 
     def forget(self, server: str) -> bool:
-        """Remove its tokens; whether there were any. Raises `UserError`."""
+        """Remove the server's tokens; True if there were any. Raises `UserError`."""
         spec = self._spec(server)
         self._remote(spec)
         return TokenFile(self._prepared.options.home, server, spec.url).forget()
@@ -342,4 +342,4 @@ class McpCheck:
 
 
 def _unheard(event: Event, /) -> None:
-    """What is answered says it, too."""
+    """Drop the event: the answer contains it."""

@@ -1,6 +1,6 @@
-"""docs: the blocks of README and other pages that are generated from the code, so that they can't lie.
+"""docs: the blocks of README and other pages that are generated from the code, so they always match it.
 
-A block stands between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
+A block lies between `<!-- generated: NAME -->` and `<!-- end -->`; NAME is `pipelines`, `tools`, `help`,
 `tour` (the demo's real output), `session` (its commands and keys), `chart NAME`, `diagram WORKFLOW` or `api MODULE`.
 """
 
@@ -34,11 +34,11 @@ _EVEN = (
 _RUN = re.compile(r"^Run (\w{8}) is waiting", re.MULTILINE)
 
 _READS = re.compile(r"(?:^✓ Read .*\n){2,}", re.MULTILINE)
-"""Files are read side by side: either may be done first."""
+"""Consecutive reads; files are read in parallel, so their order varies."""
 
 
 def tour() -> str:
-    """Run the demo; its output as a block. Raises `UserError` when it fails."""
+    """Run the demo and return its output as a block. Raises `UserError` if it fails."""
     with tempfile.TemporaryDirectory() as home:
         env = {"PATH": os.environ["PATH"], "HOME": home, "LANG": "C.UTF-8"}
         done = subprocess.run(
@@ -73,13 +73,13 @@ _RISKS = {
 
 
 def pipelines() -> str:
-    """A table of every workflow with its diagram."""
+    """A table of all workflows, linked to their diagrams."""
     rows = [f"| `{name}` | {what} | [diagram](diagrams/{name}.mmd) |" for name, what in PIPELINES.items()]
     return "\n".join(["| Workflow | What it does | |", "|---|---|---|", *rows]) + "\n"
 
 
 def tools() -> str:
-    """A table of what a model can call."""
+    """A table of the tools a model can call."""
     rows = [f"| `{t.name}` | {_RISKS[t.risk]} | {_sentence(t.description)} |" for t in TOOLS.values()]
     return "\n".join(["| Tool | Risk | What it does |", "|---|---|---|", *rows]) + "\n"
 
@@ -90,18 +90,18 @@ def _sentence(text: str) -> str:
 
 
 def help_text() -> str:
-    """What `interlock --help` prints, from the command itself."""
+    """The output of `interlock --help`."""
     shown = _printed("import sys; from interlock.cli.main import main; sys.exit(main())", "--help")
     return f"```text\n{shown.rstrip()}\n```\n"
 
 
 def session() -> str:
-    """A table of the session's commands and keys, from itself."""
+    """A table of the session's commands and keys."""
     return _printed("from interlock.cli.session.commands import page; print(page(), end='')")
 
 
 def _printed(code: str, *arguments: str) -> str:
-    """By rooms that this one may not import."""
+    """Run `code` in a separate process: this package may not import what it prints."""
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -126,20 +126,20 @@ def _text(name: str) -> str:
 
 
 def current(page: str) -> str:
-    """The page with every block as it should be. Raises `UserError` for an unknown block or one without an end."""
+    """The page with every block regenerated. Raises `UserError` for an unknown block or one without an end."""
     if page.count("<!-- generated:") != len(_BLOCK.findall(page)):
         raise UserError("A generated block has no end. Close it with: <!-- end -->")
     return _BLOCK.sub(lambda found: found[1] + _text(found[2]) + found[4], page)
 
 
 def _stale(pages: Sequence[Path]) -> dict[Path, str]:
-    """Pages with a block that isn't as it should be, and how they should be."""
+    """Pages with a stale block → their current text."""
     texts = {path: path.read_text(encoding="utf-8") for path in pages}
     return {path: new for path, text in texts.items() if (new := current(text)) != text}
 
 
 def write(pages: Sequence[Path]) -> list[Path]:
-    """Bring the pages up to date; those that changed."""
+    """Update the pages; return those that changed."""
     changed = _stale(pages)
     for path, text in changed.items():
         path.write_text(text, encoding="utf-8", newline="\n")
@@ -147,12 +147,12 @@ def write(pages: Sequence[Path]) -> list[Path]:
 
 
 def check(pages: Sequence[Path]) -> list[str]:
-    """One line for each page with a stale block, with the command that mends it."""
+    """One line per page with a stale block, with the command that fixes it."""
     return [f"{path} has a stale block. Run: make diagrams" for path in _stale(pages)]
 
 
 def main(args: Sequence[str]) -> int:
-    """`--write | --check` over the pages of the working directory; prints what changed or is stale."""
+    """Run `--write | --check` over the pages of the working directory; print what changed or is stale."""
     pages = sorted((*Path().glob("*.md"), *Path().glob("docs/*.md")))
     if args not in (["--write"], ["--check"]):
         print("usage: python -m interlock.engine.docs --write|--check", file=sys.stderr)
@@ -172,7 +172,7 @@ _HIDDEN = re.compile(r" at 0x[0-9a-f]+")
 
 
 def page(module: str) -> str:
-    """Markdown. Raises `UserError` for a module that isn't there, or a name without a docstring."""
+    """API reference of a module as Markdown. Raises `UserError` for a missing module, or a name without a docstring."""
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
@@ -213,7 +213,7 @@ def _signature(name: str, function: Any) -> str:
 
 
 def _fields(cls: type) -> Iterator[str]:
-    """Annotated names of the class's body, with the strings that stand below them."""
+    """List a class's annotated public fields, each with the string below it."""
     body = _body(cls)
     for place, statement in enumerate(body):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
@@ -232,7 +232,7 @@ def _docstring(after: list[ast.stmt]) -> str:
 
 
 def _methods(cls: type) -> Iterator[str]:
-    """Public ones of the class's own body that have a docstring."""
+    """List the public methods of the class's own body that have a docstring."""
     for name, member in vars(cls).items():
         if inspect.isfunction(member) and not name.startswith("_") and (doc := inspect.getdoc(member)):
             yield f"- `{_signature(name, member)}`: {' '.join(doc.split())}"
@@ -242,7 +242,7 @@ def _methods(cls: type) -> Iterator[str]:
 def _body(cls: type) -> list[ast.stmt]:
     try:
         parsed = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0]
-    except (OSError, TypeError):  # made at run time
+    except (OSError, TypeError):  # created at run time
         return []
     return parsed.body if isinstance(parsed, ast.ClassDef) else []
 

@@ -1,4 +1,4 @@
-"""options: how a run is driven. Plain data, so that the fast commands can use it."""
+"""options: how a run is driven. Plain data, so the fast commands can import it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,80 +12,82 @@ if TYPE_CHECKING:
     from interlock.state.events import Event
 
 Renderer = Callable[["Event"], None]
-"""Consumes events on a thread of its own; may block or raise without harm to the run.
+"""Consumes events on its own thread; may block or raise without affecting the run.
 
-One that has a method `flush` may keep what it shows until that is called: after the last of several events."""
+A renderer with a `flush` method may buffer output until it is called, after the last event of a batch.
+"""
 
 WORKFLOWS_FOLDER = Path(".interlock") / "workflows"
-"""Where users' workflows are looked for: below a workspace or the user's home."""
+"""Where users' workflows live, relative to a workspace or the user's home."""
 WORKFLOWS_GROUP = "interlock.workflows"
-"""Of entry points."""
+"""Entry-point group."""
 
 HEARTBEAT_STALE_S = 30.0
-"""Seconds without a heartbeat, by the challenger's monotonic clock, until a living owner is replaced (`engine.md` 17).
+"""Seconds without a heartbeat, on the challenger's monotonic clock, before a live owner is replaced (`engine.md` 17).
 
-C code that holds the interpreter for longer stops the heartbeats and so loses the run."""
+C code that holds the interpreter for longer stops the heartbeats and so loses the run.
+"""
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the door says about a drive. None means: the settings decide."""
+    """Options of one drive. None leaves the choice to the settings."""
 
     home: Path
-    """State directory: store, outputs."""
+    """State directory: store and outputs."""
     user_home: Path = field(default_factory=Path.home)
-    """Where the user's settings and memory files lie."""
+    """Holds the user's settings and memory files."""
     workspace: Path | None = None
     model: str | None = None
     approval_mode: str | None = None
     mode: str | None = None
-    """Of work; None: the run's own."""
+    """Working mode; None keeps the run's own."""
     protocol: str | None = None
     task_path: str = ""
-    """Of a subtask: ids of the calls that it was asked for by; its scripted replies are chosen by that."""
+    """For a subtask: ids of the calls that started it; selects its scripted replies."""
     overrides: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Settings from flags, in Gemini's nested keys."""
+    """Settings from flags, under Gemini's nested keys."""
     include_directories: tuple[Path, ...] = ()
     allowed_tools: tuple[str, ...] = ()
     policy_files: tuple[Path, ...] = ()
     admin_policies: tuple[Path, ...] | None = None
-    """Folders of the admin's rules, instead of those of this machine."""
+    """Folders with the admin's rules; None: this machine's."""
     limits: Mapping[str, Any] = field(default_factory=dict[str, Any])
     record_to: Path | None = None
     fake: Path | None = None
     system_prompt: str | None = None
     append_system_prompt: str | None = None
     compress: bool = False
-    """The conversation of a run that has ended is compressed now; in a prompt's place."""
+    """Compress the conversation of an ended run, instead of a prompt."""
     rights: Mapping[str, Any] | None = None
-    """The rules that the run began with (`engine/driver/rights.py`); None: it begins now."""
+    """Rules the run started with (`engine/driver/rights.py`); None: a new run."""
     source: Mapping[str, str] | None = None
-    """Where the run's workflow is declared, and the hash of that (`engine/workflows.py`); None: it is one of ours."""
+    """Where the run's workflow is declared, with its hash (`engine/workflows.py`); None: a built-in."""
     new_rules: bool = False
-    """A person confirmed the rules as they are now."""
+    """A person confirmed the current rules."""
     ide_context: Path | None = None
-    """JSON file in which an editor keeps what is open."""
+    """JSON file in which an editor records what is open."""
     attach: tuple[Path, ...] = ()
-    """Files that go with the prompt."""
+    """Files attached to the prompt."""
     notes: tuple[tuple[str, str], ...] = ()
-    """Texts that go with it, too, each with what it is: what the user did meanwhile."""
+    """Texts attached to the prompt, each with a label: what the user did in between."""
     skip_trust: bool = False
     sandbox: bool = False
-    """False: settings and environment decide; a run that began with one keeps it."""
+    """False: settings and environment decide. A run started in a sandbox keeps it."""
     interactive: bool = False
     debug: bool = False
-    """The command line shows where an error came from."""
+    """Make the command line show where an error came from."""
     env: Mapping[str, str] = field(default_factory=dict[str, Any])
     stale_after_s: float = HEARTBEAT_STALE_S
 
 
 class Pending(TypedDict):
-    """A request that waits for a person, as `pending_approvals` shows it."""
+    """A request pending a person's decision, as `pending_approvals` shows it."""
 
     id: str
-    """What `Decision.approval` names; it contains the run."""
+    """For `Decision.approval`; contains the run's id."""
     number: int
-    """Its short name among those that wait with it, from 1; 0: it has none."""
+    """Short name among the pending requests, from 1; 0: none."""
     kind: "RequestKind"
     agent: str
     """Path of the sub-agent that asks; empty: the run itself."""
@@ -93,10 +95,10 @@ class Pending(TypedDict):
     args: dict[str, Any]
     reason: str
     preview: str
-    """What would happen: a diff, a command, a text."""
+    """The expected effect: a diff, a command, a text."""
     parts: list[dict[str, Any]]
     choices: "list[Choice]"
-    """What `Decision.choice` may be."""
+    """Valid values of `Decision.choice`."""
     always: "dict[Choice, str]"
     note: str | None
     questions: list[dict[str, Any]]
@@ -105,7 +107,7 @@ class Pending(TypedDict):
 
 @dataclass(frozen=True)
 class Decision:
-    """A person's answer to one request, or to all that wait (`approval == "all"`)."""
+    """A person's answer to one request, or to all pending ones (`approval == "all"`)."""
 
     approval: str
     choice: "Choice"
@@ -113,9 +115,9 @@ class Decision:
     feedback: str | None = None
     """With `reject`: why."""
     args: Mapping[str, Any] | None = None
-    """With `modify`: all of the arguments that it is to run with."""
+    """With `modify`: the complete arguments to run with."""
     text: str | None = None
-    """The answer to a question; to an unknown outcome `redo` or `skip`."""
+    """The answer to a question; for an unknown outcome `redo` or `skip`."""
 
 
 @dataclass(frozen=True)
@@ -130,12 +132,12 @@ class Outcome:
     error: dict[str, str] | None = None
     stats: dict[str, Any] = field(default_factory=dict[str, Any])
     pending: list[Pending] = field(default_factory=list[Pending])
-    """What waits for a person, where the status is `waiting`."""
+    """Requests pending a person's decision, if the status is `waiting`."""
     resume_command: str | None = None
     warnings: list[str] = field(default_factory=list[str])
     trace: str = ""
-    """Where the error came from, for who looks for a bug."""
+    """The error's traceback, for debugging."""
     notifying: "Future[list[str]] | None" = None
-    """Notifications that are still being sent; the result is what went wrong with them."""
+    """Notifications still being sent; resolves to what went wrong with them."""
     drained: bool = True
     """False: a renderer still blocks on its reader, and a normal exit of the process would wait for it."""

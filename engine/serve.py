@@ -1,8 +1,8 @@
-"""serve: workflows as the tools of an MCP server on stdio.
+"""serve: exposes workflows as tools of an MCP server on stdio.
 
-Whoever calls a tool is a program: it names what is to be done, never where, by which model or with which rights; those
-are what the person said who started the server. What a person must decide is asked of the client's person, where the
-client can ask; else the run is parked, and the result says how to go on.
+The caller is a program: it names the task, but never the workspace, model or rights; whoever started the server set
+those. Decisions go to the client's user if the client supports elicitation; otherwise the run is parked, and the
+result says how to resume it.
 """
 
 import asyncio
@@ -20,18 +20,18 @@ from interlock.state.events import Event, ToolStart
 from interlock.state.text import visible_json
 
 _NOT_THEIRS = ("workspace", "model", "approval_mode", "limits")
-"""Fields of every input that only the person who started the server decides."""
+"""Input fields reserved for whoever started the server."""
 _QUESTION = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
 async def serve(workflows: Sequence[str], options: Options) -> None:
-    """Answer on stdin and stdout until the client has gone."""
+    """Serve on stdin and stdout until the client disconnects."""
     from mcp import types
     from mcp.server.lowlevel import Server
     from mcp.server.stdio import stdio_server
 
     parked: dict[str, Outcome] = {}
-    """Runs of this server that wait for what their client was asked to ask."""
+    """Runs waiting for answers that their client was asked to collect."""
 
     async def listed(context: Any, params: Any) -> types.ListToolsResult:  # noqa: ARG001 - the SDK names them
         return types.ListToolsResult(tools=[types.Tool.model_validate(_tool(name)) for name in workflows])
@@ -74,25 +74,25 @@ def _tool(name: str) -> dict[str, Any]:
 
 
 class _Client:
-    """The caller: hears what happens, and may have a person to ask."""
+    """The caller: gets progress reports, and may have a user to ask."""
 
     def __init__(self, context: Any, answers: Mapping[str, Any]) -> None:
-        """`answers`: of its person, to what an earlier result asked for (protocols from 2026-07-28 on)."""
+        """`answers`: its user's answers to an earlier result's requests (protocols from 2026-07-28 on)."""
         self._context, self._answers = context, answers
         self.wanted: dict[str, Any] = {}
-        """What the result is to ask for, where nothing can be asked meanwhile."""
+        """Requests to put in the result, if none can be sent meanwhile."""
         self._loop = asyncio.get_running_loop()
         self._reported = 0
 
     def __call__(self, event: Event) -> None:
-        """A renderer, on a thread of its own."""
+        """Renderer, called on its own thread."""
         if isinstance(event, ToolStart):
             self._reported += 1
             report = self._context.session.report_progress(self._reported, None, event.summary)
             asyncio.run_coroutine_threadsafe(report, self._loop)
 
     async def decide(self, request: Mapping[str, Any]) -> Decision | None:
-        """What a person at the client says; None: nobody can be asked, or nobody wanted to decide."""
+        """Return the client user's decision; None: the client can't ask, or the user declined."""
         session, asks = self._context.session, request["kind"] == "question"
         schema = _QUESTION if asks else _choice(request)
         if not session.client_capabilities or session.client_capabilities.elicitation is None:
@@ -132,7 +132,7 @@ def _shown(request: Mapping[str, Any]) -> str:
 async def _played(
     name: str, input: Mapping[str, Any], options: Options, client: _Client, begun: Outcome | None
 ) -> Outcome:
-    """Run it, and go on as often as somebody decides."""
+    """Run the workflow, and resume it for as long as someone decides."""
     refused = [field for field in _NOT_THEIRS if field in input]
     if refused:
         raise InterlockError(

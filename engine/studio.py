@@ -1,9 +1,9 @@
-"""studio: workflows as ordinary graphs of LangGraph's server (`langgraph dev`, extra `[studio]`), without our saver.
+"""studio: workflows as ordinary graphs for LangGraph's server (`langgraph dev`, extra `[studio]`), without our saver.
 
-The server keeps checkpoints, threads and interrupts; chain, journal and requests lie in a store of their own, for nodes
-need them. Input is the workflow's, as `interlock run WORKFLOW --input` takes it. An interrupt is answered with what
-`Decision` holds, `{"choice": "proceed_once"}`, or with a text: `approve`, `reject`, or the answer to a question. Events
-are the stream's `custom` part.
+The server keeps checkpoints, threads and interrupts; chain, journal and requests have a store of their own, because
+nodes need them. The input is the workflow's, as for `interlock run WORKFLOW --input`. Answer an interrupt with the
+fields of `Decision`, `{"choice": "proceed_once"}`, or with a text: `approve`, `reject`, or the answer to a question.
+Events go to the stream's `custom` part.
 """
 
 import os
@@ -45,13 +45,13 @@ _WORDS: Mapping[str, Choice] = {
 
 
 class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
-    """The compiled graph of a workflow; it brings its own `Deps`. The server copies it with its own saver."""
+    """A workflow's compiled graph with its own `Deps`. The server copies it with its own saver."""
 
     workflow: Pipeline
-    """Of the class, which is made for one workflow: a copy is made of the instance's attributes alone."""
+    """Set on the class, one per workflow, because copying keeps only instance attributes."""
 
     async def astream(self, input: Any, config: Any = None, **kwargs: Any) -> AsyncIterator[Any]:
-        """Raises `UserError` for an answer that can't be used, `InputError` for an input."""
+        """Raises `UserError` for an unusable answer, `InputError` for an invalid input."""
         run = str(config["configurable"]["thread_id"])
         waiting = (
             [] if not isinstance(input, Command) else pending(await self.aget_state(config, subgraphs=True))
@@ -73,12 +73,12 @@ class StudioGraph(CompiledStateGraph[Any, Deps, Any, Any]):
         return self.workflow.input.model_json_schema()
 
     def get_context_jsonschema(self, **_: Any) -> dict[str, Any] | None:
-        """None: it brings its own."""
+        """None: the graph brings its own context."""
         return None
 
 
 def graph(workflow: str | Path | Pipeline) -> Compiled:
-    """A workflow, by name, by its file or itself, as a graph for `langgraph.json`."""
+    """Return a workflow, by name, file or object, as a graph for `langgraph.json`."""
     if isinstance(workflow, Path):
         workflow = Source(workflow.stem.replace("_", "-"), workflow).load()
     found = pipeline(workflow) if isinstance(workflow, str) else workflow
@@ -89,7 +89,7 @@ def graph(workflow: str | Path | Pipeline) -> Compiled:
 
 @asynccontextmanager
 async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tuple[Drive, RunConfig]]:
-    """The connections of a run, which is the server's thread; `input` begins it, or it goes on."""
+    """Open a run's connections. The run is the server's thread; `input` starts it unless it exists."""
     store = Store(Path(os.environ.get("INTERLOCK_STUDIO_HOME") or state_home() / "studio"))
     store.open()
     lease = await acquire(store, run)
@@ -110,7 +110,7 @@ async def _driven(workflow: Pipeline, run: str, input: Any) -> AsyncGenerator[tu
 
 
 def _options(store: Store, begun: RunRow | None, workflow: Pipeline, input: Any) -> Options:
-    """Those of the input, or those that the run began with."""
+    """Options from the input, or those the run started with."""
     options = Options(home=store.home, env=dict(os.environ))
     if begun is None:
         return with_input(replace(options, workspace=Path.cwd()), workflow.validated(input))
@@ -119,7 +119,7 @@ def _options(store: Store, begun: RunRow | None, workflow: Pipeline, input: Any)
 
 
 def _with_emit(deps: Deps) -> Deps:
-    """With events in the server's stream."""
+    """Deps whose events go to the server's stream."""
 
     def emit(event: Event) -> None:
         get_stream_writer()(event.model_dump(mode="json"))
@@ -128,7 +128,7 @@ def _with_emit(deps: Deps) -> Deps:
 
 
 def _resume_value(resume: Any, interrupt: str, waiting: int) -> Any:
-    """The answer to one interrupt, by its id or as the only one; None: there is none."""
+    """The answer to one interrupt, by its id or because it is the only one; None: no answer."""
     if isinstance(resume, Mapping) and interrupt in resume:
         return cast(Mapping[str, Any], resume)[interrupt]
     return cast(Any, resume) if waiting == 1 else None
@@ -149,4 +149,4 @@ def _answer(drive: Drive, key: str, reply: Any) -> None:
 
 
 globals().update({name.replace("-", "_"): graph(name) for name in PIPELINES})
-"""Each of ours under its name, for `langgraph.json`."""
+"""Each built-in workflow under its name, for `langgraph.json`."""

@@ -1,9 +1,9 @@
-"""workflows: what users bring: workflows of their own, and nodes of their own in ours; found, loaded, and remembered.
+"""workflows: finds, loads and records users' own workflows, and their own nodes in ours.
 
 A file `.interlock/workflows/NAME.py` of a trusted folder, or of the user's home, holds `WORKFLOW = Workflow(NAME, …)`;
-so does whatever an entry point of the group `interlock.workflows` leads to. Nothing of them is imported before it is
-asked for by name, or listed. A file that settings name, or an entry point of `interlock.processors`, holds
-`PROCESSORS = {PLACE: [node, …]}`; inside a workspace it counts only where that is trusted.
+so does the target of an entry point in the group `interlock.workflows`. None is imported until it is requested by name
+or listed. A file named in settings, or an entry point of `interlock.processors`, holds
+`PROCESSORS = {PLACE: [node, …]}`; inside a workspace it counts only if that is trusted.
 """
 
 import ast
@@ -50,7 +50,7 @@ class Source:
 
     @property
     def kept(self) -> dict[str, str]:
-        """What a run remembers of it, JSON-like."""
+        """What a run records of its source, JSON-like."""
         if self.file is not None:
             return {"file": str(self.file), "sha256": hashlib.sha256(_read(self.file)).hexdigest()}
         return {"entry_point": self.name}
@@ -69,7 +69,7 @@ class Listed:
     name: str
     summary: str
     source: str
-    """A file, or an entry point."""
+    """A file or an entry point."""
     problem: str = ""
     """Why it can't be run; empty: it can."""
 
@@ -79,7 +79,7 @@ def workspace_of(options: Options) -> Path:
 
 
 def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
-    """Name → where it is declared; the project's win over the user's, those over what is installed."""
+    """Name → where it is declared; the project's win over the user's, the user's over installed ones."""
     found = {
         point.name: Source(point.name, entry_point=point) for point in entry_points(group=WORKFLOWS_GROUP)
     }
@@ -90,7 +90,7 @@ def sources(root: Path, home: Path, trusted: bool) -> dict[str, Source]:
 
 
 def listed(options: Options) -> list[Listed]:
-    """Every workflow besides ours that can be named here, with what is wrong with those that can't be run."""
+    """Every non-built-in workflow available here, and what is wrong with those that can't be run."""
     found: list[Listed] = []
     for source in _offered(options).values():
         try:
@@ -101,7 +101,7 @@ def listed(options: Options) -> list[Listed]:
 
 
 def ignored(options: Options) -> list[str]:
-    """One line that names the files of a folder that nobody trusts."""
+    """One line naming an untrusted folder's ignored files."""
     root = workspace_of(options)
     if _trusts(root, options):
         return []
@@ -110,10 +110,10 @@ def ignored(options: Options) -> list[str]:
 
 
 def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str] | None]:
-    """The workflow of this name, as the folder, the user or a package declares it; and what its runs remember of that.
+    """Find the workflow as the folder, the user or a package declares it, and what its runs record of its source.
 
-    Raises `UserError` with the nearest names, `ConfigError` for one that can't be loaded, `UntrustedError` for one that
-    only a folder has that nobody trusts.
+    Raises `UserError` with the nearest names, `ConfigError` if it can't be loaded, `UntrustedError` if only an
+    untrusted folder has it.
     """
     if name in PIPELINES:
         return pipeline(name), None
@@ -128,10 +128,10 @@ def find_workflow(name: str, options: Options) -> tuple[Pipeline, dict[str, str]
 
 
 def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, list[str]]:
-    """The workflow of a run that goes on with these options, and what to tell of it.
+    """The workflow of a run resumed with these options, and warnings about it.
 
-    A file is looked for where the run found it. Raises `RunError` where it is gone, `UntrustedError` where its folder
-    isn't trusted any more.
+    A file is loaded from where the run found it. Raises `RunError` if it is gone, `UntrustedError` if its folder is no
+    longer trusted.
     """
     _offered(options)
     if not options.source or "file" not in options.source:
@@ -156,7 +156,7 @@ def begun_with(run: str, workflow: str, options: Options) -> tuple[Pipeline, lis
 
 
 def _offered(options: Options) -> dict[str, Source]:
-    """What can be named here, made known to whatever asks for a workflow by its name."""
+    """Register what is available here for lookup by name."""
     root = workspace_of(options)
     found = sources(root, options.user_home, _trusts(root, options))
     own = {name: source for name, source in found.items() if name not in PIPELINES}
@@ -181,7 +181,7 @@ def _project(root: Path, home: Path) -> list[Path]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """Those that begin with an underscore are none."""
+    """Workflow files; names that start with an underscore are skipped."""
     return (
         sorted(p for p in folder.glob("*.py") if not p.name.startswith(("_", "."))) if folder.is_dir() else []
     )
@@ -200,7 +200,7 @@ def _read(file: Path) -> bytes:
 
 @cache
 def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
-    """Once for the same bytes: what is checked, and hashed, is what runs."""
+    """Cached by content: the bytes checked and hashed are the bytes run."""
     if name in PIPELINES:
         raise ConfigError(
             f"{file}:1: {name!r} is one of Interlock's own workflows; expected another file name."
@@ -214,10 +214,10 @@ def _from_file(file: Path, name: str, code: bytes) -> Pipeline:
 
 
 def executed(file: Path, code: bytes) -> ModuleType:
-    """The file as a module of its own; what it prints goes to stderr. Raises whatever it raises."""
+    """Execute the file as its own module, its output redirected to stderr. Raises whatever the file raises."""
     made = ModuleType(f"interlock_file_{hashlib.sha256(code).hexdigest()[:16]}", f"File {file}.")
     made.__file__ = str(file)
-    sys.modules[made.__name__] = made  # annotations are looked up there
+    sys.modules[made.__name__] = made  # annotations are resolved through it
     try:
         with redirect_stdout(sys.stderr):
             exec(compile(code, str(file), "exec"), made.__dict__)
@@ -244,7 +244,7 @@ def _from_entry_point(source: Source) -> Pipeline:
 
 
 class _Misdeclared(Exception):  # noqa: N818 - becomes a line
-    """What stands under WORKFLOW or PROCESSORS can't be used."""
+    """The value of WORKFLOW or PROCESSORS can't be used."""
 
 
 def _checked(found: Any, name: str, doc: str) -> Pipeline:
@@ -263,7 +263,7 @@ def _checked(found: Any, name: str, doc: str) -> Pipeline:
 
 
 def replace_summary(found: Pipeline, doc: str) -> Pipeline:
-    """The docstring's first line, without the name that may stand before it."""
+    """Set the summary to the docstring's first line, without a leading `NAME: `."""
     first = doc.strip().partition("\n")[0].removeprefix(f"{found.name}: ").rstrip(".")
     object.__setattr__(found, "summary", first or "a workflow of yours")
     return found
@@ -285,7 +285,7 @@ def _explained(file: Path, name: str, code: bytes, error: BaseException) -> str:
 
 
 def line_of(file: Path, code: bytes, error: BaseException, variable: str = "WORKFLOW") -> int:
-    """Of the file where the error is; of the statement that gives `variable` its value, where it isn't in the code."""
+    """The line in the file where the error occurred; else of the statement that assigns `variable`."""
     frames = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(file)]
     if frames and frames[-1]:
         return frames[-1]
@@ -302,17 +302,17 @@ _PROCESSORS_GROUP = "interlock.processors"
 
 _HOW_PROCESSORS = "expected `PROCESSORS = {PLACE: [node, …]}` with the places " + ", ".join(PLACES)
 _TALKING = ("main", "task")
-"""Workflows that have the places."""
+"""Workflows that have these places."""
 
 
 def processor_files(settings: Settings, root: Path, home: Path, trusted: bool) -> list[Path]:
-    """Real paths; relative ones are the workspace's. Those inside of it only where it is trusted."""
+    """Real paths; relative ones start at the workspace. Files inside it count only if it is trusted."""
     paths = (Path(os.path.realpath(path)) for path in settings.processor_files(root, home))
     return [path for path in paths if trusted or not path.is_relative_to(root)]
 
 
 def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
-    """The workflow with the processors that count here. Raises `ConfigError`: one line with file, line, expected."""
+    """Return the workflow with its active processors. Raises `ConfigError`: one line with file, line, expected."""
     if chosen.name not in _TALKING:
         return chosen
     found = [p for source in (*map(_processors_in, files), *_installed_processors()) for p in source]
@@ -324,7 +324,7 @@ def placed(chosen: Pipeline, files: Sequence[Path]) -> Pipeline:
         return chosen
     try:
         made = with_processors(chosen, tuple(found))
-        made.declared()  # whether every node fits the state
+        made.declared()  # checks that every node fits the state
         return made
     except SetupError as error:
         raise ConfigError(f"A processor doesn't fit {chosen.name!r}: {error}") from error
@@ -353,7 +353,7 @@ def _processors_in(file: Path) -> list[Processor]:
 
 @cache
 def _loaded_processors(file: Path, code: bytes) -> list[Processor]:
-    """Once for the same bytes."""
+    """Cached by content."""
     try:
         return [*_declared_processors(executed(file, code).__dict__.get("PROCESSORS"))]
     except (Exception, SystemExit) as error:

@@ -1,4 +1,4 @@
-"""Every pipeline, by the name the CLI uses. Adding a line here is what ships a pipeline."""
+"""All pipelines, under the names the CLI uses. Adding a line here ships a pipeline."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -31,7 +31,7 @@ PIPELINES = {
     "subagent": "one sub-agent: turns and tools of its own until it hands over its result",
     "investigate": "the codebase investigator: reads until its objective is answered by a report",
 }
-"""Name → what it does, in one line. The module is `graphs/<name>.py` with `-` as `_`."""
+"""Name → one-line summary. The module is `graphs/<name>.py` with `-` as `_`."""
 
 
 _ADDED: "dict[str, Pipeline]" = {}
@@ -39,9 +39,9 @@ _OFFERED: "dict[str, Callable[[], Pipeline]]" = {}
 
 
 def register(pipeline: "Pipeline") -> None:
-    """Make a pipeline from outside the package known in this process, so that its runs can be resumed and drawn.
+    """Register a pipeline from outside the package for this process, so that its runs can be resumed and drawn.
 
-    Raises `UserError` where one of ours has its name.
+    Raises `UserError` if its name is a built-in's.
     """
     if pipeline.name in PIPELINES:
         raise UserError(f"Workflow {pipeline.name!r} is one of Interlock's own. Give yours another name.")
@@ -49,13 +49,13 @@ def register(pipeline: "Pipeline") -> None:
 
 
 def offer(found: "Mapping[str, Callable[[], Pipeline]]") -> None:
-    """Make workflows known that are loaded when somebody asks for them by name, instead of those offered before."""
+    """Offer workflows to be loaded on request by name, replacing those offered before."""
     _OFFERED.clear()
     _OFFERED.update(found)
 
 
 def is_known(name: str) -> bool:
-    """One of ours, or registered in this process."""
+    """Whether it is built in, or registered in this process."""
     return name in PIPELINES or name in _ADDED
 
 

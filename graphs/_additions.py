@@ -1,9 +1,9 @@
-"""_additions: what is put into a graph that is declared: hooks, the session around it, and nodes of users.
+"""_additions: adds to a declared graph: hooks, the session around it, and users' nodes.
 
-A node that fires hooks is `fire → ask → await`, the same wherever an event stands. Around the graph that a user started
-lie `session_start` and `session_end`, entered only where such hooks are configured. Users' own nodes stand at five
-places of a graph that has turns and tools: what led to the node behind a place leads to the first of them, and what led
-on from the node before it leads on from the last.
+A node that fires hooks is always `fire → ask → await`, whatever the event. The graph the user started is wrapped in
+`session_start` and `session_end`, entered only if such hooks are configured. Users' nodes go to five places of a graph
+that has turns and tools: edges into the node behind a place lead to the first of them, and edges out of the node before
+it start from the last.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -38,9 +38,9 @@ from interlock.state.text import nearest
 
 
 def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) -> None:
-    """Add each event's node, with where its own labels lead: to nodes that are there already, or to each other.
+    """Add each event's node, and map its own labels to existing nodes or to each other.
 
-    Beside those it has `unknown`: a firing that was cut off waits for a person, and is taken up again with the answer.
+    Each also gets the label `unknown`: an interrupted firing waits for a person, and resumes with the answer.
     """
     nodes: dict[str, str] = {event: function.__name__ for event, (function, _) in events.items()}
     g.nodes(*(function for function, _ in events.values()), ask_hook)
@@ -55,7 +55,7 @@ def hooks(g: Graph, events: Mapping[HookEvent, tuple[Node, Mapping[str, str]]]) 
 
 
 def _by_event(events: Collection[str]) -> Router:
-    """Back to the node that fired."""
+    """Route back to the node that fired."""
 
     def after_await_hook(state: Mapping[str, str]) -> str:
         event = state["hook_event"]
@@ -67,7 +67,7 @@ def _by_event(events: Collection[str]) -> Router:
 
 
 def rooted(graph: Graph) -> Graph:
-    """The same nodes and edges, with the session's around them."""
+    """The same nodes and edges, wrapped in the session's."""
     root = Graph(
         graph.name,
         _with_session(graph.state),
@@ -115,7 +115,7 @@ def _choose_in_session(
     labels: Sequence[str],
     targets: Mapping[str, str],
 ) -> None:
-    """Each label that leads to the end has a second one: the way there through the session's end."""
+    """Double each label that leads to the end: the second leads there through `session_end`."""
     over = {label: f"{label}, session" for label, target in targets.items() if target == END}
     if not over:
         root.choose(source, router, reads, labels, targets)
@@ -137,23 +137,23 @@ PLACES = {
     "before_tool": ("before", "tools"),
     "after_tool": ("after", "tools"),
 }
-"""Name → on which side of which part of the graph it is."""
+"""Name → the part of the graph, and the side of it."""
 COMPRESS = "compress"
-"""May stand in the place of a node, after tools: the conversation is compressed there, too, once it is long."""
+"""Allowed after tools in place of a node: compresses the conversation there too, once it is long."""
 
 
 class Processor(NamedTuple):
-    """A node of a user's, and where it stands."""
+    """A user's node, and its place."""
 
     place: str
     name: str
-    """The node's in the graph."""
+    """The node's name in the graph."""
     node: Node | None
     """None: `compress`."""
 
 
 def with_processors(chosen: Pipeline, processors: tuple[Processor, ...]) -> Pipeline:
-    """The workflow with those of them whose place it has. Raises `SetupError` for a node that doesn't fit its state."""
+    """The workflow with the processors it has a place for. Raises `SetupError` for a node that doesn't fit."""
     parts = {arguments[0] for declare, arguments in chosen.declared().declared if declare is Graph.part}
     placed = tuple(p for p in processors if PLACES[p.place][1] in parts)
     if not placed:
@@ -167,11 +167,11 @@ def _built(build: Callable[..., Graph], placed: tuple[Processor, ...]) -> Callab
 
 
 def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Callable[..., Graph]:
-    """A `build` of a pipeline whose graph is changed."""
+    """Wrap a pipeline's `build` so that its graph is changed."""
     if "depth" not in signature(build).parameters:
         return lambda: change(build())
 
-    # Where nobody says how many levels there are, its own default counts.
+    # If the caller gives no depth, the original's default applies.
     def nested(depth: int = signature(build).parameters["depth"].default) -> Graph:
         return change(build(depth))
 
@@ -179,7 +179,7 @@ def built(build: Callable[..., Graph], change: Callable[[Graph], Graph]) -> Call
 
 
 def _placed(graph: Graph, processors: Sequence[Processor]) -> Graph:
-    from interlock.graphs import compress  # which has hooks itself
+    from interlock.graphs import compress  # deferred: it uses `hooks` itself
 
     made = _blank(graph)
     first: dict[str, str] = {}
@@ -225,10 +225,9 @@ def _choose(
 
 
 def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]) -> Pipeline:
-    """`place`: a node's name, behind the names of the parts that it is in: `turn/begin`. `due`: it is asked instead.
+    """Run `other` instead of the node at `place` whenever `due()`; `place` includes the parts around it: `turn/begin`.
 
-    Raises `UserError` where there is no such node, or where the edges behind it map other labels; `SetupError` where
-    the state has no such keys.
+    Raises `UserError` if there is no such node or its labels differ; `SetupError` if the state lacks its keys.
     """
     made = replace(chosen, build=built(chosen.build, lambda graph: _swapped(graph, place, other, due)))
     made.declared()
@@ -236,7 +235,7 @@ def with_node(chosen: Pipeline, place: str, other: Node, due: Callable[[], bool]
 
 
 def outside(chosen: Pipeline) -> dict[str, Node | None]:
-    """The nodes of its own that read what may be another later, with their functions; its parts that do, without."""
+    """Its own nodes that read what may change later, with their functions, and its parts that do, with None."""
     declared = chosen.declared().declared
     parts = [arguments[0] for declare, arguments in declared if declare is Graph.part and arguments[3]]
     nodes = [arguments for declare, arguments in declared if declare is Graph.node]
@@ -247,7 +246,7 @@ def outside(chosen: Pipeline) -> dict[str, Node | None]:
 
 
 def with_replayed(chosen: Pipeline, name: str, replayed: Replayed) -> Pipeline:
-    """With what its part `name` wrote once in the place of the part, as long as there is something."""
+    """Use the recorded writes of part `name` instead of running it, while there are any."""
 
     def change(graph: Graph) -> Graph:
         made = _blank(graph)

@@ -1,14 +1,14 @@
-"""_chain: what LangGraph runs as a node: the node, its way on, and pure nodes that follow it (`engine.md` 23).
+"""_chain: what LangGraph runs as a node: the node, its outgoing edges, and pure nodes that follow it (`engine.md` 23).
 
-The graph stays as it is declared, and is drawn so; at run time a pure node runs on to the next one, as long as that is
-pure, too. A kill repeats the whole chain, a request to stop ends it before its next node. Update and way on are
-written at once: LangGraph's own branches would read the state anew and wrap every router in a task.
+The graph stays as declared and is drawn that way; at run time a pure node runs straight on to the next one if that is
+pure too. A kill repeats the whole chain; a stop request ends it before its next node. The update and the outgoing edges
+are written together: LangGraph's own branches would re-read the state and wrap every router in a task.
 
-A graph inside another begins as a chain in the superstep of the node that it is, and one node of it may do what is
-recorded and found again. Where that doesn't lead to its end, LangGraph takes it on from the nodes that were reached, or
-with the payloads that were sent. One that is declared as pure, as all of its nodes are, shares a superstep with its
-neighbours like any pure node, if it comes to its end this way; else it begins anew in a task of its own. So does one
-that a pure node sent its only payload to (`one_inline`), which is handed on in that payload as far as it has come.
+A nested graph starts as a chain in the superstep of its own node. It may run one recorded node there, whose work is
+found again after a kill. If that doesn't reach its end, LangGraph continues it from the nodes reached, or with the
+payloads sent. A graph declared pure, because all its nodes are, shares a superstep with its neighbours if it reaches
+its end this way; otherwise it restarts in a task of its own. A graph that got a pure node's only payload (`one_inline`)
+moves to a task of its own too, but takes its progress along in the payload.
 """
 
 import time
@@ -28,19 +28,19 @@ from interlock.state.deps import Deps
 from interlock.state.run import inside
 
 Run = Callable[[dict[str, Any], Runtime[Deps]], Awaitable[dict[str, Any]]]
-"""A node: the whole state, or a payload, to an update."""
+"""A node: maps the whole state, or a payload, to an update."""
 _Reducers = Mapping[str, Callable[[Any, Any], Any]]
 
 
 class _Node(NamedTuple):
     run: Run
     reducers: _Reducers
-    """Of the channels that it writes; what follows reads what they make of it."""
+    """Reducers of the channels it writes; later nodes of the chain read the reduced values."""
     pure: bool
     recorded: bool
-    """What it does is recorded, and found again."""
+    """Its work is recorded, and found again after a kill."""
     whole: Run | None = None
-    """Of a graph: from its start to its end in the superstep of another node. Raises `Halted`."""
+    """For a graph: runs it completely within another node's superstep. Raises `Halted`."""
 
     def applied(self, state: dict[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
         """The state after the update."""
@@ -56,25 +56,25 @@ class Choice(NamedTuple):
 
 
 class Fan(NamedTuple):
-    """A payload for each of several tasks, or where to go with none."""
+    """Sends one payload per task, or names the next node if there is none."""
 
     sender: Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]
     one_inline: bool
-    """The graph that takes a payload which is the only one may share the superstep of its sender."""
+    """A graph that receives the only payload may share its sender's superstep."""
     again: Callable[[Any], bool] | None
-    """In this state it may also where what led to the payload isn't kept: a kill has all of it done again."""
+    """Whether that also holds in this state if what led to the payload isn't persisted: a kill repeats all of it."""
 
 
 _Target = str | Send
 
 AT = "__at__"
-"""In the payload of a graph that is under way: the nodes, and payloads, that come next."""
+"""Key in the payload of a graph in progress: the nodes and payloads that come next."""
 DONE = "__done__"
-"""What its nodes did before, for the record of steps."""
+"""Key for what its nodes did so far, for the step log."""
 
 
 class Chain:
-    """The nodes of a graph, and their ways on."""
+    """The nodes of a graph, and their outgoing edges."""
 
     def __init__(self) -> None:
         self._nodes = {START: _Node(_as_it_is, {}, False, False)}
@@ -89,7 +89,7 @@ class Chain:
         self._nodes[name] = _Node(run, reducers, pure, recorded=False, whole=whole)
 
     def wait_at(self, name: str) -> None:
-        """Its own superstep, after those of every branch: it doesn't share one of theirs."""
+        """Give it its own superstep after all branches, shared with none of them."""
         self._nodes[name] = self._nodes[name]._replace(pure=False, recorded=False, whole=None)
 
     def impure(self) -> list[str]:
@@ -105,9 +105,9 @@ class Chain:
         runtime: Runtime[Deps],
         read: Callable[[], dict[str, Any]] | None,
     ) -> tuple[dict[str, Any], Sequence[_Target]]:
-        """The node, and the pure ones that follow it: their update, and where they lead.
+        """Run the node and the pure ones that follow it; return their update, and where they lead.
 
-        `read`: the state, where the node was given a payload; it ends its superstep.
+        `read`: reads the state, if the node got a payload; the chain ends after such a node.
         """
         update: dict[str, Any] = {}
         seen = {at}
@@ -151,7 +151,7 @@ class Chain:
         return targets
 
     def _following(self, targets: Sequence[_Target], written: Mapping[str, Any]) -> str | None:
-        """The one pure node that comes next, and adds to nothing that was written in this superstep."""
+        """The only next node, if it is pure and none of its reducer channels was written in this superstep."""
         if len(targets) != 1 or not isinstance(targets[0], str):
             return None
         node = self._nodes.get(targets[0])
@@ -161,7 +161,7 @@ class Chain:
     def _lone(
         self, at: str, targets: Sequence[_Target], written: Mapping[str, Any], seen: Set[str]
     ) -> Send | None:
-        """The only payload, if its graph may share this superstep, and adds to nothing that was written in it."""
+        """The only payload, if its graph may share this superstep and none of its reducer channels was written here."""
         if len(targets) != 1 or not isinstance(targets[0], Send):
             return None
         node = self._nodes[targets[0].node]
@@ -170,18 +170,18 @@ class Chain:
         return targets[0] if may and first and not node.reducers.keys() & written.keys() else None
 
     def _handed_on(self, sent: Send, halted: "Halted", runtime: Runtime[Deps]) -> Send:
-        """The payload of a graph that halted, for a task of its own: what it did isn't done again."""
+        """The payload for a halted graph's own task, with its progress, so that nothing is repeated."""
         info = runtime.execution_info
         done = runtime.context.steps.handed_on(info.task_id) if info else []
         return Send(sent.node, {**sent.arg, **halted.state, AT: [*halted.targets], DONE: done})
 
     def _undo(self, runtime: Runtime[Deps]) -> None:
-        """A graph that halted is begun anew in a task of its own."""
+        """Drop a halted graph's notes, as it restarts in a task of its own."""
         if info := runtime.execution_info:
             runtime.context.steps.undone(info.task_id)
 
     async def begun(self, state: dict[str, Any], runtime: Runtime[Deps]) -> "Begun":
-        """As far as the graph comes without a superstep of its own."""
+        """Run the graph as far as it gets without a superstep of its own."""
         written: dict[str, Any] = {}
         seen, recorded = {START}, False
         at, targets = START, await self._targets(START, state, runtime)
@@ -206,7 +206,7 @@ class Chain:
     def _next(
         self, at: str, targets: Sequence[_Target], state: dict[str, Any], seen: Set[str], recorded: bool
     ) -> _Target | None:
-        """What a graph goes on with that has just begun."""
+        """What a graph that has just started continues with."""
         if len(targets) != 1:
             return None
         target = targets[0]
@@ -219,7 +219,7 @@ class Chain:
     async def _done(
         self, name: str, state: dict[str, Any], runtime: Runtime[Deps], first: bool = False
     ) -> dict[str, Any]:
-        """What the node writes. `first`: of those that share a superstep, so that LangGraph may take a graph on."""
+        """Run the node and return its update. `first`: it is the chain's first, so LangGraph may continue a graph."""
         node, info, started = self._nodes[name], runtime.execution_info, time.perf_counter()
         if node.whole is None or info is None or (first and not node.pure):
             return await node.run(state, runtime)
@@ -231,10 +231,10 @@ class Chain:
 
 
 class Halted(Exception):  # noqa: N818 - a message between chains
-    """A graph that shares a superstep doesn't come to its end in it."""
+    """A graph sharing a superstep can't reach its end in it."""
 
     def __init__(self, state: dict[str, Any], targets: "Sequence[_Target]") -> None:
-        """How far it has come."""
+        """The graph's progress: its state, and what comes next."""
         super().__init__(targets)
         self.state, self.targets = state, targets
 
@@ -244,10 +244,10 @@ async def _as_it_is(state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
 
 
 class Begun(NamedTuple):
-    """How far a graph came without a superstep of its own."""
+    """How far a graph got without a superstep of its own."""
 
     targets: Sequence[_Target]
-    """The nodes that come next, and payloads; none: it is over."""
+    """The nodes and payloads that come next; empty: it is finished."""
     state: dict[str, Any]
     written: dict[str, Any]
 
@@ -256,7 +256,7 @@ class Task(Runnable[Any, Any]):
     """What LangGraph runs as a node, START included."""
 
     def __init__(self, chain: Chain, name: str, channels: Set[str], *, sent: bool) -> None:
-        """`sent`: it is given a payload, or the graph's input, not the state."""
+        """`sent`: its input is a payload or the graph's input, not the state."""
         self._chain, self._node, self._channels, self._sent = chain, name, channels, sent
 
     def invoke(self, input: Any, config: RunnableConfig | None = None, **_: Any) -> Any:
@@ -268,14 +268,14 @@ class Task(Runnable[Any, Any]):
         def read() -> dict[str, Any]:
             return ChannelRead.do_read(config, select=[*self._channels])
 
-        token = var_child_runnable_config.set(config)  # what `interrupt` and `get_runtime` ask
+        token = var_child_runnable_config.set(config)  # read by `interrupt` and `get_runtime`
         try:
             runtime = get_runtime(Deps)
             update, targets = await self._chain.run(self._node, input, runtime, read if self._sent else None)
         finally:
             var_child_runnable_config.reset(token)
         writes = [ChannelWriteEntry(key, value) for key, value in update.items() if key in self._channels]
-        # The channel by which LangGraph's edges lead to a node.
+        # The channel through which LangGraph's edges trigger a node.
         ways = [
             t if isinstance(t, Send) else ChannelWriteEntry(f"branch:to:{t}", None)
             for t in targets
@@ -286,7 +286,7 @@ class Task(Runnable[Any, Any]):
 
 
 class Branch(Runnable[Any, Any]):
-    """A conditional edge as LangGraph draws it; at run time `Task` takes it."""
+    """A conditional edge as LangGraph draws it; at run time `Task` evaluates it."""
 
     def __init__(self, name: str, *, sends: bool = False) -> None:
         self.name, self.sends = name, sends
@@ -296,7 +296,7 @@ class Branch(Runnable[Any, Any]):
 
 
 def _within(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
-    """The runtime of a node of a graph that runs in the superstep of the node that it is."""
+    """The runtime for a node of a graph that runs in the superstep of its own node."""
     info = runtime.execution_info
     if info is None:
         return runtime
@@ -307,7 +307,7 @@ def _within(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
 
 
 def _renamed(runtime: Runtime[Deps], name: str) -> Runtime[Deps]:
-    """The runtime of a graph that shares the superstep of a node before it."""
+    """The runtime for a node that shares the superstep of one before it."""
     info = runtime.execution_info
     if info is None:
         return runtime

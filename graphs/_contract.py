@@ -1,4 +1,4 @@
-"""_contract: what a graph is held to: as a whole before it is compiled, its nodes, routers and senders at run time."""
+"""_contract: enforces a graph's declarations: the whole graph before compiling; nodes, routers, senders at run time."""
 
 import asyncio
 import time
@@ -23,35 +23,35 @@ from interlock.state.run import NodeSpec, RunChannels, newest, spec_of
 
 @cache
 def hints_of(annotated: Any) -> Mapping[str, Any]:
-    """What is annotated on a class or a function: asked for thousands of times while graphs are declared."""
+    """Cached type hints of a class or function: read thousands of times while graphs are declared."""
     return get_type_hints(annotated, include_extras=True)
 
 
 @cache
 def channels_of(state: type) -> Mapping[str, Any]:
-    """A graph's channels and their types: its state's, and those that every graph has."""
+    """A graph's channels and their types: its state's, plus those every graph has."""
     return {**hints_of(state), **hints_of(RunChannels)}
 
 
 @cache
 def with_run_channels(state: type) -> type:
-    """The TypedDict, with the channels that every graph has."""
+    """The TypedDict plus the channels every graph has."""
     return state_of(state.__name__, channels_of(state))
 
 
 def state_of(name: str, keys: Mapping[str, Any]) -> type:
-    """A state whose keys are only known where it is made."""
+    """A state type whose keys are known only at run time."""
     channels = dict(keys)
     return TypedDict(name, channels, total=False)  # pyright: ignore[reportArgumentType,reportReturnType]
 
 
 def reducer_of(kind: Any) -> Callable[[Any, Any], Any] | None:
-    """What makes one value of two, where a channel's type names it."""
+    """The function that merges two values, if a channel's type names one."""
     return next((m for m in getattr(kind, "__metadata__", ()) if callable(m)), None)
 
 
 def check_keys(what: str, part: type, state: type) -> None:
-    """Each key of `part` is a channel of the graph, with the same type. LangGraph would add a channel instead."""
+    """Each key of `part` must be a channel of the graph, with the same type. LangGraph would silently add a channel."""
     known = channels_of(state)
     for key, kind in hints_of(part).items():
         if key not in known:
@@ -61,14 +61,14 @@ def check_keys(what: str, part: type, state: type) -> None:
 
 
 def check_named(what: str, state: type, keys: Sequence[str]) -> None:
-    """Each key is one of the graph's."""
+    """Each key must be one of the graph's."""
     known = channels_of(state)
     if lost := [key for key in keys if key not in known]:
         raise SetupError(f"{what} {lost!r}, which {state.__name__} lacks; it has {sorted(known)}.")
 
 
 def check_shared(what: str, part: type, state: type) -> None:
-    """Keys that a part and its parent both have are of one type; at least one is shared."""
+    """A part and its parent must share at least one key, and each shared key must have the same type."""
     mine, theirs = hints_of(state), hints_of(part)
     if not (both := mine.keys() & theirs.keys()):
         raise SetupError(
@@ -80,7 +80,7 @@ def check_shared(what: str, part: type, state: type) -> None:
 
 
 def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> None:
-    """Every node can be reached from START and can reach END."""
+    """Every node must be reachable from START, and END from it."""
     reached = _closure(START, edges)
     if lost := nodes - reached:
         raise SetupError(f"{name}: no edge leads to {sorted(lost)}. Add one, or remove the node.")
@@ -95,10 +95,10 @@ def check_shape(name: str, nodes: Set[str], edges: Mapping[str, Set[str]]) -> No
 
 
 def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[str, Set[str]]) -> None:
-    """No join may wait while another does: both would run when nothing else is left to do."""
+    """No two joins may wait at the same time: both would run once nothing else is left to do."""
 
     def before(first: str, second: str) -> bool:
-        """Every way to `second` leads through `first`."""
+        """Every path to `second` leads through `first`."""
         without = {node: targets - {first} for node, targets in edges.items()}
         return _closure(START, without).isdisjoint(joins[second])
 
@@ -112,7 +112,7 @@ def check_joins(name: str, joins: Mapping[str, Sequence[str]], edges: Mapping[st
 
 
 def branches_of(join: Sequence[str], target: str, edges: Mapping[str, Set[str]]) -> list[set[str]]:
-    """The nodes of each branch that ends at a join: those before its last node that aren't before all of them."""
+    """The nodes of each branch of a join: those before its last node that aren't before all the last nodes."""
     reverse: dict[str, set[str]] = {}
     for source, targets in edges.items():
         for node in targets - {target}:
@@ -122,7 +122,7 @@ def branches_of(join: Sequence[str], target: str, edges: Mapping[str, Set[str]])
 
 
 def check_branches(name: str, branches: Sequence[Set[str]], keys: Callable[[str], Set[str]]) -> None:
-    """No key without a reducer is written by two branches: LangGraph couldn't say which counts. `keys`: of a node."""
+    """No two branches may write the same key without a reducer, as LangGraph couldn't merge it. `keys`: of a node."""
     for number, branch in enumerate(branches):
         for other in branches[number + 1 :]:
             for one in sorted(branch - other):
@@ -135,7 +135,7 @@ def check_branches(name: str, branches: Sequence[Set[str]], keys: Callable[[str]
 
 
 def loop_in(edges: Mapping[str, Set[str]], nodes: Iterable[str]) -> list[str]:
-    """A node that can be reached from itself, with the others of that loop; nothing where there is none."""
+    """A node reachable from itself, with the others of that loop; empty if there is none."""
     reached = {node: _closure_after(node, edges) for node in nodes}
     first = next((node for node in reached if node in reached[node]), None)
     return [] if first is None else [n for n in reached if first in reached[n] and n in reached[first]]
@@ -161,7 +161,7 @@ _RUN_CHANNELS = hints_of(RunChannels)
 
 
 class Contract(NamedTuple):
-    """What a node may read and write, of the graph in which it stands."""
+    """What a node may read and write, in its graph."""
 
     workflow: str
     name: str
@@ -172,16 +172,16 @@ class Contract(NamedTuple):
 
     @property
     def reducers(self) -> dict[str, Callable[[Any, Any], Any]]:
-        """Of the channels that it writes."""
+        """Reducers of the channels it writes."""
         known = channels_of(self.state)
         noted = ((key, reducer_of(known[key])) for key in self.writes)
         return {key: reducer for key, reducer in noted if reducer and reducer is not newest}
 
 
 def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
-    """What a node writes goes straight to the renderers: LangGraph's stream wakes its loop for each event.
+    """Send the node's events straight to the renderers: LangGraph's stream wakes its loop for each event.
 
-    A sub-agent's node has its own models, tools and policy, and its path on every event.
+    A sub-agent's node gets its own models, tools and policy, and its path is set on every event.
     """
     tell = runtime.context.emit
     if not agent:
@@ -196,7 +196,7 @@ def _scoped(runtime: Runtime[Deps], agent: str) -> Runtime[Deps]:
 
 @cache
 def _adapter(state: type, keys: tuple[str, ...]) -> TypeAdapter[Any]:
-    """A strict checker for a part of a state: unknown keys and wrong types are errors, absent keys are fine."""
+    """A strict validator for part of a state: rejects unknown keys and wrong types, accepts absent keys."""
     known = channels_of(state)
     types = {key: known[key] for key in keys}
     part = TypedDict(state.__name__, types, total=False)  # pyright: ignore[reportArgumentType]
@@ -206,13 +206,13 @@ def _adapter(state: type, keys: tuple[str, ...]) -> TypeAdapter[Any]:
 def _context(runtime: Runtime[Deps], where: str) -> tuple[Deps, ExecutionInfo]:
     context = cast(Deps | None, runtime.context)
     info = runtime.execution_info
-    if context is None or info is None:  # LangGraph starts a graph without its context
+    if context is None or info is None:  # LangGraph lets a graph start without its context
         raise SetupError(f"{where} was started without Deps. Run it through interlock.engine.run.")
     return context, info
 
 
 def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) -> Run:
-    """The node, given the keys that it reads, with its update checked, its time kept, and its start and end told."""
+    """Wrap the node: pass only the keys it reads, validate its update, time it, and emit its start and end."""
     workflow, name, _, reads, _, _ = contract
     where = f"{workflow}.{name}"
     spec = spec_of(function)
@@ -221,8 +221,8 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
 
     async def node(state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
         if acts:
-            # LangGraph saves the checkpoint of a graph that has just begun in a task of its own. That one comes first:
-            # what a node does is found again after a kill by the task that did it, which the checkpoint names.
+            # LangGraph saves a new graph's checkpoint in a separate task. Let that go first: after a kill, a node's
+            # work is found again by its task, which the checkpoint names.
             await asyncio.sleep(0)
         deps, info = _context(runtime, where)
         runtime = _scoped(runtime, state.get("agent", ""))
@@ -233,7 +233,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
         try:
             with deps.cancel.guarded():
                 update = await tried(inputs, runtime)
-        except Stopped as stop:  # the task has no write, so that a resumed run does it again
+        except Stopped as stop:  # the task writes nothing, so that a resumed run repeats it
             raise GraphDrained from stop
         ms = (time.perf_counter() - started) * 1000
         _check_update(where, update, contract)
@@ -249,8 +249,7 @@ def checked_node(function: Callable[..., Awaitable[Any]], contract: Contract) ->
 def _tried(
     function: Callable[..., Awaitable[Any]], spec: NodeSpec | None, where: str
 ) -> Callable[[Mapping[str, Any], Runtime[Deps]], Awaitable[Any]]:
-    """The node, as often and as long as it may be tried (`NodeSpec`). What a retry finds of an earlier try, like a
-    model's answer that was recorded, is there."""
+    """The node with its retries and timeout (`NodeSpec`). A retry finds what earlier tries recorded, e.g. a reply."""
 
     async def once(state: Mapping[str, Any], runtime: Runtime[Deps]) -> Any:
         return await called(function, state, runtime)
@@ -264,7 +263,7 @@ def _tried(
             try:
                 async with timer:
                     return await once(state, runtime)
-            except GraphBubbleUp:  # it waits for a person
+            except GraphBubbleUp:  # the node waits for a person
                 raise
             except Exception as error:
                 late = isinstance(error, TimeoutError) and timer.expired()
@@ -288,7 +287,7 @@ def _tried(
 def called(
     function: Callable[..., Awaitable[Any]], state: Mapping[str, Any], runtime: Runtime[Deps]
 ) -> Awaitable[Any]:
-    """A node takes the state, and the runtime where it asks for it."""
+    """Call the node with the state, and with the runtime if it takes one."""
     return function(state, runtime) if _asks_runtime(function) else function(state)
 
 
@@ -314,7 +313,7 @@ def _check_update(where: str, update: Any, contract: Contract) -> None:
 def checked_router(
     router: Callable[[Any], str], reads: Sequence[str], labels: Sequence[str]
 ) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[str]]:
-    """The router, held to its labels; the label is kept as the step's route."""
+    """Validate the router's label, and log it as the step's route."""
 
     async def route(state: dict[str, Any], runtime: Runtime[Deps]) -> str:
         label = router({key: state[key] for key in reads if key in state})
@@ -329,7 +328,7 @@ def checked_router(
 
 
 def label(state: Mapping[str, str]) -> str:
-    """The router that reads what its node wrote."""
+    """The router for a node that writes its own label."""
     return state["label"]
 
 
@@ -340,7 +339,7 @@ def checked_sender(
     payload: Callable[[], tuple[type, tuple[str, ...]]],
     otherwise: str | None,
 ) -> Callable[[dict[str, Any], Runtime[Deps]], Awaitable[list[Send] | str]]:
-    """The sender, with every payload checked against the target's input; LangGraph checks none."""
+    """Validate each payload against the target's input, as LangGraph doesn't."""
 
     async def send(state: dict[str, Any], runtime: Runtime[Deps]) -> list[Send] | str:
         handed_on = {key: state[key] for key in _RUN_CHANNELS if state.get(key)}

@@ -1,4 +1,4 @@
-"""_part: a graph as a node of another. It is declared when a run first enters it, for many are never entered."""
+"""_part: a graph as a node of another. It is declared when a run first enters it, because many are never entered."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
@@ -19,8 +19,6 @@ Replayed = Callable[[], dict[str, Any] | None]
 
 
 class Part:
-    """One node that is a graph."""
-
     def __init__(
         self,
         build: "Callable[[], Graph]",
@@ -28,9 +26,9 @@ class Part:
         labels: tuple[str, ...] = (),
         replayed: Replayed | None = None,
     ) -> None:
-        """`check`: raises where the graph doesn't fit into the other. `labels`: as a node's.
+        """`check`: raises if the graph doesn't fit into its parent. `labels`: as a node's.
 
-        `replayed`: what it wrote in the run that is replayed, where it isn't run again; None: it is.
+        `replayed`: returns the part's recorded writes in a replay; None: run it.
         """
         self._build, self._check, self.labels = build, check, labels
         self._replayed = replayed or (lambda: None)
@@ -47,7 +45,7 @@ class Part:
 
     @property
     def input_schema(self) -> type:
-        """What it is handed."""
+        """Its input type."""
         return self.graph.input or self.graph.state
 
     async def run(self, state: dict[str, Any], _: Runtime[Deps]) -> dict[str, Any]:
@@ -63,16 +61,16 @@ class Part:
         )
         if not begun.targets:
             return self._returned(begun.written)
-        # The channels by which LangGraph's edges lead to nodes, and its channel of payloads.
+        # The channels through which LangGraph's edges trigger nodes, and its channel of payloads.
         ways: dict[str, Any] = {f"branch:to:{node}": None for node in begun.targets if isinstance(node, str)}
         if sent := [target for target in begun.targets if not isinstance(target, str)]:
             ways["__pregel_tasks"] = sent
-        # Graphs that ran in its superstep have left keys of their own.
+        # Graphs that ran in its superstep have left keys of their own: drop them.
         state = {key: value for key, value in begun.state.items() if key in compiled.channels}
         return await compiled.ainvoke({**state, **ways}, config) or {}
 
     def _taken_up(self, state: dict[str, Any]) -> Begun | None:
-        """How far it came in the superstep of the node that sent this."""
+        """Its progress in the superstep of the node that sent the payload, if any."""
         if AT not in state:
             return None
         runtime = get_runtime(Deps)
@@ -81,7 +79,7 @@ class Part:
         return Begun(state[AT], {**self._empty(), **state}, {})
 
     async def whole(self, state: dict[str, Any], runtime: Runtime[Deps]) -> dict[str, Any]:
-        """From its start to its end in the superstep of another node. Raises `Halted`."""
+        """Run completely within another node's superstep. Raises `Halted`."""
         if (replayed := self._replayed()) is not None:
             return replayed
         inputs = {key: state[key] for key in channels_of(self.input_schema) if key in state}
@@ -91,7 +89,7 @@ class Part:
         return self._returned(begun.written)
 
     def _empty(self) -> dict[str, Any]:
-        """Channels with a reducer hold something from the beginning."""
+        """Initial values of the channels that have one, such as those with a reducer."""
         compiled: Any = self.compiled  # its channels' types aren't all known
         return {key: c.get() for key, c in compiled.channels.items() if c.is_available()}
 
@@ -100,12 +98,12 @@ class Part:
         return {key: value for key, value in written.items() if key in outputs}
 
     def __getattr__(self, name: str) -> Any:
-        """For LangGraph, which asks the graphs of a run that waits inside them for their state."""
+        """For LangGraph, which asks nested graphs of a waiting run for their state."""
         return getattr(self.compiled, name)
 
 
 class Parts(Mapping[str, "Graph"]):
-    """The graphs inside a graph, by their nodes."""
+    """The nested graphs of a graph, by node name."""
 
     def __init__(self) -> None:
         self.declared: dict[str, Part] = {}
@@ -121,12 +119,12 @@ class Parts(Mapping[str, "Graph"]):
 
 
 def takes_up(compiled: Any) -> None:
-    """Its input is a state and the node to begin with, not a state for START."""
+    """Make it accept a state with the node to start at, instead of a state for START."""
     compiled.input_channels = [*compiled.channels]
 
 
 def _is_under_way(config: Mapping[str, Any]) -> bool:
-    """LangGraph has a checkpoint of this very task's graph."""
+    """Whether LangGraph has a checkpoint of this task's graph."""
     known = config.get("configurable", {})
     saver = known.get("__pregel_checkpointer")
     if saver is None:

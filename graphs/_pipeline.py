@@ -1,4 +1,4 @@
-"""_pipeline: a `StateGraph` that refuses, at build and at run time, what LangGraph accepts silently."""
+"""_pipeline: a `StateGraph` that rejects, at build and at run time, what LangGraph silently accepts."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -46,38 +46,38 @@ Sender = Callable[[Any], Sequence[Mapping[str, Any]]]
 
 @dataclass
 class Graph:
-    """One graph while it is declared: nodes, then edges. `build()` checks it as a whole."""
+    """A graph under declaration: nodes first, then edges. `build()` checks it as a whole."""
 
     name: str
     state: type
     input: type | None = None
-    """What a `Send` or a parent may hand in; default: the state."""
+    """Accepted from a `Send` or a parent; default: the state."""
     output: type | None = None
-    """What a parent gets back; for a graph reached by `Send` reducer channels only."""
+    """Returned to a parent; for a graph reached by `Send`, reducer channels only."""
     retired: frozenset[str] = frozenset()
-    """Keys that earlier versions stored and nobody needs any more: a run that holds others is refused."""
+    """Keys stored by earlier versions and no longer used; a run that holds other unknown keys is refused."""
     labels: tuple[str, ...] = ()
-    """What it may leave in `label` for a graph that it is a part of, which maps them like a node's."""
+    """Values it may leave in `label`; its parent maps them like a node's."""
     asks: bool = False
-    """It stops for a person each time: a loop through it needs no other bound."""
+    """It always stops for a person, so a loop through it needs no other bound."""
     parts: Parts = field(default_factory=Parts, init=False)
 
     def __post_init__(self) -> None:
         self.chain = Chain()
         self.declared: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
-        """Every declaration, in order: what `rooted` builds its graph from."""
+        """Every declaration, in order; `rooted` rebuilds the graph from them."""
         self._contracts: dict[str, Contract | Part] = {}
         self._edges: dict[str, set[str]] = {}
         self._branches: list[tuple[str, Branch, Mapping[str, str]]] = []
         self._plain: list[tuple[str, str]] = []
         self._sent: set[str] = {START}
         self.joins: dict[str, tuple[str, ...]] = {}
-        """Nodes that wait for all branches → the last nodes of those."""
+        """Nodes that wait for all branches → the branches' last nodes."""
         self.bounds: set[str] = set()
-        """Nodes that let a loop go round so often and no oftener, or stop for a person each time."""
+        """Nodes that limit the passes of a loop, or always stop for a person."""
 
     def node(self, name: str, function: Node) -> None:
-        """Add a node; what it reads and writes is declared with it (`state/run.py`) and held at run time."""
+        """Add a node; its reads and writes are declared with it (`state/run.py`) and enforced at run time."""
         self.declared.append((Graph.node, (name, function)))
         where = f"{self.name}.{name}"
         if spec := spec_of(function):
@@ -96,7 +96,7 @@ class Graph:
         )
 
     def nodes(self, *functions: Node) -> None:
-        """Add nodes that have their functions' names."""
+        """Add nodes under their functions' names."""
         for function in functions:
             self.node(function.__name__, function)
 
@@ -108,10 +108,10 @@ class Graph:
         outside: bool = False,
         replayed: Replayed | None = None,
     ) -> None:
-        """Add another graph as a node; a function that makes it is asked when a run first enters it.
+        """Add another graph as a node; a function that builds it is called when a run first enters it.
 
-        Keys that both states have are handed over and back. `pure`: it has pure nodes and graphs only.
-        `outside`, where nothing inside asks a model: as of a node. `replayed`: see `Part`.
+        Keys of both states are passed in and back. `pure`: it has only pure nodes and graphs.
+        `outside`, if nothing inside calls a model: as for a node. `replayed`: see `Part`.
         """
         self.declared.append((Graph.part, (name, graph, pure, outside, replayed)))
         where = f"{self.name}.{name}"
@@ -119,12 +119,12 @@ class Graph:
         def check(graph: Graph) -> None:
             if graph.input is None:
                 check_shared(where, graph.state, self.state)
-            elif graph.output is not None:  # reached by `Send`: it returns by its own keys alone
+            elif graph.output is not None:  # reached by `Send`: it returns its output keys only
                 check_keys(f"{where} returns", graph.output, self.state)
             if pure and (others := graph.chain.impure()):
                 raise SetupError(f"{where} is declared as pure, but {others} of {graph.name!r} are not.")
 
-        # Any: a module has its own types twice.
+        # Any: the type checker sees this module's own types twice.
         build: Any = (lambda: graph) if isinstance(graph, Graph) else graph
         labels: tuple[str, ...] = ()
         if isinstance(graph, Graph):
@@ -137,14 +137,14 @@ class Graph:
         self.chain.add_graph(name, part.run, part.whole, reducers, pure=pure)
 
     def edge(self, source: str, target: str) -> None:
-        """Add an edge; several from one node begin branches, which run side by side."""
+        """Add an edge; several from one node start parallel branches."""
         self.declared.append((Graph.edge, (source, target)))
         self._note(source, target)
         self._plain.append((source, target))
         self.chain.lead(source, target)
 
     def join(self, sources: Sequence[str], target: str) -> None:
-        """Add an edge from each of these: `target` runs once, when no branch has anything left to do."""
+        """Add an edge from each source: `target` runs once, when all branches have finished."""
         self.declared.append((Graph.join, (sources, target)))
         for source in sources:
             self._note(source, target)
@@ -154,16 +154,14 @@ class Graph:
         self.chain.wait_at(target)
 
     def by_label(self, source: str, targets: Mapping[str, str]) -> None:
-        """Add a conditional edge by the label that the node, or the part, writes; its labels must be exactly the map's
-        keys."""
+        """Add a conditional edge on the label the node or part writes; its labels must be exactly the map's keys."""
         labels = self._contracts[source].labels if source in self._contracts else ()
         self.choose(source, label, ("label",), labels, targets)
 
     def route(self, source: str, router: Router, targets: Mapping[str, str]) -> None:
         """Add a conditional edge; the router's `Literal` labels must be exactly the map's keys.
 
-        A router stands where more than one node's result decides. An empty label is the usual way, which nobody is
-        told of.
+        Use a router if more than one node's result decides. An empty label is the default path, which isn't logged.
         """
         labels = get_args(hints_of(router)["return"])
         self.choose(source, router, self._reads(router), labels, targets)
@@ -176,7 +174,7 @@ class Graph:
         labels: Sequence[str],
         targets: Mapping[str, str],
     ) -> None:
-        """`route` by a function without annotations: what it reads and returns is given."""
+        """`route` for a function without annotations: the caller passes what it reads and returns."""
         self.declared.append((Graph.choose, (source, router, reads, labels, targets)))
         if set(labels) != set(targets):
             raise SetupError(
@@ -188,7 +186,7 @@ class Graph:
         self._branches.append((source, self._branch(source, router.__name__), targets))
 
     def _branch(self, source: str, name: str, *, sends: bool = False) -> Branch:
-        """LangGraph wants names of their own for the branches of a node."""
+        """LangGraph requires distinct names for a node's branches."""
         taken = [branch.name for start, branch, _ in self._branches if start == source]
         return Branch(f"{name}_{len(taken) + 1}" if name in taken else name, sends=sends)
 
@@ -201,11 +199,11 @@ class Graph:
         one_inline: bool = False,
         again: Callable[[Any], bool] | None = None,
     ) -> None:
-        """Send each payload to `target`, side by side; with none, go to `otherwise`.
+        """Send each payload to `target`, in parallel; without any, go to `otherwise`.
 
-        `one_inline`: a graph that takes the only payload of a pure node runs in that node's superstep as far as it
-        comes there, and goes on in a task of its own. `again`: asked of the state, whether it may also in the superstep
-        in which this graph began: a kill would have the payload made anew, too.
+        `one_inline`: a graph that gets the only payload of a pure node runs in that node's superstep as far as it gets,
+        then in a task of its own. `again`: whether, in this state, it may also run in the superstep in which this graph
+        started, where a kill would make the payload again too.
         """
         self.declared.append((Graph.fan_out, (source, sender, target, otherwise, one_inline, again)))
         targets = [target] if otherwise is None else [target, otherwise]
@@ -219,7 +217,7 @@ class Graph:
         self._branches.append((source, branch, {name: name for name in targets}))
 
     def build(self) -> StateGraph[Any, Deps, Any, Any]:
-        """The checked graph. Raises `SetupError` naming what is unreachable or can't end."""
+        """Check and return the graph. Raises `SetupError` naming what is unreachable or can't end."""
         check_shape(self.name, set(self._contracts), self._edges)
         check_joins(self.name, self.joins, self._edges)
         for target, sources in self.joins.items():
@@ -227,7 +225,7 @@ class Graph:
         return self._graph
 
     def _plain_keys(self, name: str) -> set[str]:
-        """What a node writes without a reducer; of a part all that it shares."""
+        """Keys a node writes without a reducer; for a part, all shared keys."""
         if (contract := self._contracts.get(name)) is None:
             return set()
         if isinstance(contract, Contract):
@@ -238,7 +236,7 @@ class Graph:
         return {key for key in written if key in known and not reducer_of(known[key])}
 
     def unbounded(self) -> list[str]:
-        """Nodes that may follow each other for ever."""
+        """Nodes that could loop for ever."""
         return loop_in(
             {node: targets - self.bounds for node, targets in self._edges.items()}, self._contracts
         )
@@ -265,7 +263,7 @@ class Graph:
 
     @cached_property
     def compiled(self) -> Compiled:
-        """As a part of other graphs: the same wherever it stands."""
+        """Compiled for use as a part: the same in every parent."""
         compiled = self.compile()
         takes_up(compiled)
         return compiled
@@ -275,7 +273,7 @@ class Graph:
         compiled: Any = self.build().compile(checkpointer=checkpointer, name=self.name)  # pyright: ignore[reportUnknownMemberType]
         start = Task(self.chain, START, channels_of(self.input or self.state).keys(), sent=True)
         for name, node in compiled.nodes.items():
-            # What LangGraph would make of it: the task, then each of its writers.
+            # LangGraph would use a sequence instead: the task, then each of its writers.
             node.node = start if name == START else node.bound
             if part := self.parts.declared.get(name):
                 node.subgraphs = [part]
@@ -311,32 +309,33 @@ class Graph:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A workflow that people run by name."""
+    """A workflow that users run by name."""
 
     name: str
     build: Callable[..., Graph]
-    """Takes `depth` where its calls may start sub-agents."""
+    """Takes `depth` if its calls may start sub-agents."""
     input: type[WorkflowInput]
     output: type[WorkflowOutput]
     enter: Callable[[Any, WorkflowContext], dict[str, Any]] = field(kw_only=True, default=cast(Any, None))
-    """The validated input → the graph's first state; absent: each of its own fields under its name, and of the run
-    `model`, `approval_mode` and limits, as far as the state has these keys."""
+    """Maps the validated input to the initial state. Default: the input's own fields, plus the run's `model`,
+    `approval_mode` and limits if the state has these keys.
+    """
     leave: Callable[[Mapping[str, Any], WorkflowContext], WorkflowOutput] = field(
         kw_only=True, default=cast(Any, None)
     )
-    """The final state → the output; absent: the keys that both have."""
+    """Maps the final state to the output. Default: the keys they share."""
     summary: str = ""
-    """What it does, in one line; of a workflow file that says nothing here the first line of its docstring."""
+    """One line; a workflow file without one uses the first line of its docstring."""
     outcome: str = "status"
-    """The state's key that says how it ended, `done` where that is empty: what `runs` lists."""
+    """State key that says how it ended, for `runs`; empty means `done`."""
     follow_up: Callable[[Message | None, WorkflowContext], dict[str, Any]] | None = None
-    """State that starts a further prompt, or with None another try at the last; absent: it takes none."""
+    """State for a further prompt or, with None, for retrying the last; absent: not supported."""
     resumes_after_end: bool = True
-    """A run that ended badly has something left to do when it is resumed."""
+    """A run that ended badly still has work to do when resumed."""
     prompt_field: str | None = None
-    """The input field that the positional PROMPT fills (★)."""
+    """Input field that the positional PROMPT fills (★)."""
     needs_model: bool = False
-    """It can't do its work without a model: refused before it starts when there is no key. Others do what they can."""
+    """Requires a model: refused before it starts without a key. Others do what they can."""
 
     def __post_init__(self) -> None:
         if cast(Any, self.enter) is None:
@@ -380,14 +379,14 @@ class Pipeline:
     def compile(
         self, checkpointer: BaseCheckpointSaver[Any] | None = None, depth: int | None = None
     ) -> Compiled:
-        """The compiled graph of a run: the workflow, and its session around it.
+        """The compiled graph of a run: the workflow wrapped in its session.
 
-        It is declared once a process, which takes 60 ms. `depth`: levels of sub-agents.
+        It is declared once per process, which takes 60 ms. `depth`: levels of sub-agents.
         """
         return self.declared(depth).compile(checkpointer)
 
     def declared(self, depth: int | None = None) -> Graph:
-        """What `compile` compiles."""
+        """The declaration that `compile` compiles."""
         nests = "depth" in signature(self.build).parameters
         return _rooted(self.build, depth if nests else None)
 

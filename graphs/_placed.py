@@ -1,4 +1,4 @@
-"""_placed: what users' own workflows place: an agent, a loop, and parts that stop for a person."""
+"""_placed: building blocks for users' own workflows: an agent, a loop, and parts that stop for a person."""
 
 from collections.abc import Sequence
 
@@ -19,8 +19,8 @@ from interlock.state.workflow import AgentState, State
 def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Graph:
     """A part in which an agent works on the text under `task`; map its labels `done` and `failed`.
 
-    Its answer, or why there is none, stands under `answer`. The state is one of `AgentState`; agents that are placed
-    one after the other share the conversation. `depth`: levels of sub-agents that it may start.
+    Its answer, or why there is none, goes under `answer`. The state must extend `AgentState`; agents placed in sequence
+    share the conversation. `depth`: levels of sub-agents it may start.
     """
     keys = hints_of(AgentState)
     payload = state_of("AgentGiven", {**keys, task: str})
@@ -38,10 +38,10 @@ def agent(*, task: str = "task", answer: str = "answer", depth: int = 1) -> Grap
 
 
 def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
-    """Add node `name`: the first `most` times that a run comes to it, it leads to `again`, then to `enough`.
+    """Add node `name`, which leads to `again` the first `most` times a run reaches it, then to `enough`.
 
-    The state is one of `State`, whose `passes` counts. A workflow whose nodes could follow each other for ever, without
-    such a node or a person on the way, is refused when it is loaded.
+    The state must extend `State`, which counts in `passes`. A workflow with a cycle that has neither such a node nor a
+    person in it is refused when it is loaded.
     """
     if most < 1:
         raise SetupError(f"{g.name}.{name}: most={most}, expected 1 or more.")
@@ -59,10 +59,10 @@ def loop(g: Graph, name: str, *, most: int, again: str, enough: str) -> None:
 
 
 def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Graph:
-    """A part that asks a person for a yes; map its labels `approved` and `rejected`.
+    """A part that asks a person to approve; map its labels `approved` and `rejected`.
 
-    `show`: key of the state with the text that is decided on; the person may change it, and what they made of it stands
-    there afterwards. `feedback`: key for why they said no; the state needs neither key `feedback` nor any other.
+    `show`: state key with the text to decide on; the person may edit it, and the result replaces it. `feedback`: key
+    for the reason of a rejection; the state need not have it.
     """
     g = _asking("approve", ("approved", "rejected"), show, feedback)
     _wire(g, put_before_person("approval", question, show, ()), take_approval(show, feedback))
@@ -73,11 +73,10 @@ def approve(question: str, *, show: str = "", feedback: str = "feedback") -> Gra
 def ask_person(
     question: str, *, answer: str = "answer", show: str = "", options: Sequence[str] = ()
 ) -> Graph:
-    """A part that asks a person for a text; map its labels `answered` and `declined`, or with `options` those and
-    `declined`.
+    """A part that asks a person for a text; map its labels `answered` (or each of `options`) and `declined`.
 
-    `answer`: key of the state that takes the text. `show`: key with a text that stands below the question.
-    Raises `SetupError` for options that repeat or are named as our own labels.
+    `answer`: state key that takes the text. `show`: state key with a text to show below the question.
+    Raises `SetupError` for options that repeat or equal one of our own labels.
     """
     if len({*options, "again", "declined"}) != len(options) + 2:
         raise SetupError(f"ask_person: options {[*options]} must differ, and be none of 'again', 'declined'.")

@@ -1,7 +1,7 @@
-"""compress: an old part of the conversation becomes a snapshot, checked by the model that wrote it.
+"""compress: replaces an old part of the conversation with a snapshot, checked by the model that wrote it.
 
-Only a hook that was cut off loops, when a person has said what became of it. Below the threshold, put off by a hook,
-with nothing to drop or after `accept` it ends.
+The only loop is for an interrupted hook, after a person has decided on it. It ends below the threshold, when a hook
+puts it off, with nothing to drop, or after `accept`.
 """
 
 from collections.abc import Mapping

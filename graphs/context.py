@@ -1,5 +1,7 @@
-"""context: what a conversation begins with, part by part, and the prompt behind it. Nothing loops; one that has begun
-is only looked at for its system prompt."""
+"""context: builds what a conversation starts with, part by part, and the prompt.
+
+Nothing loops; once the conversation has started, only its system prompt is checked.
+"""
 
 import json
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""edit: one replacement in a text: found and made without a model if that can be, with one if it must, else refused.
+"""edit: one replacement in a text: matched without a model if possible, with one if necessary, else refused.
 
-What is found is applied, and written where rules or a person let it be; when the file changed while a person was asked,
-it is read again. What isn't found, after one question to each helper, ends in `fail`.
+A match is applied, and written if rules or a person allow it; if the file changed while a person was asked, it is read
+again. What isn't found, after one question to each helper model, ends in `fail`.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ _STRINGS = ("instruction", "old_string", "new_string", "expected_replacements")
 
 
 def enter(input: EditInput, context: WorkflowContext) -> dict[str, Any]:
-    """Content and strings are a record of the chain; the state holds its id."""
+    """Store content and strings as a chain record; the state holds its id."""
     source = "content" if input.file_path is None else "file"
     subject = {"content": input.content} if input.file_path is None else {"file_path": input.file_path}
     args = cast(dict[str, Any], clean_json({**subject, **{name: getattr(input, name) for name in _STRINGS}}))

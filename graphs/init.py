@@ -1,4 +1,4 @@
-"""init: a look at the repository, and its memory file: written, or made better, with an approval as for any write.
+"""init: examines the repository and writes or improves its memory file, with an approval as for any write.
 
 `turn` and `tools` alternate, in a mode that reads and writes Markdown; a model that stops before the file is written is
 reminded. An answer, a limit, an error, a second loop or a batch that says stop ends it.

@@ -1,6 +1,6 @@
-"""investigate: the codebase investigator, alone: a sub-agent whose objective is the input and whose end is a report.
+"""investigate: the codebase investigator on its own: a sub-agent that takes an objective and returns a report.
 
-Turns and tools alternate until the report is complete; its turns and its time end it, after one last turn.
+Turns and tools alternate until the report is complete, or turns or time run out, after one last turn.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""loop_check: does the run repeat itself? Calls and text are compared; now and then models are asked.
+"""loop_check: detects whether the run repeats itself: compares calls and text, and occasionally asks models.
 
 `scan` loops with the models until nothing is due; the end of the events, or of the one turn in a run, ends it.
 """
@@ -28,7 +28,7 @@ def build() -> Graph:
 
 
 def enter(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
-    """The events are a record of the chain; the state holds its id."""
+    """Store the events as a chain record; the state holds its id."""
     events = Message(
         role="user",
         origin="context",
@@ -42,7 +42,7 @@ def enter(input: LoopCheckInput, context: WorkflowContext) -> dict[str, Any]:
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> LoopCheckOutput:
-    """Gone through once more: thousands of verdicts are no state."""
+    """Recompute the verdicts: there can be thousands, too many for the state."""
     events = EVENTS.validate_json(context.transcript.message(values["events"]).text)
     if values["off"]:
         found = Replay(verdicts=[False] * len(events))

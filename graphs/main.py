@@ -1,8 +1,8 @@
 """main: the agent loop, a turn and its tools until the model has answered.
 
-`turn` and `tools` alternate; `continue`, `nudge` and a hook's feedback lead to another turn. A turn that nobody must
-go on from, a limit, an error, a second loop, a hook or a batch that says stop ends it. Hooks are passed by where none
-are set; a person says what became of those that were cut off. In a prompt's place a compression may be asked for.
+`turn` and `tools` alternate; `continue`, `nudge` and a hook's feedback lead to another turn. A final answer, a limit,
+an error, a second loop, a hook or a batch that says stop ends it. Hook nodes are skipped if no hooks are set; a person
+decides about interrupted ones. A compression may be requested instead of a prompt.
 """
 
 from collections.abc import Mapping
@@ -75,7 +75,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
 
 @cache
 def _command() -> Graph:
-    """A prompt that names a custom command becomes its text; what that runs in a shell is a batch of calls before."""
+    """Expand a prompt that names a custom command; its shell lines run first, as a batch of calls."""
     g = Graph("command", CommandState, input=CommandIn, output=CommandOut)
     g.node("expand", expand)
     g.part("tools", lambda: tools.build(0))
@@ -101,7 +101,7 @@ def enter(input: MainInput, context: WorkflowContext) -> dict[str, Any]:
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
     error = error_of(values)
     answered = values.get("status") in ("done", "stopped_by_hook")  # a hook may stop after the answer
-    # What the model says of a refusal is its answer, too, although the run failed for it.
+    # A run failed by a refusal still has an answer: what the model says about it.
     answered = answered or (error is not None and error.type == "refused")
     return MainOutput(
         status=values.get("status", "running"),
@@ -113,7 +113,7 @@ def leave(values: Mapping[str, Any], context: WorkflowContext) -> MainOutput:
 
 
 def _answer(history: list[Message]) -> str:
-    """The last answer, with those before it that the model was told to go on from."""
+    """The last answer, preceded by those the model was told to continue."""
     texts: list[str] = []
     for message in reversed(history):
         if message.role == "assistant" and not message.tool_calls:
@@ -124,9 +124,9 @@ def _answer(history: list[Message]) -> str:
 
 
 def follow_up(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
-    """State that starts a further prompt of `main`; without one the conversation goes on where it ended.
+    """State for a further prompt of `main`; without one the conversation continues where it ended.
 
-    A prompt that a hook refused isn't in the conversation: it still waits in the state, and is tried again.
+    A prompt refused by a hook isn't in the conversation: it stays in the state, and is retried.
     """
     return {
         **({"prompt": context.prompt(prompt.text)} if prompt else {}),
@@ -138,7 +138,7 @@ def follow_up(prompt: Message | None, context: WorkflowContext) -> dict[str, Any
 
 
 def further(prompt: Message | None, context: WorkflowContext) -> dict[str, Any]:
-    """As `follow_up`; or a compression in a prompt's place."""
+    """`follow_up`, or a compression instead of a prompt."""
     return {**follow_up(prompt, context), "force": context.compress and prompt is None}
 
 

@@ -1,4 +1,4 @@
-"""mcp: MCP servers: what they offer, one of their resources or prompts, or one call of a tool.
+"""mcp: lists what MCP servers offer, reads one of their resources or prompts, or calls one tool.
 
 A call is a batch of one in `tools`: decided, asked about and journalled like a model's. Nothing loops.
 """
@@ -24,7 +24,7 @@ _NEEDED = {"list": (), "call": ("server", "name"), "read": ("server", "uri"), "p
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
-    """`depth`: levels of sub-agents, as of `tools`."""
+    """`depth`: levels of sub-agents, as for `tools`."""
     g = Graph("mcp", McpState)
     g.node("load", load)
     g.node("connect", connect)

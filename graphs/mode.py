@@ -1,4 +1,4 @@
-"""mode: the modes of work: which there are, may a tool be called in one, and the switch to another.
+"""mode: lists the working modes, checks whether one allows a tool, or switches to another.
 
 A switch is a batch of one in `tools`: decided, asked about and journalled like a model's. Nothing loops.
 """
@@ -19,7 +19,7 @@ from interlock.state.workflow import WorkflowContext, error_of
 
 
 def build(depth: int = MAX_DEPTH) -> Graph:
-    """`depth`: levels of sub-agents, as of `tools`."""
+    """`depth`: levels of sub-agents, as for `tools`."""
     g = Graph("mode", ModeState)
     g.nodes(load_modes, check_tool)
     g.part("switch", lambda: tools.build(depth))

@@ -1,4 +1,4 @@
-"""next_speaker: must the model go on, or is it the user's turn? Nothing loops; the first that decides ends it."""
+"""next_speaker: decides if the model goes on or it is the user's turn. Nothing loops; the first verdict ends it."""
 
 from collections.abc import Mapping
 from typing import Any

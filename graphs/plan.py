@@ -1,7 +1,7 @@
-"""plan: understand, explore, design, write the plan, have it reviewed; approved, it is handed over to `main`.
+"""plan: understand, explore, design, write the plan, have it reviewed; once approved, it is handed over to `main`.
 
 `turn` and `tools` alternate under plan mode until a person has decided; a model that stops without a plan is reminded.
-A hook may stop or block the prompt; what it says of an answer isn't asked here, where a person reviews the plan.
+A hook may stop or block the prompt; hooks on answers aren't fired, as a person reviews the plan.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""route: which model answers. Strategies are asked in order, each can abstain; nothing loops, a verdict ends it."""
+"""route: chooses the model. Strategies are tried in order, and each can abstain; nothing loops, a verdict ends it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def build() -> Graph:
 
 
 def enter(input: RouteInput, context: WorkflowContext) -> dict[str, Any]:
-    """Without `requested_model` it is the run's model, but a script: that only plays the helpers."""
+    """Default `requested_model` to the run's model, unless that is a script, which only plays the helpers."""
     asked = input.requested_model
     if "requested_model" not in input.model_fields_set and not context.model.startswith("script:"):
         asked = context.model

@@ -1,6 +1,6 @@
-"""search: the workspace's code found by what it does: the index is brought up to date, then asked.
+"""search: finds code in the workspace by what it does: updates the index, then queries it.
 
-The loop takes a batch of files at a time: cut, embedded where a model is set, committed. It ends when none is left.
+The loop handles one batch of files at a time: cut, embedded if a model is set, committed. It ends when none is left.
 """
 
 import json

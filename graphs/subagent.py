@@ -1,4 +1,4 @@
-"""subagent: one sub-agent, from the call that asks for it to the result that answers it.
+"""subagent: one sub-agent, from the call that requests it to the result that answers it.
 
 Turns and tools alternate until `complete_task`, the end of turns or time, or a failure; `recover` gives one more turn.
 """
@@ -40,7 +40,7 @@ from interlock.state.workflow import WorkflowContext
 
 def build(depth: int = MAX_DEPTH - 1, name: str = "subagent") -> Graph:
     """`depth`: levels of agents that may still be started below this one."""
-    from interlock.graphs import tools  # it holds this graph, a level higher
+    from interlock.graphs import tools  # deferred: `tools` nests this graph
 
     g = Graph(name, SubagentState, input=SubagentIn, output=SubagentOut)
     g.nodes(start, check_end)

@@ -1,4 +1,4 @@
-"""summarize: a long tool output is kept in a file, and its model gets a summary or its two ends.
+"""summarize: saves a long tool output to a file, and gives its model a summary or its beginning and end.
 
 Nothing loops. A short output, a good summary or truncation ends it.
 """

@@ -1,5 +1,4 @@
-"""system_prompt: the text above every request, out of the sections that apply. Nothing loops; a file that replaces it
-ends it at once."""
+"""system_prompt: assembles the system prompt from the sections that apply. Nothing loops; a file may replace it all."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,8 +1,8 @@
-"""task: one task in a mode of work, for models that call natively or by tags: one call a message until its result.
+"""task: one task in a working mode, for models with native or tag-based calls: one call per message until its result.
 
-`turn` and `tools` alternate; a message without a call, mistakes that a person helped with, a person's feedback and a
-subtask's result lead to the next request. A result, a limit, a second loop, an error, a person or a hook ends it. Each
-request has its prompt made anew: by the mode, rules and servers that there are then.
+`turn` and `tools` alternate; a message without a call, mistakes a person helped with, a person's feedback and a
+subtask's result lead to the next request. A result, a limit, a second loop, an error, a person or a hook ends it. The
+prompt is rebuilt for each request from the current mode, rules and servers.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""tools: one batch of calls. Every call is decided first, all side by side; then they are executed, group by group.
+"""tools: one batch of calls. All calls are decided first, in parallel; then they are executed, group by group.
 
 `next_group` and `collect` loop until no group is left; the last `collect` answers every call and ends the batch.
-`decide` takes one call from its name to `ready`, or to an answer without execution, `execute` one that may run to its
-result in the journal.
+`decide` takes one call from its name to `ready`, or to an answer without execution; `execute` takes one allowed call to
+its result in the journal.
 """
 
 from collections.abc import Mapping
@@ -74,7 +74,7 @@ def build(depth: int = MAX_DEPTH) -> Graph:
     g.edge(START, "parse")
     g.fan_out("parse", each_call, "decide", otherwise="next_group", one_inline=True)
     g.edge("decide", "next_group")
-    # Results are found in the journal by their call, whichever task asks.
+    # Results are found in the journal by call, whichever task asks.
     g.fan_out(
         "next_group", each_of_group, "execute", otherwise="collect", one_inline=True, again=leaves_no_effect
     )
@@ -93,7 +93,7 @@ def enter(input: ToolsInput, context: WorkflowContext) -> dict[str, Any]:
 
 
 def leave(values: Mapping[str, Any], context: WorkflowContext) -> ToolsOutput:
-    """One response for each call, in the calls' order."""
+    """One response per call, in call order."""
     outcomes = outcomes_of(cast(ToolsState, values))
     responses: list[dict[str, Any]] = []
     for index in range(values["count"]):
@@ -108,7 +108,7 @@ PIPELINE = Pipeline("tools", build, ToolsInput, ToolsOutput, enter=enter, leave=
 
 
 def _execute(depth: int = 0) -> Graph:
-    """`depth`: levels of sub-agents below this call; with none, a call that asks for one is answered with an error."""
+    """`depth`: levels of sub-agents below this call; at 0, a call that requests one is answered with an error."""
     g = Graph("execute", ExecuteState, input=ExecuteSend, output=ExecuteOut)
     _execution_nodes(g, depth)
     hooks(g, {"AfterTool": (after_tool, {"done": "respond", "long output": "summarize"})})

@@ -1,7 +1,7 @@
-"""turn: one model turn, from its limits to an answer that may enter the conversation.
+"""turn: one model turn, from the limit checks to an answer that may enter the conversation.
 
-`call_model` loops while its stream is invalid, at most 4 times, and comes back once by `route` with another model; a
-limit, an overflow, a loop, an error, a hook or an answer ends it. Hooks are passed by where none are set.
+`call_model` is repeated while its stream is invalid, at most 4 times, and once more through `route` with another model;
+a limit, an overflow, a loop, an error, a hook or an answer ends it. Hook nodes are skipped if no hooks are set.
 """
 
 from collections.abc import Mapping

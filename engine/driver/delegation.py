@@ -1,4 +1,4 @@
-"""delegation: what a run hands on: to sub-agents in it, to the run that carries its plan out, and to subtasks."""
+"""delegation: hands work on: to sub-agents within a run, to the run that carries out its plan, and to subtasks."""
 
 import hashlib
 import sqlite3
@@ -30,12 +30,12 @@ from interlock.state.task import Subtask, TaskEnd, TaskState
 from interlock.state.tooling import Tool, Toolset
 
 MakeToolset = Callable[[Mapping[str, Tool], Callable[[str], bool]], Toolset]
-"""From tools of ours, and whether an MCP server's tool counts."""
+"""Takes our tools, and a predicate for MCP servers' tools."""
 
 
 @dataclass
 class RunAgents:
-    """Implements `Agents`. A scope is made once a drive, from its instance alone: a resumed run has the same."""
+    """Implements `Agents`. A scope is built once per drive from its instance alone, so a resumed run has the same."""
 
     definitions: Mapping[str, AgentDefinition]
     tools: Mapping[str, Tool]
@@ -45,7 +45,7 @@ class RunAgents:
     toolset: MakeToolset
     hooks: RunHooks
     root: Deps | None = None
-    """Set once the deps of the root are made; they hold this."""
+    """Set once the root deps, which hold this object, are built."""
     _scopes: dict[str, Deps] = field(default_factory=dict[str, Deps])
 
     def definition(self, name: str) -> AgentDefinition | None:
@@ -85,11 +85,11 @@ class RunAgents:
 
 _LETTERS = "0123456789abcdefghjkmnpqrstvwxyz"
 _OVER = ("done", "cancelled")
-"""Statuses of a subtask that its parent goes on from. One that failed is tried again first."""
+"""Statuses of a subtask after which its parent goes on. A failed one is retried first."""
 
 
 def linked_id(key: str) -> str:
-    """The same for the same key, so that what was killed while it began a run begins no second one."""
+    """Derive a run id from the key, so that a start repeated after a kill doesn't create a second run."""
     digest = hashlib.sha256(key.encode()).digest()
     return "".join(_LETTERS[byte % 32] for byte in digest[:8])
 
@@ -97,9 +97,9 @@ def linked_id(key: str) -> str:
 def begin_linked(
     store: Store, prepared: RunConfig, parent: str, run: str, made: Callable[[ChainTranscript], NewRun]
 ) -> str:
-    """Insert a run with its parent; twice changes nothing. `made` writes what it begins with into its chain.
+    """Insert a child run; idempotent. `made` writes the initial messages to its chain.
 
-    It begins with the rules that its parent goes by: some may have been saved since that was prepared.
+    It starts with the parent's current rules: some may have been saved since `prepared` was made.
     """
     with closing(store.connect()) as conn:
         new = made(ChainTranscript(conn, store.outputs, run, redact=prepared.redact))
@@ -170,7 +170,7 @@ class RunTasks:
 
 
 def has_ended(conn: sqlite3.Connection, run: str) -> bool:
-    """A subtask is over, or gone: its parent can go on."""
+    """Whether a subtask is over or removed, so its parent can go on."""
     row = conn.execute("select status from runs where run = ?", (run,)).fetchone()
     return row is None or row[0] in _OVER
 
@@ -182,13 +182,13 @@ where c.run = ? and {IS_SUBTASK} and p.status = 'open'
 
 
 def above(home: Path, run: str) -> str | None:
-    """The task that waits for this one."""
+    """The task waiting for this one."""
     rows = select(home, _ABOVE, run)
     return rows[0]["run"] if rows else None
 
 
 def topmost(home: Path, run: str) -> str:
-    """The task for which all this is done."""
+    """The outermost task waiting for this run; the run itself if there is none."""
     while parent := above(home, run):
         run = parent
     return run
@@ -225,7 +225,7 @@ class RunPlans:
         if call.name not in _WRITES and (
             (self.prepared.workspace.root / relative).exists() or not place.is_file()
         ):
-            return None  # it reads a file of the workspace
+            return None  # it reads a workspace file
         return CallView(id=call.id, name=call.name, args={**call.args, "file_path": str(place)})
 
     def find(self, name: str) -> Path | None:

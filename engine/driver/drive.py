@@ -33,7 +33,7 @@ from interlock.state.task import CHILD
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAME_PRESS_S = 0.1
-"""Seconds in which a second signal is an echo of the first: `timeout` signals its child, then the group."""
+"""Seconds within which a second signal is an echo of the first: `timeout` signals its child, then the group."""
 _CANCELLED = 130
 """Exit code (`cli.md`)."""
 _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
@@ -41,10 +41,10 @@ _SHOW_CURSOR = b"\x1b[?25h\x1b[0m"
 
 @contextmanager
 def signals_held() -> Generator["_Handler | None"]:
-    """While inside, the first SIGINT, SIGTERM or SIGHUP is kept for whatever drives a run here; a second ends us.
+    """Hold the first SIGINT, SIGTERM or SIGHUP for the run driven in this block; a second exits the process.
 
-    Entered before the loop is made, for asyncio would install a handler of its own, which cancels whatever the run has
-    just begun. Outside the main thread nothing is installed.
+    Enter it before the event loop exists: asyncio would install its own handler, which cancels whatever the run has
+    just started. Outside the main thread nothing is installed.
     """
     if threading.current_thread() is not threading.main_thread():
         yield None
@@ -62,9 +62,9 @@ def signals_held() -> Generator["_Handler | None"]:
 
 @contextmanager
 def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
-    """As `signals_held`, and the first signal, also one that came already, calls `request` on the running loop.
+    """Like `signals_held`, but the first signal, even one already received, calls `request` on the running loop.
 
-    Drives that overlap in one process share the handler.
+    Overlapping drives in one process share the handler.
     """
     with signals_held() as handler:
         if handler is None:
@@ -78,14 +78,14 @@ def stop_on_signals(request: Callable[[], None]) -> Generator[None]:
 
 
 class _Handler:
-    """A plain signal handler, not the loop's: the second signal works while the loop is busy."""
+    """A plain signal handler, not the loop's, so the second signal works while the loop is busy."""
 
     def __init__(self) -> None:
         self.users = 0
         self._requests: dict[Callable[[], None], asyncio.AbstractEventLoop] = {}
         self._first_at: float | None = None
         self._terminal = _terminal_settings()
-        # Who ignores a hang-up, as `nohup` does, means it.
+        # A process that ignores SIGHUP, as under `nohup`, should keep ignoring it.
         numbers = [n for n in _SIGNALS if n != signal.SIGHUP or signal.getsignal(n) != signal.SIG_IGN]
         self._previous = {number: signal.signal(number, self) for number in numbers}
 
@@ -109,7 +109,7 @@ class _Handler:
                 loop.call_soon_threadsafe(request)
         elif now - self._first_at > _SAME_PRESS_S:
             _restore_terminal(self._terminal)
-            os._exit(_CANCELLED)  # supervised processes end with it, by end-of-file
+            os._exit(_CANCELLED)  # supervised processes see end-of-file and exit too
 
 
 def _terminal_settings() -> list[Any] | None:
@@ -120,7 +120,7 @@ def _terminal_settings() -> list[Any] | None:
 
 
 def _restore_terminal(settings: list[Any] | None) -> None:
-    # From the background, changing a terminal would stop this process instead of ending it.
+    # From the background, changing a terminal would stop this process instead of letting it exit.
     if settings is None or os.tcgetpgrp(0) != os.getpgrp():
         return
     termios.tcsetattr(0, termios.TCSANOW, settings)
@@ -129,25 +129,25 @@ def _restore_terminal(settings: list[Any] | None) -> None:
 
 
 RECURSION_LIMIT = 1_000_000
-"""LangGraph's own bound on supersteps; ours are turns (`state/run.py`)."""
+"""LangGraph's own bound on supersteps; ours is on turns (`state/run.py`)."""
 
 
 class Stop:
-    """How a drive is asked to end before its work is done; possible before there is one. The run can be resumed."""
+    """Asks a drive to end before its work is done, even before it exists. The run can be resumed."""
 
     def __init__(self) -> None:
         self.token = Token()
         self.control = RunControl()
         self.why = ""
-        """`cancelled`, `timeout`, `budget` or `lost`; empty: nobody asked."""
+        """`cancelled`, `timeout`, `budget` or `lost`; empty: no stop requested."""
 
     def __call__(self, why: str = "cancelled") -> None:
-        """Cancel what is under way, and begin nothing more."""
+        """Cancel work in flight, and start nothing more."""
         self.later(why)
         self.token.request()
 
     def later(self, why: str) -> None:
-        """What is under way ends in its own time; nothing more begins."""
+        """Let work in flight finish, and start nothing more."""
         self.why = self.why or why
         self.control.request_drain(why)
 
@@ -171,7 +171,7 @@ class Drive:
         self.bus = bus
         self.stop = stop
         self.refusal = ""
-        """What to tell people of a budget that is used up."""
+        """Message for the user about a used-up budget."""
         self._stack = ExitStack()
         self._loop = asyncio.get_running_loop()
         self.conn = store.connect_driver()
@@ -185,7 +185,7 @@ class Drive:
             workspace=prepared.workspace.root,
             interactive=prepared.options.interactive,
         )
-        turn_tracing_off()  # LangGraph would send what it runs to a tracing service, if the environment says so
+        turn_tracing_off()  # the environment could make LangGraph send its runs to a tracing service
         connections = DriveConnections(self.conn, stop.token, steps, bus, self.refuse, lease.epoch)
         self.services = rewired(compose(prepared, info, store, connections))
         self._saver = Saver(self.conn, steps, pipeline.outcome)
@@ -194,12 +194,12 @@ class Drive:
         self.config: Any = {"configurable": {"thread_id": lease.run}, "recursion_limit": RECURSION_LIMIT}
 
     def refuse(self, why: str) -> None:
-        """The budget is used up."""
+        """Stop because the budget is used up."""
         self.refusal = why
         self.stop.later("budget")
 
     async def advance(self, graph_input: Any, timeout_s: float | None) -> StateSnapshot:
-        """Drive until nothing is due or a person must decide; the last snapshot, nested ones included."""
+        """Drive until nothing is due or a person must decide; return the last snapshot, including nested ones."""
         timer = self._loop.call_later(timeout_s, self.stop, "timeout") if timeout_s else None
         try:
             with self._errors():
@@ -217,9 +217,9 @@ class Drive:
                 timer.cancel()
 
     async def resume_input(self) -> tuple[StateSnapshot, Any]:
-        """The snapshot, and what to go on with: answers that came in, or nothing.
+        """The snapshot, and the input to resume with: new answers, or None.
 
-        Raises `RunError` where today's graphs can't go on from it.
+        Raises `RunError` if today's graphs can't resume from it.
         """
         with self._errors():
             snapshot = await self.app.aget_state(self.config, subgraphs=True)
@@ -242,7 +242,7 @@ class Drive:
             self.conn.end_waiting()
 
     def _answers(self, snapshot: StateSnapshot) -> dict[str, bool]:
-        """Interrupt id → taken up, for the pending ones that have an answer (it is a row), or whose subtask is over."""
+        """Interrupt id → resume, for pending ones with a recorded answer or whose subtask is over."""
         waiting = {item.id: child_in(item.value) for item in pending(snapshot)}
         answered = {name: True for name in ready_answers(self.conn, self.lease.run) if name in waiting}
         over = {name: True for name, child in waiting.items() if child and has_ended(self.conn, child)}
@@ -254,7 +254,7 @@ class Drive:
             yield
 
     async def close(self) -> None:
-        """End what the drive started, then give the run back."""
+        """End what the drive started, then close its connections."""
         try:
             await self.services.close()
         finally:
@@ -262,7 +262,7 @@ class Drive:
 
 
 def pending(snapshot: StateSnapshot) -> list[Interrupt]:
-    """Interrupts of the innermost tasks: an outer task shows those of its parts, also answered ones."""
+    """Interrupts of the innermost tasks only: an outer task repeats those of its parts, answered ones included."""
     found: list[Interrupt] = []
     for task in snapshot.tasks:
         if isinstance(task.state, StateSnapshot):
@@ -273,15 +273,15 @@ def pending(snapshot: StateSnapshot) -> list[Interrupt]:
 
 
 async def is_due(drive: Drive) -> bool:
-    """Something can be done: not all of it is done, and not all of the rest waits for a person."""
+    """Whether any task can proceed, instead of all being done or waiting."""
     snapshot, _ = await drive.resume_input()
     return bool(snapshot.tasks) and not _only_waits(snapshot)
 
 
 def _only_waits(snapshot: StateSnapshot) -> bool:
-    """Some task waits for a person, and every other one waits too or is done.
+    """Some task waits for a person or a subtask, and every other one waits too or is done.
 
-    Where none waits, as in a nested graph that a kill left with nothing but its input, the next step is due.
+    If none waits, as in a nested graph that was killed with nothing but its input, the next step is due.
     """
     waits = [
         _only_waits(task.state) if isinstance(task.state, StateSnapshot) else bool(task.interrupts)
@@ -291,14 +291,13 @@ def _only_waits(snapshot: StateSnapshot) -> bool:
 
 
 _BRANCH = "branch:to:"
-"""LangGraph's channel of an edge that leads to a node."""
+"""LangGraph's channel prefix for an edge to a node."""
 
 
 def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, saver: Saver) -> None:
-    """Raises `RunError` where a pending node is gone, or a stored channel that the graph doesn't have (`engine.md` 22).
+    """Raises `RunError` if a pending node is gone, or the graph lacks a stored channel (`engine.md` 22).
 
-    `app`: the graph, compiled (LangGraph doesn't type its channels). Graphs inside it are looked at as far as they are
-    under way.
+    `app`: the compiled graph (LangGraph doesn't type its channels). Nested graphs are checked if they are in progress.
     """
     found = saver.get_tuple(snapshot.config)
     values: dict[str, Any] = found.checkpoint["channel_values"] if found else {}
@@ -314,14 +313,14 @@ def check_stored(run: str, graph: Graph, app: Any, snapshot: StateSnapshot, save
 
 
 def child_in(interrupted: object) -> str:
-    """The run that an interrupt waits for; empty: it waits for a person."""
+    """The run an interrupt waits for; empty: it waits for a person."""
     if isinstance(interrupted, str) and interrupted.startswith(CHILD):
         return interrupted.removeprefix(CHILD)
     return ""
 
 
 def lost_nodes(values: Mapping[str, Any], app: Any) -> list[str]:
-    """Nodes that a checkpoint leads to, and that the compiled graph doesn't have."""
+    """Nodes a checkpoint leads to that the compiled graph lacks."""
     return [node for node in _pending(values) if node not in app.nodes]
 
 

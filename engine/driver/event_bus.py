@@ -1,4 +1,4 @@
-"""event_bus: hands events to renderers, each on a thread and a queue of its own; none can stop or slow the run."""
+"""event_bus: hands events to renderers, each on its own thread and queue; none can stop or slow the run."""
 
 import asyncio
 import threading
@@ -23,11 +23,11 @@ from interlock.state.events import (
 )
 
 _Stream = tuple[str, str, str]
-"""The agent that speaks, the event's type, the call."""
+"""Agent, event type, call id."""
 
 
 class RedactedEvents:
-    """Pieces of a text go on as far as they can't be the beginning of a secret; the rest before what ends them."""
+    """Redacts streams: emits text up to where a secret could begin, and the rest before the event that ends them."""
 
     def __init__(self, redact: Redactor) -> None:
         self._redact = redact
@@ -35,7 +35,7 @@ class RedactedEvents:
         self._lock = threading.Lock()
 
     def __call__(self, event: Event) -> list[Event]:
-        """What to show for an event, in order. From any thread."""
+        """Events to show in place of this one, in order. Thread-safe."""
         if not self._redact.enabled or isinstance(event, NodeStart | NodeEnd):
             return [event]
         with self._lock:
@@ -56,7 +56,7 @@ class RedactedEvents:
         return _with(event, ready) if ready else None
 
     def _ended_by(self, event: Event, own: _Stream | None) -> Iterator[Event]:
-        """What still waits of the streams that an event brings to their end."""
+        """The held-back text of every stream that this event ends."""
         if own is not None and own[1] == "tool_output":
             return
         for key in [key for key in self._streams if key != own and _ends(event, key)]:
@@ -67,13 +67,13 @@ class RedactedEvents:
     def _whole(self, event: Event) -> Event:
         fields = {name: value for name, value in event.__dict__.items() if name != "type"}
         if isinstance(event, Result):
-            del fields["output"]  # made of what is redacted already, or handed back word for word
+            del fields["output"]  # made of redacted text already, or returned verbatim
         changed = {name: new for name, old in fields.items() if (new := self._redact.json(old)) != old}
         return event.model_copy(update=changed) if changed else event
 
 
 def _stream_of(event: Event) -> _Stream | None:
-    """None: it comes whole."""
+    """None: the event is not part of a stream."""
     if isinstance(event, ToolOutput):
         return event.agent, event.type, event.tool_id
     if isinstance(event, Thought) or (isinstance(event, MessageEvent) and event.delta):
@@ -82,7 +82,7 @@ def _stream_of(event: Event) -> _Stream | None:
 
 
 def _ends(event: Event, stream: _Stream) -> bool:
-    """A call's output ends with its result; an agent's words with whatever else it tells."""
+    """A call's output ends with its result; an agent's text, with the agent's next event of another kind."""
     agent, kind, call = stream
     if isinstance(event, Result):
         return True
@@ -101,25 +101,25 @@ def _with(event: Event, text: str) -> Event:
 
 
 LIMIT = 8_000_000
-"""Characters that wait for a renderer at most, about as many bytes of memory."""
+"""Maximum characters queued per renderer; roughly bytes of memory."""
 _EVENT_COST = 500
-"""What an event weighs besides its texts, so that empty ones are bounded too."""
+"""An event's cost besides its texts, so that empty ones are bounded too."""
 
 _TOGETHER_S = 0.016
-"""What comes within it is shown in one go: a thread that wakes and writes for each event takes a seventh of a turn."""
+"""Events within this window are shown together: waking and writing per event takes a seventh of a turn."""
 
 
 class EventBus:
-    """The one place that events go to (`Emit`)."""
+    """Distributes events to all renderers (`Emit`)."""
 
     def __init__(self, renderers: Sequence[Renderer], limit: int = LIMIT, redact: Redactor = SHAPES) -> None:
         self._redacted = RedactedEvents(redact)
         self._outlets = [_Outlet(renderer, limit, self._detached) for renderer in renderers]
         self.failures: list[str] = []
-        """One line for each renderer that was detached; its reader closing the pipe is no failure."""
+        """One line per renderer detached after an error; a reader that closes the pipe is no error."""
 
     def __call__(self, event: Event, /) -> None:
-        """Queue for every renderer; never blocks, never fails. From any thread."""
+        """Queue for every renderer; never blocks, never fails. Thread-safe."""
         for shown in self._redacted(event) if self._outlets else ():
             for outlet in self._outlets:
                 outlet.put(shown)
@@ -127,10 +127,10 @@ class EventBus:
     emit = __call__
 
     async def close(self, timeout_s: float = 5.0) -> bool:
-        """Let renderers finish what waits, however slow, unless none of them gets on for `timeout_s`.
+        """Let renderers finish what is queued, however slow, unless none makes progress for `timeout_s`.
 
-        False: one still blocks, and the process must end by `os._exit`: Python's own exit flushes stdout and
-        would wait for ever for the lock that the blocked thread holds on it.
+        False: one still blocks, and the process must end by `os._exit`: Python's own exit flushes stdout and would wait
+        for ever for the lock the blocked thread holds on it.
         """
         for outlet in self._outlets:
             outlet.close()
@@ -164,7 +164,7 @@ class _Outlet(threading.Thread):
         self._weight = 0
         self._left_out = 0
         self.shown = 0
-        """Events that the renderer has taken."""
+        """Events the renderer has processed."""
         self._closed = self._over = False
         self._changed = threading.Condition()
 
@@ -173,7 +173,7 @@ class _Outlet(threading.Thread):
         with self._changed:
             if self._closed or self._over:
                 return
-            self._over = isinstance(event, Result)  # nothing comes after it, no late warning either
+            self._over = isinstance(event, Result)  # the last event, even before late warnings
             if self._weight + weight > self._limit:
                 if _is_droppable(event):
                     self._left_out += 1
@@ -184,7 +184,7 @@ class _Outlet(threading.Thread):
             self._queue.append((event, weight))
             self._weight += weight
             if self.ident is None:
-                self.start()  # a bus that nothing was sent to leaves no thread behind
+                self.start()  # lazily, so an unused bus leaves no thread behind
 
     def close(self) -> None:
         with self._changed:
@@ -222,9 +222,9 @@ class _Outlet(threading.Thread):
             return event
 
     def _make_room(self, weight: int) -> None:
-        """Leave out the oldest pieces, then (the output stands still) the oldest of all.
+        """Drop the oldest pieces, then, for an output that is stuck, the oldest events of any kind.
 
-        An eighth more than needed, so that a stuck output doesn't cost a pass for each event.
+        Drops an eighth more than needed, so that a stuck output doesn't cost a pass per event.
         """
         excess = self._weight + weight - self._limit + self._limit // 8
         for may_go in (_is_droppable, _is_anything):
@@ -244,7 +244,7 @@ def _weight(event: Event) -> int:
 
 
 def _is_droppable(event: Event) -> bool:
-    """A piece of something that comes whole later, or that only shows progress."""
+    """A piece of something that arrives whole later, or that only shows progress."""
     if isinstance(event, MessageEvent):
         return event.delta
     return isinstance(event, (Thought, ToolOutput, Progress, NodeStart, NodeEnd))

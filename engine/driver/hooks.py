@@ -1,4 +1,4 @@
-"""hooks: fires the hooks of a run's events, through the log that survives a kill."""
+"""hooks: fires the hooks of a run's events through a log that survives a kill."""
 
 import asyncio
 import hashlib
@@ -24,11 +24,11 @@ from interlock.state.run import HookEvent
 from interlock.state.tooling import Processes
 
 WHOLE = ""
-"""In place of a hook's id: the firing as a whole; its row is there once every hook has answered."""
+"""Stands for the whole firing in place of a hook's id; this row exists once every hook has answered."""
 
 
 class Firing(NamedTuple):
-    """One time that an event's hooks run; the same after a kill."""
+    """One run of an event's hooks; keeps its identity after a kill."""
 
     event: HookEvent
     key: str
@@ -48,7 +48,7 @@ class HookRow(NamedTuple):
     """intent | redo | done | skipped"""
     subject: str
     epoch: int
-    """Number of the drive that wrote it last."""
+    """Number of the drive that last wrote it."""
     reply: Reply | None
 
 
@@ -58,7 +58,7 @@ _OF_FIRING = "run = ? and event = ? and key = ?"
 
 @dataclass
 class HookLog:
-    """The table `hook_calls`, for the driver of a run. Intents are synced to the disk."""
+    """The table `hook_calls`, for a run's driver. Intents are synced to disk."""
 
     conn: sqlite3.Connection
     outputs: Path
@@ -66,7 +66,7 @@ class HookLog:
     epoch: int
 
     def rows(self, event: str, key: str) -> list[HookRow]:
-        """The hooks of a firing, in its order; the row of the whole is first, where it is there."""
+        """The hooks of a firing in execution order; the firing's own row comes first if present."""
         found = self.conn.execute(
             f"select reply, reply_file, {_COLUMNS} from hook_calls where {_OF_FIRING} order by place",
             (self.run, event, key),
@@ -82,7 +82,7 @@ class HookLog:
                 self._put(conn, "insert or replace", firing, hook=hook.id, **about, **state)
 
     def finish(self, firing: Firing, hook: str, reply: Reply, *, last: bool) -> None:
-        """Commit what a hook said; with the last one the firing is over."""
+        """Commit a hook's reply; `last` also closes the firing."""
         body = reply.model_dump_json().encode()
         file = None
         if len(body) > INLINE_BYTES:
@@ -99,7 +99,7 @@ class HookLog:
                 self._close(conn, firing)
 
     def settle(self, firing: Firing, hooks: Sequence[str], state: str) -> None:
-        """A person said what becomes of hooks that a kill cut: `redo`, or `skipped`."""
+        """Record a person's decision about hooks cut off by a kill: `redo` or `skipped`."""
         with transaction(self.conn) as conn:
             for hook in hooks:
                 conn.execute(
@@ -109,12 +109,12 @@ class HookLog:
                 )
 
     def forget(self, firing: Firing) -> None:
-        """The firing begins anew."""
+        """Delete the firing's rows, so that it starts over."""
         with transaction(self.conn) as conn:
             conn.execute(f"delete from hook_calls where {_OF_FIRING}", (self.run, firing.event, firing.key))
 
     def close(self, firing: Firing) -> None:
-        """The firing is over."""
+        """Mark the firing as over."""
         with transaction(self.conn) as conn:
             self._close(conn, firing)
 
@@ -134,7 +134,7 @@ class HookLog:
 
 
 REQUEST = "hook"
-"""What the keys of requests about hooks begin with: `hook:EVENT:ATTEMPT:KEY`."""
+"""Key prefix of requests about hooks: `hook:EVENT:ATTEMPT:KEY`."""
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class RunHooks:
         return self.book.configured
 
     def for_agent(self, path: str) -> "RunHooks":
-        """The same hooks, told which sub-agent it is about."""
+        """The same hooks with the sub-agent's path in their environment."""
         return replace(self, around=replace(self.around, agent=path))
 
     async def fire(
@@ -187,7 +187,7 @@ class RunHooks:
         return Unsettled(event=event, subject=subject, commands=tuple(row.command for row in rows))
 
     def _rows(self, firing: Firing) -> list[HookRow]:
-        """What is known of it. A session that hooks refused to start is started anew by who resumes it."""
+        """The firing's recorded rows. Resuming a session that hooks refused to start fires them again."""
         rows = self.log.rows(firing.event, firing.key)
         refused = any(row.reply and (row.reply.decision == "block" or row.reply.stop) for row in rows)
         earlier = all(row.epoch < self.log.epoch for row in rows)
@@ -197,7 +197,7 @@ class RunHooks:
         return rows
 
     def _unknown(self, firing: Firing, rows: Sequence[HookRow]) -> str:
-        """The request that a person must answer first; empty: nothing is in doubt, or it was answered."""
+        """The request a person must answer first; empty: nothing is in doubt, or it was answered."""
         doubtful = _doubtful(firing.event, rows)
         if not doubtful:
             return ""
@@ -211,7 +211,7 @@ class RunHooks:
         return ""
 
     async def _run(self, firing: Firing, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
-        """Run those that haven't answered, side by side unless one of them says otherwise."""
+        """Run the hooks that haven't answered, in parallel unless one of them is sequential."""
         known = {row.hook: row for row in self.log.rows(firing.event, firing.key)}
         left = [
             hook.id for hook in hooks if hook.id not in known or known[hook.id].state in ("intent", "redo")
@@ -237,7 +237,7 @@ class RunHooks:
 
 @dataclass
 class _Firing:
-    """A firing under way."""
+    """A firing in progress."""
 
     hooks: RunHooks
     firing: Firing
@@ -246,14 +246,14 @@ class _Firing:
     """Ids of the hooks that haven't answered yet."""
 
     async def one_by_one(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
-        """What one changes is the next one's input."""
+        """Run the hooks in order; each one's changes are part of the next one's input."""
         for place, hook in enumerate(hooks):
             row = self.known.get(hook.id)
             if hook.id in self.left:
                 self._intend([(place, hook)])
                 reply = await self._answer(hook, payload)
                 if reply is None:
-                    return  # those after it see what it changes
+                    return  # later hooks depend on its changes
             else:
                 reply = row.reply if row else None
             if reply and not reply.warning and reply.decision != "block":
@@ -262,7 +262,7 @@ class _Firing:
     async def side_by_side(self, hooks: Sequence[Hook], payload: dict[str, JsonValue]) -> None:
         chosen = [(place, hook) for place, hook in enumerate(hooks) if hook.id in self.left]
         self._intend(chosen)
-        # All of them are waited for: none may go on behind an error of another.
+        # Wait for all of them: none may keep running after another fails.
         answers = await asyncio.gather(
             *(self._answer(hook, payload) for _, hook in chosen), return_exceptions=True
         )
@@ -277,7 +277,7 @@ class _Firing:
         )
 
     async def _answer(self, hook: Hook, payload: Mapping[str, JsonValue]) -> Reply | None:
-        """None: it is unknown what it did, and its intent stays open, as after a kill of the run."""
+        """None: the hook's effect is unknown, and its intent stays open, as after a kill of the run."""
         reply = await run_hook(hook, payload, self.hooks.processes, self.hooks.around)
         if reply.lost and not _may_repeat(self.firing.event, hook.idempotent):
             return None
@@ -291,12 +291,12 @@ def _is_over(rows: Sequence[HookRow]) -> bool:
 
 
 def _doubtful(event: str, rows: Sequence[HookRow]) -> list[HookRow]:
-    """Started, and not known to have ended."""
+    """Hooks that started and aren't known to have ended."""
     return [row for row in rows if row.state == "intent" and not _may_repeat(event, row.idempotent)]
 
 
 def _may_repeat(event: str, idempotent: bool) -> bool:
-    """A notification may come twice."""
+    """Whether the hook may run twice; notifications always may."""
     return idempotent or event == "Notification"
 
 

@@ -1,4 +1,4 @@
-"""lease: one driver a run. Its owner beats while it lives; only the dead lose it (`engine.md` 17)."""
+"""lease: one driver per run. The owner sends heartbeats; only a dead or silent one loses the run (`engine.md` 17)."""
 
 import asyncio
 import os
@@ -18,22 +18,22 @@ from interlock.services.sqlite import explained, transaction
 from interlock.state.errors import BusyError, StoreError
 
 _INITIAL_PID_NAMESPACE = "pid:[4026531836]"
-"""PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h: the namespace outside of any container."""
+"""PROC_PID_INIT_INO of Linux's include/linux/proc_ns.h: the namespace outside any container."""
 
 
 class Owner(NamedTuple):
-    """A process, for all time."""
+    """A process, identified across pid reuse and reboots."""
 
     host: str
     boot: str
-    """Id of the host's boot; empty where the system has none."""
+    """The host's boot id; empty if the system has none."""
     pid: int
     started: str
-    """The process's start time as the system counts it; empty: there is no such process."""
+    """The process's start time as the system reports it; empty: no such process."""
 
 
 def this_host() -> str:
-    """The host's name; in a container also its pid namespace, because a pid means nothing outside."""
+    """The host's name; in a container with its pid namespace, because a pid means nothing outside it."""
     name = os.uname().nodename
     try:
         namespace = str(Path("/proc/self/ns/pid").readlink())
@@ -50,13 +50,13 @@ def this_boot() -> str:
 
 
 def started_at(pid: int) -> str:
-    """Start time of a living process; empty when there is none, or only its unreaped remains."""
+    """Start time of a living process; empty if there is none, or only a zombie."""
     if not Path("/proc/self/stat").exists():
         return _started_by_ps(pid)
     process = Path(f"/proc/{pid}")
     try:
         stat = (process / "stat").read_text(encoding="utf-8", errors="replace")
-        fields = stat.rpartition(")")[2].split()  # the name before it may hold anything
+        fields = stat.rpartition(")")[2].split()  # the process name before it can contain anything
         # A killed process's first thread can be a zombie while another still finishes a system call.
         remains = fields[0] in "ZX" and len(os.listdir(process / "task")) <= 1  # noqa: PTH208 (half the cost)
     except OSError:
@@ -65,7 +65,7 @@ def started_at(pid: int) -> str:
 
 
 def _started_by_ps(pid: int) -> str:
-    import subprocess  # lists ask who is alive: they need it only where there is no /proc
+    import subprocess  # deferred: lists check who is alive, and need it only without /proc
 
     env = {"PATH": "/bin:/usr/bin", "LC_ALL": "C", "TZ": "UTC"}
     command = ["ps", "-o", "stat=,lstart=", "-p", str(pid)]
@@ -79,7 +79,7 @@ def this_process() -> Owner:
 
 
 def is_alive(owner: Owner) -> bool | None:
-    """Whether the owner lives, stopped or not; None when it can't be known from here: another host."""
+    """Whether the owner lives, even if suspended; None: unknown, because it is on another host."""
     if owner.host != this_host():
         return None
     if owner.boot != this_boot():
@@ -90,7 +90,7 @@ def is_alive(owner: Owner) -> bool | None:
 _BEAT_S = 2.0
 """Longest time between heartbeats; also how long a challenger waits to learn that an owner is well."""
 _BUSY_MS = 1000
-"""Longest wait of a heartbeat for another writer, in milliseconds; `release` may wait as long."""
+"""Longest a heartbeat waits for another writer, in milliseconds; `release` may wait as long."""
 _COLUMNS = "host, boot, pid, started, epoch, beat, held"
 
 
@@ -117,7 +117,7 @@ class Lease:
         self.owner = owner
         self.epoch = epoch
         self.lost = False
-        """Another process took the run over (or it was removed)."""
+        """Another process took the run over, or it was removed."""
         self.held = True
         """Neither lost nor released."""
         self._conn, self._beat_s, self._on_lost = conn, beat_s, lost
@@ -132,7 +132,7 @@ class Lease:
         self._thread.join()
 
     def _keep(self) -> None:
-        """Beat until released or lost, on a connection that nothing else uses."""
+        """Send heartbeats until released or lost, on a connection that nothing else uses."""
         try:
             self._conn.execute(f"pragma busy_timeout = {_BUSY_MS}")
             while not self._stop.wait(self._beat_s):
@@ -155,8 +155,8 @@ class Lease:
         except StoreError:
             return False
         except sqlite3.Error:
-            # A busy store costs a beat, not the run; what lasts (a full disk) the driver meets at its next
-            # write. Where `held` stays set, the end of this process or its silence frees the run as well.
+            # A busy store costs a beat, not the run; a lasting error (a full disk) hits the driver at its next
+            # write. If `held` stays set, this process's end or silence frees the run as well.
             return True
 
 
@@ -171,7 +171,7 @@ async def acquire(
 ) -> Lease:
     """Become the driver of `run`, ending an owner that is silent for `stale_after_s`.
 
-    Raises `BusyError` as soon as the owner shows a sign of life; with `wait=False` at once when it may live.
+    Raises `BusyError` as soon as the owner shows a sign of life; with `wait=False` at once if it may be alive.
     `on_lost` is called from the heartbeat thread.
     """
     me = identity or this_process()
@@ -200,7 +200,7 @@ async def _outlive(
     while silent < stale_after_s:
         await asyncio.sleep(pause)
         now = time.monotonic()
-        # Had this process been stopped itself, the owner may not have had its turn yet.
+        # If this process was suspended itself, the owner may not have had its turn yet.
         passed, last = min(now - last, 2 * pause), now
         row = _read(conn, run)
         if row is None or not row.held or is_alive(row.owner) is False:
@@ -214,7 +214,7 @@ async def _outlive(
                 f"The store {str(store.path)!r} is held by process {writer}, so nobody can drive {run!r}. "
                 f"Wait for it, or end it with: kill {writer}"
             )
-    # This very process may hold it too, by a lease that it failed to release.
+    # This very process may be the owner, through a lease it failed to release.
     if is_alive(seen.owner) and seen.owner.pid != os.getpid():
         await end_process(seen.owner)
     return seen
@@ -249,11 +249,11 @@ _WAL_WRITE_LOCK = "120"
 
 
 _KILLED_S = 10.0
-"""Within which a process that was killed has to be gone."""
+"""Seconds within which a killed process must be gone."""
 
 
 async def end_process(owner: Owner) -> None:
-    """SIGKILL a process of this host and wait until nothing of it runs. Raises `BusyError` when it stays."""
+    """SIGKILL a process of this host and wait until it is gone. Raises `BusyError` if it stays."""
     try:
         _kill(owner)
     except PermissionError as error:
@@ -272,7 +272,7 @@ async def end_process(owner: Owner) -> None:
 
 
 def _kill(owner: Owner) -> None:
-    """The pid can't pass to another process between check and signal where the system has pid descriptors."""
+    """SIGKILL, where possible through a pid descriptor, so the pid can't be reused between check and signal."""
     if sys.platform == "linux":
         try:
             descriptor = os.pidfd_open(owner.pid)
@@ -282,7 +282,7 @@ def _kill(owner: Owner) -> None:
             if is_alive(owner):
                 signal.pidfd_send_signal(descriptor, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # ended by itself: that is what was wanted
+            pass  # it ended by itself
         finally:
             os.close(descriptor)
     elif is_alive(owner):
@@ -290,9 +290,9 @@ def _kill(owner: Owner) -> None:
 
 
 def writer_of(path: Path) -> int | None:
-    """Pid of the process that is in a write transaction on this SQLite file (WAL); None: nobody, or unknown.
+    """Pid of the process in a write transaction on this SQLite file (WAL); None: nobody, or unknown.
 
-    From /proc/locks: to ask with fcntl takes a descriptor, and closing that would drop SQLite's own locks.
+    Reads /proc/locks: asking with fcntl takes a descriptor, and closing that would drop SQLite's own locks.
     """
     try:
         inode = str(Path(f"{path}-shm").stat().st_ino)
@@ -324,12 +324,12 @@ _TABLES = {
     "snapshots": "run",
     "runs": "run",
 }
-"""Every table that a driver writes, and the column that names the run."""
+"""Every table a driver writes → the column that names the run."""
 _ROWS = {"insert": "new", "update": "old", "delete": "old"}
 
 
 def fence(conn: sqlite3.Connection, lease: Lease) -> None:
-    """From here on `conn` writes rows of the lease's run only, and only while the lease is held.
+    """Restrict `conn` to writing rows of the lease's run, and only while the lease is held.
 
     The tables must exist. A refused write is a `sqlite3.IntegrityError`; `fenced` makes it a `BusyError`.
     """
@@ -350,7 +350,7 @@ def fence(conn: sqlite3.Connection, lease: Lease) -> None:
 
 @contextmanager
 def fenced(conn: sqlite3.Connection, lease: Lease) -> Generator[None]:
-    """A write that the fence refused, as one line that names the process which drives the run now."""
+    """Turn a write refused by the fence into an error that names the process driving the run now."""
     try:
         yield
     except sqlite3.IntegrityError as error:
@@ -360,7 +360,7 @@ def fenced(conn: sqlite3.Connection, lease: Lease) -> Generator[None]:
 
 
 def lost(conn: sqlite3.Connection, lease: Lease) -> BusyError:
-    """What to tell when the run was taken over."""
+    """The error for a run that was taken over, removed or released."""
     row = conn.execute("select pid, host, epoch from lease where run = ?", (lease.run,)).fetchone()
     if row is None:
         return BusyError(

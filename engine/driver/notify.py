@@ -1,7 +1,7 @@
-"""notify: tells a person who isn't looking that a run waits: a command of theirs, or a webhook (`general.notify`).
+"""notify: tells an absent user that a run is waiting, by their own command or a webhook (`general.notify`).
 
-Once for each time that a run parks: what had been waiting before a drive isn't told of again. How it goes changes
-nothing about the run; what went wrong with it is a warning.
+It fires once each time a run parks, and omits what was pending before the drive. Failures don't affect the run; they
+become warnings.
 """
 
 import asyncio
@@ -25,21 +25,21 @@ _PREVIEW = 2000
 """Characters of a preview that are sent."""
 _LINE = 200
 _OUTPUT = 400
-"""Characters of what a command that failed said."""
+"""Characters kept of a failed command's output."""
 
 
 @dataclass(frozen=True)
 class Notifications:
-    """Of one drive: what was waiting before it."""
+    """Notifications of one drive; knows what was pending before it."""
 
     prepared: RunConfig
     home: Path
     """The state directory."""
     before: Collection[str]
-    """Ids of the requests that waited already."""
+    """Ids of the requests already pending."""
 
     def of(self, outcome: Outcome) -> "Notice | None":
-        """What is to be told; None: nothing waits that hadn't before."""
+        """The notice to send; None: nothing new is pending."""
         new = [request for request in outcome.pending if request["id"] not in self.before]
         if outcome.status != "waiting" or not new:
             return None
@@ -58,7 +58,7 @@ class Notifications:
 
 
 def watched(prepared: RunConfig, home: Path, run: str) -> Notifications:
-    """Before a run is driven."""
+    """Snapshot the pending requests before a run is driven."""
     return Notifications(prepared, home, [request.id for request in waiting_requests(home, run)])
 
 
@@ -69,18 +69,18 @@ class Notice:
     prepared: RunConfig
     home: Path
     payload: Mapping[str, Any]
-    """What a command gets on stdin, and a webhook as its body."""
+    """A command's stdin, and a webhook's body."""
 
     @property
     def event(self) -> NotificationEvent | None:
-        """For the terminal, where it is to ring."""
+        """The terminal's event, if it is configured to ring."""
         ways = self.prepared.settings.general.notify.terminal
         what = visible(_summary(self.payload["waiting"]))
         title = f"Interlock waits: {visible(self.payload['title'])}"[:_LINE]
         return NotificationEvent(title=title, message=what, ways=ways) if ways else None
 
     def send(self) -> "Future[list[str]] | None":
-        """On a thread of its own, which a process that ends waits for; its result is what went wrong."""
+        """Send on a separate thread, which a normal exit waits for; the result is what went wrong."""
         notify = self.prepared.settings.general.notify
         if not notify.command and not notify.webhook:
             return None
@@ -150,7 +150,7 @@ class Notice:
 
 
 def _summary(waiting: list[Any]) -> str:
-    """One line: of the first request what it would do, and how many there are."""
+    """One line: what the first request would do, and how many more there are."""
     first, more = waiting[0], len(waiting) - 1
     line = next((line for line in str(first["preview"]).splitlines() if line.strip()), "")
     path = first["args"].get("file_path") or first["args"].get("path") or line

@@ -1,4 +1,4 @@
-"""outcome: how a drive ended, for programs and renderers; and how a pass ends that a person cut short."""
+"""outcome: how a drive ended, for programs and renderers; and how a pass interrupted by a new prompt is closed."""
 
 import traceback
 from collections.abc import Sequence
@@ -31,13 +31,13 @@ def conclude(
     error: Exception | None,
     warnings: Sequence[str],
 ) -> Outcome:
-    """Read the end off the last snapshot; the run's row learns of an error."""
+    """Read the outcome off the last snapshot; an error is noted in the run's row."""
     run, redact = drive.lease.run, drive.services.transcript.redact
     details = redact.json(_error_fields(error, drive))
     output, waiting = dict[str, Any](), list[Pending]()
     if error is not None:
         status, code = "failed", error.exit_code if isinstance(error, InterlockError) else 1
-    elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # else the end came first
+    elif drive.stop.why and (snapshot.tasks or not snapshot.values):  # otherwise it ended before the stop
         status = "failed" if drive.stop.why == "lost" else drive.stop.why
         code = EXIT_CODES[status]
     elif snapshot.tasks:
@@ -48,7 +48,7 @@ def conclude(
         status = output.get("status", "done")
         details = _named(output.get("error")) or details
         code = EXIT_CODES.get(details["type"] if details else status, EXIT_CODES.get(status, 1))
-    if drive.lease.held:  # else another process has the run, and its row
+    if drive.lease.held:  # otherwise another process has the run and its row
         note_error(drive.conn, run, details)
     return Outcome(
         run=run,
@@ -70,7 +70,7 @@ def _trace(error: Exception | None) -> str:
 
 
 def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: RunConfig) -> Outcome:
-    """The end of a drive whose store can't be used any more: told here, and nowhere else."""
+    """The outcome of a drive whose store became unusable: reported here and nowhere else."""
     redact = prepared.redact
     return Outcome(
         run=run,
@@ -85,7 +85,7 @@ def unrecorded(run: str, pipeline: Pipeline, error: StoreError, prepared: RunCon
 
 
 def _dumped(result: WorkflowOutput) -> dict[str, Any]:
-    """Fields that may be absent are left out when they are null; others are shown so."""
+    """Dump the result; null fields are omitted if optional, kept if required."""
     required = {name: None for name, field in type(result).model_fields.items() if field.is_required()}
     return {**required, **result.model_dump(mode="json", exclude_none=True)}
 
@@ -117,7 +117,7 @@ def _goes_on(pipeline: Pipeline, status: str, output: dict[str, Any]) -> bool:
 
 
 def _named(error: dict[str, str] | None) -> dict[str, str] | None:
-    """A workflow's error as a run's: `edit` calls its type `code`."""
+    """A workflow's error in the run's format: `edit` calls its type `code`."""
     return {"type": error.get("type") or error["code"], "message": error["message"]} if error else None
 
 
@@ -132,10 +132,10 @@ def _error_fields(error: Exception | None, drive: Drive) -> dict[str, str] | Non
 
 
 def end_cut_short(drive: Drive, snapshot: StateSnapshot, prompt: str) -> tuple[str, str]:
-    """For the pass that `snapshot` stands in the middle of: what to say now, with what was said and isn't in the
-    conversation yet, and its head without loose ends. LangGraph drops the tasks that are left where a pass begins.
+    """Close the interrupted pass at `snapshot`; return the next prompt, and a head without open calls.
 
-    Calls that are done keep their results, all others are answered as cancelled.
+    The prompt includes what the user said but the conversation doesn't hold yet, as LangGraph drops the remaining
+    tasks when a pass starts. Finished calls keep their results; all others are answered as cancelled.
     """
     head = _with_answers(drive, _furthest(drive, snapshot))
     with transaction(drive.conn) as conn:
@@ -148,7 +148,7 @@ def end_cut_short(drive: Drive, snapshot: StateSnapshot, prompt: str) -> tuple[s
 
 
 def _furthest(drive: Drive, snapshot: StateSnapshot) -> str:
-    """The conversation's head, or what the part that was under way has added to it."""
+    """The conversation's head, or a later one reached by the part in progress."""
     transcript = drive.services.transcript
     head = str(snapshot.values.get("head") or "")
     for task in snapshot.tasks:
@@ -159,7 +159,7 @@ def _furthest(drive: Drive, snapshot: StateSnapshot) -> str:
 
 
 def _with_answers(drive: Drive, head: str) -> str:
-    """No request is made while a call has no answer."""
+    """Answer every open call: no request is made while one has no answer."""
     transcript = drive.services.transcript
     if not head or not (left := open_calls(transcript.read(head))):
         return head

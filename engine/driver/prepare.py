@@ -1,4 +1,4 @@
-"""prepare: settings, environment, workspace, policy and model of a run, before anything is written."""
+"""prepare: loads a run's settings, environment, workspace, policy and model, before anything is written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -34,7 +34,7 @@ from interlock.state.tooling import Tool
 
 
 def trust_warnings(root: Path, options: Options, trusted: bool, hooks: list[Hook]) -> list[str]:
-    """Warnings: what was ignored, or which of the project's hooks are new."""
+    """What was ignored as untrusted, or which of the project's hooks are new."""
     if trusted:
         return new_hooks(root, options.user_home, hooks)
     return ignored_line(project_files(root, options.user_home), root)
@@ -43,7 +43,7 @@ def trust_warnings(root: Path, options: Options, trusted: bool, hooks: list[Hook
 def check_model(
     settings: Settings, env: Mapping[str, str], options: Options, root: Path, trusted: bool
 ) -> None:
-    """As `check_credentials`; a key or an alias that only ignored files have is an `UntrustedError`."""
+    """`check_credentials`, but raises `UntrustedError` for a key or an alias that only ignored files have."""
     try:
         check_credentials(settings, env, options.model)
     except UserError as error:
@@ -58,7 +58,7 @@ def check_model(
 def check_agent(
     input: WorkflowInput, root: Path, options: Options, agents: Mapping[str, AgentDefinition]
 ) -> None:
-    """Raises `UntrustedError` for an agent that is named and that only the project has."""
+    """Raises `UntrustedError` for a named agent that only the untrusted project has."""
     name = getattr(input, "agent", None)
     if isinstance(name, str) and name not in agents:
         theirs = load_agents(root, options.user_home, True)[0].get(name)
@@ -67,8 +67,7 @@ def check_agent(
 
 
 def checked_modes(options: Options, root: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
-    """As `load_modes`; raises `InputError` where the one that is asked for isn't among them, `UntrustedError` where
-    only the project has it."""
+    """`load_modes`, but raises `InputError` for an unknown mode, `UntrustedError` for one only the project has."""
     modes, problems = load_modes(root, options.user_home, trusted)
     name = options.mode
     if not name or modes.get(name):
@@ -98,7 +97,7 @@ def needed(what: str, file: Path, root: Path) -> UntrustedError:
 
 
 def _key(root: Path, options: Options) -> tuple[str, Path] | None:
-    """The first variable of an ignored `.env` that would be a key; keys of all providers end so."""
+    """The first API key in an ignored `.env`; every provider's variable ends in `_API_KEY`."""
     home = options.user_home
     own = load_dotenv(start=root, home=home, env={}, trusted=False).values
     theirs = load_dotenv(start=root, home=home, env={}, trusted=True)
@@ -133,13 +132,12 @@ _KEPT = (
     "source",
     "task_path",
 )
-"""Options that a resumed run keeps, unless it is given others. Not `skip_trust`: that was said of one drive,
-and whoever goes on with the run may meet other files."""
+"""Options a resumed run keeps unless overridden. Not `skip_trust`: a later drive may meet other files."""
 
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that is known before a run is driven."""
+    """Everything known before a run is driven."""
 
     options: Options
     settings: Settings
@@ -157,7 +155,7 @@ class RunConfig:
     sandbox: Sandbox | None
     redact: Redactor
     discovered: Mapping[str, Tool] = field(default_factory=dict[str, Tool])
-    """Known once the project's command has said them."""
+    """Set once the project's discovery command has run."""
 
     @property
     def model(self) -> str:
@@ -165,12 +163,12 @@ class RunConfig:
 
     @cached_property
     def tool_env(self) -> Mapping[str, str]:
-        """What commands, hooks and servers get of the environment."""
+        """The environment passed to commands, hooks and servers."""
         return tool_environment(self.env, rules=self.settings.security.environment)
 
 
 def with_input(options: Options, input: WorkflowInput) -> Options:
-    """Flags fill the fields that every input has; the input itself wins."""
+    """Fill the fields every input has from flags; the input wins."""
     limits = {**options.limits, **input.limits.model_dump(exclude_unset=True)}
     return replace(
         options,
@@ -184,7 +182,7 @@ def with_input(options: Options, input: WorkflowInput) -> Options:
 
 
 def prepare(options: Options, needs_model: bool) -> RunConfig:
-    """Raises what stops a run before it begins: configuration, credentials, a workspace that isn't there."""
+    """Load all a run needs. Raises what stops it before it starts: configuration, credentials, a missing workspace."""
     root = _root(options)
     trusted = options.skip_trust or is_trusted(root, options.user_home)
     home, overrides = options.user_home, _overrides(options)
@@ -206,7 +204,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
     warnings = [*loaded.warnings, *dotenv.warnings, *rules.warnings(), *map(str, (*policy.problems, *idle))]
     warnings += [*own.problems, *hooks.problems, *trust_warnings(root, options, trusted, [*hooks.hooks])]
     return RunConfig(
-        # Whatever asked for the sandbox, flag, settings or environment: the resumed run has it, too.
+        # Whether a flag, settings or the environment asked for the sandbox: a resumed run has it too.
         options=replace(options, sandbox=sandbox is not None, rights=rules.kept),
         settings=settings,
         env=dotenv.values,
@@ -226,7 +224,7 @@ def prepare(options: Options, needs_model: bool) -> RunConfig:
 
 
 class _Own(NamedTuple):
-    """What the user and a trusted project define, besides settings; and a line for each file of no use."""
+    """What the user and a trusted project define besides settings, and a line for each unusable file."""
 
     agents: Mapping[str, AgentDefinition]
     skills: Mapping[str, Skill]
@@ -244,20 +242,20 @@ def _own(options: Options, root: Path, trusted: bool) -> _Own:
 def _root(options: Options) -> Path:
     try:
         return Path(options.workspace or Path.cwd()).expanduser().resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # no such home, links in a circle, a null byte
+    except (OSError, RuntimeError, ValueError) as error:  # no such home, a symlink loop, a null byte
         raise UserError(
             f"Workspace {str(options.workspace)!r} can't be used: {str(error).rstrip('.')}."
         ) from error
 
 
 def check_input(input: WorkflowInput, prepared: RunConfig) -> None:
-    """Raises `UntrustedError` where the input names what only an ignored file has."""
+    """Raises `UntrustedError` if the input names something only an ignored file has."""
     if not prepared.trusted:
         check_agent(input, prepared.workspace.root, prepared.options, prepared.agents)
 
 
 def _redactor(settings: Settings, env: Mapping[str, str], home: Path) -> Redactor:
-    """`home`: the state directory, where tokens are."""
+    """`home`: the state directory, which holds tokens."""
     secrets = secret_variables(env, settings.security.environment)
     for name, server in settings.mcp_servers.items():
         own = {
@@ -297,7 +295,7 @@ def _sandbox(
 
 
 def kept_options(options: Options) -> dict[str, Any]:
-    """What a run's row holds of its options, JSON-like."""
+    """The options persisted in a run's row, JSON-like."""
     kept: dict[str, Any] = {}
     for name in _KEPT:
         value: Any = getattr(options, name)
@@ -308,7 +306,7 @@ def kept_options(options: Options) -> dict[str, Any]:
 
 
 def restored(options: Options, kept: Mapping[str, Any], workspace: str) -> Options:
-    """The run's own options, under those that were given now."""
+    """The run's persisted options, overridden by those passed now."""
     changes: dict[str, Any] = {"workspace": options.workspace or Path(workspace)}
     for name in _KEPT:
         mine, old = getattr(options, name), kept.get(name)

@@ -1,4 +1,4 @@
-"""rights: the rules that a run began with, what has become of them since, and what the program goes by here."""
+"""rights: the rules a run started with, how they have changed since, and the paths that are protected."""
 
 import json
 import os
@@ -33,17 +33,17 @@ _TRUST = "mcpServers"
 
 @dataclass(frozen=True)
 class RunRules:
-    """The rules of a run: those that it began with hold, and so does what later ones forbid."""
+    """The rules of a run: those it started with apply, and so do later prohibitions."""
 
     now: list[Rule]
     problems: list[Problem]
     then: list[Rule]
     settings: Settings
-    """As they are; what decides about rights is as it was."""
+    """Current settings, except that those about rights are as they were."""
     kept: Mapping[str, Any]
-    """To be kept with the run, JSON-like: rule files and settings, and those that a person added by flags."""
+    """Persisted with the run, JSON-like: rule files and settings, including those added by flags."""
     changed: Sequence[str]
-    """Rule files and settings that aren't as they were."""
+    """Rule files and settings that differ from before."""
 
     def warnings(self) -> list[str]:
         if not self.changed:
@@ -56,7 +56,7 @@ class RunRules:
 
 
 def run_rules(options: Options, texts: Sequence[RuleText], settings: Settings, redact: Redactor) -> RunRules:
-    """`texts`: the rule files as they are now; `options.rights`: what the run began with."""
+    """`texts`: the current rule files; `options.rights`: what the run started with."""
     rules, problems = rules_of(texts)
     now = redact.json(_rights(texts, settings))
     if options.rights is None or options.new_rules:
@@ -76,7 +76,7 @@ def _rights(texts: Iterable[RuleText], settings: Settings) -> dict[str, Any]:
 
 
 def _begun_with(kept: Mapping[str, Any], now: Mapping[str, Any], options: Options) -> dict[str, Any]:
-    """With what a person has added since by flags: that counts as confirmed."""
+    """The original rights plus what a person has since added by flags, which counts as confirmed."""
     settings, current = {**kept["settings"]}, now["settings"]
     if options.allowed_tools:
         settings["tools.allowed"] = current["tools.allowed"]
@@ -112,7 +112,7 @@ def _as_then(settings: Settings, then: Mapping[str, Any]) -> Settings:
 
 
 def _mark(name: str, server: McpServer) -> str:
-    """Of a trusted server: another program or address under its name isn't what was trusted. Tokens may change."""
+    """Fingerprint of a trusted server: another program or address under its name isn't trusted. Tokens may change."""
     env = {key: value for key, value in server.env.items() if not is_secret(key)}
     reached = [server.type, server.command, server.args, server.cwd, server.url, server.http_url, env]
     return f"{name} {sha256(json.dumps(reached, sort_keys=True).encode()).hexdigest()[:16]}"
@@ -126,7 +126,7 @@ def protected_paths(
     programs: Iterable[str],
     modes: Iterable[Mode],
 ) -> ProtectedPaths:
-    """What the program goes by, wherever it lies. `programs`: as `commands_of`."""
+    """The files that control the program, wherever they are. `programs`: from `commands_of`."""
     custom: Sequence[str] = settings.context.file_filtering.get("customIgnoreFilePaths", ())
     lists = {
         "programs": program_folders(env),
@@ -149,7 +149,7 @@ def protected_paths(
 
 
 def commands_of(settings: Settings, hooks: Iterable[Hook], rules: Iterable[Rule]) -> Iterator[str]:
-    """Command lines that hooks, safety checkers, MCP servers and discovered tools are."""
+    """The command lines of hooks, safety checkers, MCP servers and discovered tools."""
     yield from (hook.command for hook in hooks)
     yield from (r.checker.command for r in rules if r.checker and r.checker.command)
     for server in settings.mcp_servers.values():

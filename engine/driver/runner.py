@@ -1,4 +1,4 @@
-"""runner: start a run, or go on with one."""
+"""runner: starts a run, or resumes one."""
 
 import asyncio
 import time
@@ -47,12 +47,12 @@ from interlock.state.workflow import WorkflowContext
 _NOT_DRIVEN = "Stopped before run {run!r} was driven by this process. Go on with: interlock resume {run}"
 T = TypeVar("T")
 _First = Callable[[Drive, WorkflowContext], Awaitable[Any]]
-"""What a drive begins with: the graph's input, a command, or None to go on where it stopped."""
+"""Returns a drive's first input: the graph's input, a command, or None to resume where it stopped."""
 
 
 @dataclass(frozen=True)
 class Rewire:
-    """What a replay puts in place of a drive's own."""
+    """What a replay substitutes in a drive."""
 
     services: Callable[[DriveServices], DriveServices] = lambda own: own
     workflow: Callable[[Pipeline], Pipeline] = lambda own: own
@@ -60,7 +60,7 @@ class Rewire:
 
 @contextmanager
 def stoppable(outer: Stop | None = None) -> Generator[Stop]:
-    """What a drive is stopped by; a signal does, where the caller hasn't `given` his own."""
+    """Yield the `Stop` of a drive; unless the caller passes its own, signals trigger it."""
     if outer is not None:
         yield outer
         return
@@ -77,7 +77,6 @@ async def begin(
     run_id: str | None,
     stop: Stop,
 ) -> Outcome:
-    """Start a run."""
     if isinstance(workflow, Pipeline):
         register(workflow)
         chosen, source = workflow, None
@@ -112,9 +111,9 @@ async def go_on(
     rewire: Rewire | None = None,
     instead: bool = False,
 ) -> Outcome:
-    """Record the decisions, then resume: with what they allow, after a crash, or with a further prompt.
+    """Persist the decisions, then resume: with what they allow, after a crash, or with a further prompt.
 
-    A task that waits for a subtask goes on with that, and then after it.
+    A task that waits for a subtask resumes with that, then continues itself.
     """
     store = Store(options.home)
     store.open()
@@ -131,7 +130,7 @@ async def _through_tasks(
     stop: Stop,
     rewire: Rewire | None = None,
 ) -> Outcome:
-    """On with a subtask that was begun, and with the task above one that is over; told as the end of the topmost."""
+    """Drive started subtasks, and the parents of finished ones, in turn; report the end as the topmost task's."""
     kept: Any = dict.fromkeys(("workspace", "approval_mode", "mode", "model"))
     options = replace(options, **kept, attach=(), notes=(), compress=False)
     while outcome.workflow == "task" and not stop.why:
@@ -181,7 +180,7 @@ async def _resumed(
         if (more := _next_pass(chosen, row, text, context)) is None:
             return None
         if options.approval_mode is None:
-            del more["approval_mode"]  # an approved plan, or the model, may have moved the mode
+            del more["approval_mode"]  # an approved plan or the model may have changed the mode
         return {**more, **head, **_asked(prepared), **_hooked(drive, "resume")}
 
     try:
@@ -191,7 +190,7 @@ async def _resumed(
 
 
 def _left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError) -> Outcome:
-    """The decision is a row already; whoever drives the run takes it up."""
+    """The decision is persisted already; the process driving the run picks it up."""
     if not decisions:
         raise error
     note = f"The decision is recorded, and taken up by the process that drives the run. {error}"
@@ -201,7 +200,7 @@ def _left_to_driver(row: RunRow, decisions: Sequence[Decision], error: BusyError
 def first_state(
     chosen: Pipeline, input: WorkflowInput, drive: Drive, context: WorkflowContext, prepared: RunConfig
 ) -> dict[str, Any]:
-    """What the run's graph begins with."""
+    """The initial state of the run's graph."""
     return {**chosen.enter(input, context), **_channels(prepared), **_hooked(drive, "startup")}
 
 
@@ -210,7 +209,7 @@ def _channels(prepared: RunConfig) -> dict[str, str]:
 
 
 def _asked(prepared: RunConfig) -> dict[str, str]:
-    """A run keeps its mode and protocol, unless it is given others."""
+    """Mode and protocol passed now; otherwise a run keeps its own."""
     asked = {"mode": prepared.options.mode, "protocol": prepared.options.protocol}
     return {name: value for name, value in asked.items() if value}
 
@@ -227,7 +226,7 @@ def _kept(store: Store, run: str) -> dict[str, Any]:
 
 
 def _hooked(drive: Drive, session: str) -> dict[str, str]:
-    """Said with each prompt, also when there are none: what the prompt before knew may have changed."""
+    """Channels set with each prompt, even if no hooks are configured: the previous prompt's may be stale."""
     hooked = drive.services.deps.hooks.configured
     return {
         "hooked": hooked,
@@ -236,7 +235,7 @@ def _hooked(drive: Drive, session: str) -> dict[str, str]:
 
 
 def _without_secrets(prompt: str, prepared: RunConfig) -> str:
-    """What is stored of a prompt, and sent; who wrote a secret into it is told."""
+    """The prompt as stored and sent; a secret in it adds a warning."""
     shown = prepared.redact(prompt)
     if shown != prompt:
         prepared.warnings.append(
@@ -249,7 +248,7 @@ def _without_secrets(prompt: str, prepared: RunConfig) -> str:
 def _next_pass(
     chosen: Pipeline, row: RunRow, prompt: str | None, context: WorkflowContext
 ) -> dict[str, Any] | None:
-    """State for another prompt, or for another try, after the graph has ended; None: it just tells its end again."""
+    """State for another prompt or a retry after the graph has ended; None: just report its end again."""
     if chosen.follow_up is None and prompt:
         raise UserError(f"Run {row.run!r} of {row.workflow!r} takes no further prompt; start another.")
     if chosen.follow_up is None or (row.outcome == "done" and not prompt and not context.compress):
@@ -262,7 +261,7 @@ def _next_pass(
 
 
 def with_own_nodes(chosen: Pipeline, prepared: RunConfig) -> Pipeline:
-    """With the processors that settings name, and those that are installed."""
+    """Add the processors from settings and installed packages."""
     root, home = prepared.workspace.root, prepared.options.user_home
     return placed(chosen, processor_files(prepared.settings, root, home, prepared.trusted))
 
@@ -277,7 +276,7 @@ async def _driven(
     stop: Stop,
     rewire: Rewire | None = None,
 ) -> Outcome:
-    """Take the run, drive it, give it back."""
+    """Acquire the run, drive it, release it."""
     replays, rewire = rewire is not None, rewire or Rewire()
     chosen = rewire.workflow(with_own_nodes(chosen, prepared))
     prepared = await _unless_stopped(with_discovered(prepared, store.home), run, stop)
@@ -335,21 +334,21 @@ async def _advanced(drive: Drive, chosen: Pipeline, prepared: RunConfig, first: 
         if graph_input is not None or await is_due(drive):
             snapshot = await _uncut(drive, drive.advance(graph_input, prepared.limits.timeout_s))
     except Exception as problem:
-        error = problem  # told as the run's outcome: what it did so far stays, and it can be resumed
+        error = problem  # becomes the outcome: work so far is kept, and the run can be resumed
     try:
         if snapshot is None:
             snapshot, _ = await drive.resume_input()
         with diagnosed(drive.store.path):
             try:
                 return conclude(drive, chosen, snapshot, context, error, prepared.warnings)
-            except RunError as misfit:  # the last state doesn't make the output that the workflow declares
+            except RunError as misfit:  # the last state doesn't fit the workflow's declared output
                 return conclude(drive, chosen, snapshot, context, misfit, prepared.warnings)
     except StoreError as broken:
         return unrecorded(run, chosen, error if isinstance(error, StoreError) else broken, prepared)
 
 
 def context_of(drive: Drive, prepared: RunConfig) -> WorkflowContext:
-    """What `enter` and `leave` of the run's workflow work with."""
+    """The context for the workflow's `enter` and `leave`."""
     run, started = drive.lease.run, time.monotonic()
 
     def stats() -> dict[str, Any]:
@@ -381,7 +380,7 @@ def _attached(prepared: RunConfig) -> list[Message]:
 
 
 async def _uncut(drive: Drive, advance: Coroutine[Any, Any, StateSnapshot]) -> StateSnapshot:
-    """In a task of its own: a caller who cancels ours would cut off whatever LangGraph is just writing."""
+    """Run in a separate task: cancelling the caller's would interrupt LangGraph in the middle of a write."""
     work = asyncio.ensure_future(advance)
     try:
         return await asyncio.shield(work)

@@ -1,4 +1,4 @@
-"""read: runs and what waits, one run in detail; with sqlite3 alone. And whether anything has changed."""
+"""read: runs, pending requests, and one run in detail, with sqlite3 alone; also detects changes."""
 
 import json
 import sqlite3
@@ -14,7 +14,7 @@ from interlock.state.text import nearest
 STATUSES = ("running", "waiting", "interrupted", "done", "failed", "cancelled")
 _ENDED = ("done", "failed", "cancelled")
 IS_SUBTASK = "json_extract(c.options, '$.subtask_of') = c.parent"
-"""Of a run `c`; a fork has a parent, too, and the options of what it was forked from."""
+"""For a run `c`. A fork has a parent too, and the options of the run it was forked from."""
 _RUNS = f"""
 select r.run, r.workflow, r.parent, r.workspace, r.title, r.created, r.updated, r.status, r.outcome, r.step,
        r.error, l.host, l.boot, l.pid, l.started, coalesce(l.held, 0) as held,
@@ -40,19 +40,19 @@ class RunRow(NamedTuple):
     """Unix time, seconds."""
     updated: float
     status: str
-    """One of `STATUSES`: `running` follows from the lease; what neither ended, waits nor is driven was interrupted."""
+    """One of `STATUSES`. `running` follows from the lease; a run neither ended, waiting nor driven is `interrupted`."""
     outcome: str
     step: int
     error: dict[str, str] | None
     owner: str | None
-    """`host:pid` of the process that drives it now."""
+    """`host:pid` of the process driving it now."""
     waiting: int
-    """Requests that a person must answer."""
+    """Requests pending a person's answer."""
     tokens: int
 
 
 class Request(NamedTuple):
-    """One request that waits for a person; `fields` are those of `pending_approvals`."""
+    """One request pending a person's answer; `fields` are those of `pending_approvals`."""
 
     id: str
     run: str
@@ -61,13 +61,13 @@ class Request(NamedTuple):
 
 
 def list_runs(home: Path, status: str | None = None) -> list[RunRow]:
-    """All runs, the newest change first; none where there is no store. Raises `StoreError`."""
+    """All runs, most recently changed first; empty if there is no store. Raises `StoreError`."""
     rows = [_run_row(row) for row in select(home, _RUNS + " order by r.updated desc")]
     return [r for r in rows if status is None or r.status == status]
 
 
 def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
-    """A run by id, unique prefix or `latest`: the newest change in a workspace, by default this folder.
+    """Find a run by id, unique prefix or `latest`: the most recently changed in a workspace, by default this folder.
 
     Raises `UserError` with the nearest ids.
     """
@@ -90,7 +90,7 @@ def find_run(home: Path, name: str, workspace: Path | None = None) -> RunRow:
 
 
 def _latest(rows: list[RunRow], workspace: Path) -> RunRow:
-    """Never one of another folder: whoever goes on with it would let it act there."""
+    """Never another folder's run: resuming it would let it act there."""
     here = next((r for r in rows if r.workspace == str(workspace)), None)
     if here is None:
         raise UserError(
@@ -108,14 +108,14 @@ and c.status not in ('done', 'cancelled') order by c.created desc limit 1
 
 
 def deepest(home: Path, run: str) -> str:
-    """The subtask that a task really waits for, however deep; the run itself where it waits for none."""
+    """The innermost subtask a task is waiting for; the run itself if there is none."""
     while rows := select(home, _BELOW, run):
         run = rows[0]["run"]
     return run
 
 
 def with_subtasks(conn: sqlite3.Connection, run: str, table: str = "runs") -> list[str]:
-    """The run, its subtasks, theirs, and so on."""
+    """The run and its subtasks, recursively."""
     found = [run]
     for one in found:
         rows = conn.execute(f"select c.run from {table} c where c.parent = ? and {IS_SUBTASK}", (one,))
@@ -124,7 +124,7 @@ def with_subtasks(conn: sqlite3.Connection, run: str, table: str = "runs") -> li
 
 
 def first_task(conn: sqlite3.Connection, run: str) -> str:
-    """The run that the user started, of which this one is a subtask, however deep; else the run itself."""
+    """The user-started run this one is a subtask of, at any depth; else the run itself."""
     higher = f"select p.run from runs c join runs p on p.run = c.parent where c.run = ? and {IS_SUBTASK}"
     while row := conn.execute(higher, (run,)).fetchone():
         run = row[0]
@@ -132,9 +132,9 @@ def first_task(conn: sqlite3.Connection, run: str) -> str:
 
 
 def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
-    """What waits for a person, of one run or of all: the longest wait first, a run's in the order asked.
+    """Requests pending a person's answer, of one run or all: the longest wait first, a run's in the order asked.
 
-    What a subtask asks is asked of the task that waits for it.
+    For a task that waits for a subtask, these are the subtask's requests.
     """
     run = run and deepest(home, run)
     rows = select(
@@ -156,9 +156,9 @@ def waiting_requests(home: Path, run: str | None = None) -> list[Request]:
 
 
 def _numbers(calls: list[tuple[str, int, int]], waiting: list[bool]) -> list[int]:
-    """Each call's number among those of its run that were asked about in batches of which one still waits, from 1.
+    """Number each run's calls from 1, in batches where a call still waits; calls of other batches get 0.
 
-    What is answered keeps its number as long as another of its batch waits, so that no number passes to another call.
+    An answered call keeps its number while another of its batch waits, so a number never passes to another call.
     """
     batches = {call[:2] for call, waits in zip(calls, waiting, strict=True) if waits}
     asked = sorted({call for call in calls if call[:2] in batches})
@@ -167,9 +167,9 @@ def _numbers(calls: list[tuple[str, int, int]], waiting: list[bool]) -> list[int
 
 
 def place_of(name: str) -> tuple[int, int]:
-    """Batch and call, out of an id like `k3m9x2pa-2.1`: the calls' order, not the order of asking.
+    """Batch and call from an id like `k3m9x2pa-2.1`, for sorting in call order instead of the order of asking.
 
-    Requests about hooks, like `k3m9x2pa-h1`, come first.
+    Requests from hooks, like `k3m9x2pa-h1`, come first.
     """
     place = name.rpartition("-")[2]
     if place.startswith("h"):
@@ -203,7 +203,7 @@ def _run_row(row: sqlite3.Row) -> RunRow:
         from interlock.engine.driver.lease import Owner, is_alive
 
         alive = is_alive(Owner(row["host"], row["boot"], row["pid"], row["started"]))
-    # An owner on another host can't be looked at from here: while it holds the lease it counts as alive.
+    # An owner on another host can't be checked from here: it counts as alive while it holds the lease.
     if driven := alive is not False:
         status = "running"
     elif row["status"] in _ENDED:
@@ -219,10 +219,10 @@ def _run_row(row: sqlite3.Row) -> RunRow:
 
 
 class Step(NamedTuple):
-    """One node that ran."""
+    """One executed node."""
 
     step: int
-    """The root step that it led to: the state after it is what --at and diff show under this number."""
+    """The root step it led to: `--at` and `diff` show the state after it under this number."""
     depth: int
     """0 for a node of the root graph."""
     workflow: str
@@ -231,13 +231,11 @@ class Step(NamedTuple):
     """Unix time, seconds."""
     ms: float
     keys: tuple[str, ...]
-    """What it changed in the state."""
+    """State keys it changed."""
     route: str | None
 
 
 class Checkpoint(NamedTuple):
-    """One root checkpoint."""
-
     step: int
     id: str
     source: str
@@ -245,7 +243,7 @@ class Checkpoint(NamedTuple):
 
 
 def steps(home: Path, run: str) -> list[Step]:
-    """Every node that ran, in the order in which they ended."""
+    """Every executed node, in the order they ended."""
     return [_step(row) for row in step_rows(home, run)]
 
 
@@ -262,7 +260,7 @@ def _step(row: sqlite3.Row) -> Step:
 
 
 def path(taken: list[Step], depth: int = 0) -> list[tuple[str, int]]:
-    """Nodes of one depth in the order taken, repetitions in a row counted."""
+    """Nodes of one depth in execution order, with consecutive repetitions counted."""
     nodes = groupby(step.node for step in taken if step.depth == depth)
     return [(node, len(list(times))) for node, times in nodes]
 
@@ -293,7 +291,7 @@ def models(home: Path, run: str) -> dict[str, dict[str, int]]:
 
 
 class Changes:
-    """Callable from one thread at a time."""
+    """Detects writes to the store. Callable from one thread at a time."""
 
     def __init__(self, home: Path) -> None:
         self._path = home / "interlock.db"
@@ -301,7 +299,7 @@ class Changes:
         self._version = -1
 
     def __call__(self) -> bool:
-        """True also the first time. A store that can't be read hasn't changed."""
+        """True if the store changed since the last call, and on the first. An unreadable store counts as unchanged."""
         try:
             if self._conn is None:
                 self._conn = sqlite3.connect(

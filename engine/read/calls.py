@@ -1,4 +1,4 @@
-"""calls: the calls and sub-agents of a run: what each was, who decided what of it, what came of it; sqlite3 alone."""
+"""calls: a run's calls and sub-agents: what each did, who decided on it, and the result; sqlite3 alone."""
 
 import json
 import sqlite3
@@ -10,11 +10,11 @@ from interlock.engine.store import select
 from interlock.state.errors import UserError
 
 _Place = tuple[str, int]
-"""The record that asked for a call, and its index there."""
+"""The record that made the call, and the call's index in it."""
 
 
 def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
-    """Requests that were answered: id, tool, what was chosen, by whom, when."""
+    """Answered requests: id, tool, choice, by whom, when."""
     rows = select(
         home,
         "select id, request, answer, answered_at, answered_by from approvals where run = ? "
@@ -35,17 +35,17 @@ def answered(home: Path, run: str) -> Iterator[dict[str, Any]]:
 
 
 class Reason(NamedTuple):
-    """What a node said of its decision."""
+    """The reason a node gave for its decision."""
 
     step: int
-    """The root step that it led to."""
+    """The root step it led to."""
     workflow: str
     node: str
     reason: str
 
 
 def reasons(home: Path, run: str) -> list[Reason]:
-    """In the order in which the nodes ended."""
+    """Reasons in the order the nodes ended."""
     rows = select(
         home,
         "select root_step + 1, workflow, node, reason from steps where run = ? and reason is not null "
@@ -56,34 +56,35 @@ def reasons(home: Path, run: str) -> list[Reason]:
 
 
 class Call(NamedTuple):
-    """One tool call, as the journal has it."""
+    """One tool call from the journal."""
 
     tool: str
     state: str
     """scheduled | intent | done"""
     status: str | None
-    """success | error | cancelled, once it is done."""
+    """success | error | cancelled, once done."""
     failed: bool
-    """An error, or a command that ended with another code than 0, or by a signal."""
+    """An error, or a command that exited non-zero or by a signal."""
     attempt: int
     args: dict[str, Any]
     summary: str
-    """The error's first line, else the tool's own word for what came of it."""
+    """The error's first line, else the tool's own summary of its result."""
     ms: float | None
     started: float | None
     """Unix time, seconds; null: it never ran."""
     ended: float | None
     id: str
-    """As the conversation names it; empty: its record is gone."""
+    """The conversation's id for it; empty: its record is gone."""
     key: str
-    """Names the attempt, as `CallKey` does."""
+    """Identifies the attempt, as `CallKey` does."""
     decided: list[dict[str, Any]]
-    """Who decided what, oldest first: the fields of `DecisionRecord`, `attempt`, `at`, and where somebody changed the
-    arguments `before` and `after`."""
+    """Decisions on the call, oldest first: the fields of `DecisionRecord`, `attempt`, `at`, and, if the arguments were
+    changed, `before` and `after`.
+    """
 
 
 def calls(home: Path, run: str) -> list[Call]:
-    """Tool calls in the order in which they were done; those without a result last."""
+    """Tool calls in the order they finished; those without a result last."""
     rows = _rows(home, run)
     decided = _decisions(home, run)
     arguments = {(r["message"], r["idx"], r["attempt"]): _args(home, r) for r in rows}
@@ -92,14 +93,14 @@ def calls(home: Path, run: str) -> list[Call]:
     for row in rows:
         place = (row["message"], row["idx"])
         if row["state"] == "scheduled" and row["attempt"] < last[place]:
-            continue  # arguments that were changed once more before anything ran
+            continue  # its arguments were changed again before anything ran
         found = [_with_args(home, d, row, arguments) for d in decided.get(place, ())]
         made.append(_call(home, row, [d for d in found if d["attempt"] <= row["attempt"]]))
     return made
 
 
 def of_call(made: list[Call], name: str, run: str) -> Call:
-    """A call by its number in `show --calls`, or by its id. Raises `UserError`."""
+    """Find a call by its number in `show --calls`, or by its id. Raises `UserError`."""
     if name.isdecimal() and 0 < int(name) <= len(made):
         return made[int(name) - 1]
     if found := [call for call in made if call.id == name]:
@@ -108,7 +109,7 @@ def of_call(made: list[Call], name: str, run: str) -> Call:
 
 
 def results(home: Path, run: str) -> dict[str, dict[str, Any]]:
-    """Call id → the whole result of a call that is done: `status`, `content`, `error`, `meta`."""
+    """Call id → the complete result of each finished call: `status`, `content`, `error`, `meta`."""
     done = [row for row in _rows(home, run) if row["state"] == "done"]
     return {_asked(home, row).get("id", ""): _result(home, row) for row in done}
 
@@ -125,7 +126,7 @@ def _rows(home: Path, run: str) -> list[sqlite3.Row]:
 
 
 def _result(home: Path, row: sqlite3.Row) -> dict[str, Any]:
-    """Once the answer is in the conversation, its text is there and not in the journal."""
+    """Merge the journal's result with the conversation's answer, which holds the text once it is recorded there."""
     return {
         **_as_json(home, row["result"], row["result_file"]),
         **_as_json(home, row["answer"], row["answer_file"]),
@@ -162,7 +163,7 @@ def _args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _first_args(home: Path, row: sqlite3.Row) -> dict[str, Any]:
-    """The arguments as the model gave them; a record of the chain leaves out what is empty."""
+    """The model's arguments; chain records omit empty ones."""
     return _asked(home, row).get("args", {})
 
 
@@ -174,9 +175,9 @@ def _asked(home: Path, row: sqlite3.Row) -> dict[str, Any]:
 
 
 def _decisions(home: Path, run: str) -> dict[_Place, list[dict[str, Any]]]:
-    """What was decided of each call, oldest first."""
+    """Decisions on each call, oldest first."""
     if not select(home, "select 1 from sqlite_master where name = 'decisions'"):
-        return {}  # a store that no newer Interlock has opened for writing yet
+        return {}  # an older store that no newer Interlock has opened for writing
     givers = dict(_givers(home, run))
     found: dict[_Place, list[dict[str, Any]]] = {}
     for row in select(home, "select * from decisions where run = ? order by at", run):
@@ -205,7 +206,7 @@ def _with_args(
         return decision
 
     def of(attempt: int) -> dict[str, Any]:
-        """An attempt without a row of its own has the arguments of the one before it, the first one the model's."""
+        """Arguments of an attempt; one without a row has the previous attempt's, the first one the model's."""
         known = (arguments.get((row["message"], row["idx"], n)) for n in range(attempt, 0, -1))
         return next((args for args in known if args is not None), _first_args(home, row))
 
@@ -213,7 +214,7 @@ def _with_args(
 
 
 def _as_json(home: Path, text: str | bytes | None, file: str | None) -> dict[str, Any]:
-    """What a row holds, or the file in `outputs/` that it names."""
+    """Parse the row's text, or the file in `outputs/` that it names."""
     if file:
         path = home / "outputs" / file
         text = path.read_bytes() if path.exists() else None
@@ -224,7 +225,7 @@ class Agent(NamedTuple):
     """One sub-agent of a run."""
 
     path: str
-    """`NAME:CALL`, after its parent's path and a slash."""
+    """`NAME:CALL`, prefixed with its parent's path and a slash."""
     depth: int
     """0: started by the run itself."""
     state: str
@@ -232,12 +233,12 @@ class Agent(NamedTuple):
     turns: int
     tokens: int
     reason: str
-    """Why it ended: goal, max_turns, timeout, no_complete_task, aborted, error; empty: it hasn't."""
+    """Why it ended: goal, max_turns, timeout, no_complete_task, aborted, error; empty: it hasn't ended."""
     seconds: float | None
 
 
 def agents(home: Path, run: str) -> list[Agent]:
-    """Every sub-agent that was started, each below its parent, in the order of the calls."""
+    """Every sub-agent started, each below its parent, in call order."""
     roots = select(
         home,
         "select distinct json_extract(cast(body as text), '$.root.agent') as agent from chain "
@@ -266,7 +267,7 @@ def agents(home: Path, run: str) -> list[Agent]:
 
 
 def _ended(home: Path, run: str) -> dict[str, dict[str, Any]]:
-    """Agent → what the journal's row of its parent's call says of its end."""
+    """Agent → the meta of its parent's call in the journal, which says how it ended."""
     rows = select(
         home,
         "select result, result_file from journal where run = ? and state = 'done' "
@@ -292,7 +293,7 @@ def _agent(path: str, used: sqlite3.Row | None, meta: dict[str, Any] | None, wai
 
 
 def _order(path: str) -> list[tuple[list[int], str]]:
-    """Each level by the numbers of its call, so that call 10 comes after call 9."""
+    """Sort key: compares each level's call numerically, so call 10 comes after call 9."""
     return [_numbers(part) for part in path.split("/")]
 
 

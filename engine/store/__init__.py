@@ -1,4 +1,4 @@
-"""store: one SQLite file (WAL) for all that a run leaves: made, opened, read; and what rows of it hold."""
+"""store: the SQLite file (WAL) that holds everything a run leaves behind: opening, reading, and its row formats."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from interlock.services.sqlite import (
 from interlock.state.errors import InterlockError, StoreError
 
 SCHEMA_VERSION = 5
-"""`PRAGMA user_version`; grows with every change that an older Interlock can't read."""
+"""`PRAGMA user_version`; increases with every change an older Interlock can't read."""
 
 
 def state_home(env: Mapping[str, str] = os.environ) -> Path:
@@ -35,7 +35,7 @@ def state_home(env: Mapping[str, str] = os.environ) -> Path:
 
 @contextmanager
 def reading(home: Path) -> Generator[sqlite3.Connection | None]:
-    """A connection that can't write; None where nothing has run yet. Raises `StoreError` in one line."""
+    """A read-only connection; None if there is no store yet. Raises `StoreError` in one line."""
     path = home / "interlock.db"
     if not path.exists():
         yield None
@@ -64,18 +64,18 @@ def _version(conn: sqlite3.Connection, path: Path) -> int:
 
 
 def select(home: Path, sql: str, *values: object) -> list[sqlite3.Row]:
-    """The rows; none where nothing has run yet. Raises `StoreError` in one line."""
+    """The rows; empty if there is no store yet. Raises `StoreError` in one line."""
     with reading(home) as conn:
         return conn.execute(sql, values).fetchall() if conn else []
 
 
 def insertion(table: str, row: Mapping[str, object], how: str = "insert") -> tuple[str, tuple[object, ...]]:
-    """The statement that adds a row, given by column, and its values. `how`: also `insert or replace`, `or ignore`."""
+    """SQL that inserts a row (column → value), and its values. `how`: also `insert or replace`, `insert or ignore`."""
     return f"{how} into {table} ({', '.join(row)}) values ({', '.join('?' * len(row))})", (*row.values(),)
 
 
 _PAGE = 2048
-"""Bytes. A commit writes whole pages, of many small tables."""
+"""Bytes; small, because a commit writes whole pages of many small tables."""
 C = TypeVar("C", bound=StoreConnection)
 _CHECKPOINT_TABLES = """
 create table if not exists checkpoints (
@@ -88,22 +88,23 @@ create table if not exists writes (
     channel text not null, type text, value blob,
     primary key (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)) without rowid;
 """
-"""As langgraph-checkpoint-sqlite 3.1.2 makes them. `writes` is `without rowid`, which saves a copy of its long keys;
-`checkpoints` isn't: its rows of 1 KB would spill into pages of their own (measured: 2.8 MB for 0.7 MB)."""
+"""The tables of langgraph-checkpoint-sqlite 3.1.2. `writes` is `without rowid`, which saves a copy of its long keys;
+`checkpoints` isn't: its rows of 1 KB would spill into overflow pages (measured: 2.8 MB for 0.7 MB).
+"""
 
 
 class Store:
-    """The file, and connections to it. Every connection is made, and closed, by one drive."""
+    """The file, and connections to it. Each connection is opened and closed by one drive."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.path = home / "interlock.db"
         self.outputs = home / "outputs"
         self.plans = home / "plans"
-        """A folder of each run: its plan files."""
+        """Plan files, in one folder per run."""
 
     def open(self) -> None:
-        """Make the folder and the tables where they aren't. Raises `StoreError` in one line."""
+        """Create the folder and the tables if missing. Raises `StoreError` in one line."""
         try:
             self.home.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.outputs.mkdir(exist_ok=True, mode=0o700)
@@ -120,18 +121,18 @@ class Store:
                 )
 
     def connect(self, synchronous: Literal["NORMAL", "FULL"] = "NORMAL") -> StoreConnection:
-        """A connection in autocommit: transactions begin with `transaction` and hold no `await`."""
+        """A connection in autocommit mode: start transactions with `transaction`, and don't `await` inside them."""
         return self._connect(StoreConnection, synchronous)
 
     def connect_driver(self) -> Buffered:
-        """The connection of a drive: rows may wait for its next commit."""
+        """A drive's connection: rows may be buffered until its next commit."""
         return self._connect(Buffered, "NORMAL")
 
     def _connect(self, kind: type[C], synchronous: str) -> C:
         with explained(self.path):
             conn = kind(self.path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=False)
             try:
-                conn.execute(f"pragma page_size={_PAGE}")  # of a new file; others keep theirs
+                conn.execute(f"pragma page_size={_PAGE}")  # for a new file; existing ones keep theirs
                 conn.execute("pragma journal_mode=wal")
                 conn.execute(f"pragma synchronous={synchronous}")
                 conn.remember()
@@ -143,7 +144,7 @@ class Store:
 
 @contextmanager
 def diagnosed(path: Path) -> Generator[None]:
-    """As `explained`; and what fails for another reason while rows can't be read most likely fails because of them."""
+    """Like `explained`, but also blames unreadable rows for any other failure, as they are its most likely cause."""
     with explained(path):
         try:
             yield
@@ -155,11 +156,11 @@ def diagnosed(path: Path) -> Generator[None]:
 
 
 _MOST = 3
-"""Damaged rows that an error names; `doctor --store` names all."""
+"""Damaged rows an error lists; `doctor --store` lists all."""
 
 
 def _raise_if_damaged(path: Path, error: Exception) -> None:
-    """Raises `StoreError` when rows of the store can't be read; else `error` is a bug."""
+    """Raise `StoreError` if the store has unreadable rows; otherwise `error` is a bug."""
     from interlock.engine.store.damage import unreadable
 
     with reading(path.parent) as conn:
@@ -174,10 +175,10 @@ def _raise_if_damaged(path: Path, error: Exception) -> None:
 
 
 _DEFLATED, _PRESET = "+deflate", "+deflate1"
-"""Suffixes of a row's type: without a dictionary, as written before there was one, and with `_NAMES`."""
+"""Suffixes of a row's type: deflated without a dictionary, as earlier versions wrote it, and with `_NAMES`."""
 
 _SHORT = 256
-"""Bytes below which deflating gains nothing."""
+"""Size in bytes below which deflating gains nothing."""
 
 _NAMES = (
     b"\x87\xa1v\x04\xa2ts\xd9 2026-\xa2id\xd9$1f1\xaechannel_values\xde\x00%\xa5agent\xa0\xa6hooked\xa0\xa4mode\xa0"
@@ -198,11 +199,11 @@ _NAMES = (
     b"\xadapproval_mode\xaebranch:to:turn\xa4head\xa6hooked\xa5label\xa4mode\xabnoted_epoch\xaaplan_phase\xa8protoc"
     b"ol\xa7refused\xa4stop\xaastopped_by"
 )
-"""A checkpoint of `main` without its ids. Rows are read with it for ever: a better one is added, under a new suffix."""
+"""Deflate dictionary: a checkpoint of `main` without ids. Stored rows depend on it: add others under a new suffix."""
 
 
 def packed(kind: str, data: bytes) -> tuple[str, bytes]:
-    """Type and bytes of a row."""
+    """Compress a row; returns its type and bytes."""
     if len(data) < _SHORT:
         return kind, data
     deflate = zlib.compressobj(zdict=_NAMES)
@@ -210,7 +211,7 @@ def packed(kind: str, data: bytes) -> tuple[str, bytes]:
 
 
 def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
-    """What was packed; rows of earlier versions, too."""
+    """Undo `packed`, also for rows of earlier versions."""
     if kind.endswith(_PRESET):
         return kind.removesuffix(_PRESET), _inflated(saved)
     if kind.endswith(_DEFLATED):
@@ -219,7 +220,7 @@ def unpacked(kind: str, saved: bytes) -> tuple[str, bytes]:
 
 
 def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
-    """A checkpoint's plain values; an object of LangGraph's own, as of a task that is due, is shown as True."""
+    """A checkpoint's plain values; LangGraph's own objects, such as a pending task, become True."""
     import ormsgpack
 
     def other(_code: int, _data: bytes) -> bool:
@@ -232,7 +233,7 @@ def checkpoint_of(kind: str, saved: bytes) -> dict[str, Any]:
 def _inflated(saved: bytes) -> bytes:
     inflate = zlib.decompressobj(zdict=_NAMES)
     data = inflate.decompress(saved)
-    if not inflate.eof:  # nor does zlib say so
+    if not inflate.eof:  # zlib doesn't check this
         raise ValueError("the row ends too soon")
     return data
 
@@ -243,7 +244,7 @@ def read_options(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
 
 
 def keep_rights(conn: sqlite3.Connection, run: str, rights: Mapping[str, Any]) -> None:
-    """The rules that a run goes on with."""
+    """Update the run's persisted rules."""
     options = read_options(conn, run)
     if options.get("rights") != rights:
         with transaction(conn):
@@ -257,7 +258,7 @@ def read_input(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
 
 
 def note_error(conn: sqlite3.Connection, run: str, error: Mapping[str, str] | None) -> None:
-    """What went wrong last; None clears it."""
+    """Set the run's latest error; None clears it."""
     with transaction(conn):
         conn.execute(
             "update runs set error = ?, updated = ? where run = ?",

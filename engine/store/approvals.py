@@ -1,4 +1,4 @@
-"""approvals: requests that wait for a person, and the answers: checked and written before anything moves."""
+"""approvals: requests pending a person's answer, and the answers, checked and persisted before the run resumes."""
 
 import getpass
 import json
@@ -26,13 +26,13 @@ from interlock.tools.table import TOOLS
 
 @dataclass
 class SqlApprovals:
-    """Implements `Approvals` for the driver of a run."""
+    """Implements `Approvals` for a run's driver."""
 
     conn: sqlite3.Connection
     run: str
     redact: Redactor = SHAPES
     store: Store | None = None
-    """None where no choice can be saved."""
+    """None if no choice can be saved."""
 
     def ask(self, request: ApprovalRequest) -> str:
         with transaction(self.conn) as conn:
@@ -50,7 +50,7 @@ class SqlApprovals:
         return found[0] if found else None
 
     def _name(self, request: ApprovalRequest) -> str:
-        """RUN-BATCH.CALL, both from 1; the same whichever call of a batch comes to ask first. Hooks: RUN-hN."""
+        """RUN-BATCH.CALL, both from 1, whichever call of a batch asks first. Hooks: RUN-hN."""
         if (call := request.attempt) is None:
             (before,) = self.conn.execute(
                 "select count(*) from approvals where run = ? and key like 'hook:%'", (self.run,)
@@ -61,7 +61,7 @@ class SqlApprovals:
             "and key not like 'hook:%' group by batch order by min(rowid)",
             (self.run,),
         ).fetchall()
-        # Batches of agents side by side ask in turn: each keeps the number that it got first.
+        # Batches of parallel agents ask in turn: each keeps the number it got first.
         earlier = next((i for i, (m,) in enumerate(batches) if m == call.message), len(batches))
         first = request.what in ("approval", "review") and (request.asked, call.attempt) == (1, 1)
         again = "" if first else f".{request.what[0]}{call.attempt}{request.asked}"
@@ -96,7 +96,7 @@ class SqlApprovals:
             )
 
     def confirm(self, saved: SavedRules) -> None:
-        # Its own connection: a driver's writes rows of its own run only, and those above wait for this one.
+        # A separate connection: the driver's may write only its own run's rows, and the parents wait for this run.
         assert self.store is not None
         with closing(self.store.connect()) as conn, transaction(conn):
             for run, text in conn.execute(_RUN_AND_THOSE_ABOVE, (self.run,)).fetchall():
@@ -118,7 +118,7 @@ with recursive line (run, parent, options) as (
 def _confirmed(
     files: Sequence[tuple[str, int, str | None, str]], saved: SavedRules, redact: Redactor
 ) -> list[tuple[str, int, str | None, str]]:
-    """Rule files as a run keeps them, with what was saved; none where the file had changed otherwise, too."""
+    """The run's rule files with the saved change; empty if the file had other changes too."""
     there = next((file for file in files if file[0] == saved.path), None)
     if (there[2] if there else "") != redact(saved.before):
         return []
@@ -127,7 +127,7 @@ def _confirmed(
 
 
 def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) -> None:
-    """Write a person's answer, power-safe, before anything moves. An answered request is never answered again."""
+    """Persist a person's answer, power-safe, before the run resumes. An answered request can't be answered again."""
     with transaction(conn):
         written = conn.execute(
             "update approvals set answer = ?, answered_at = ?, answered_by = ? "
@@ -139,7 +139,7 @@ def decide(conn: sqlite3.Connection, run: str, approval: str, answer: Answer) ->
 
 
 def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
-    """Why a request can't be answered: there is none, or somebody was first."""
+    """Why a request can't be answered: it doesn't exist, or was answered already."""
     row = conn.execute("select answer from approvals where run = ? and id = ?", (run, approval)).fetchone()
     if row is None or row[0] is None:
         return UserError(f"No request {approval!r} waits in run {run!r}. See: interlock approvals {run}")
@@ -151,7 +151,7 @@ def not_waiting(conn: sqlite3.Connection, run: str, approval: str) -> UserError:
 
 
 def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:
-    """Interrupt id → request key, for answers that wait to be taken up."""
+    """Interrupt id → request key, for answered requests the run was interrupted for."""
     rows = conn.execute(
         "select interrupt, key from approvals where run = ? and interrupt is not null and answer is not null",
         (run,),
@@ -160,9 +160,9 @@ def ready_answers(conn: sqlite3.Connection, run: str) -> dict[str, str]:
 
 
 def record_decisions(store: Store, run: str, decisions: Sequence[Decision]) -> None:
-    """Write each answer, power-safe. Every decision is checked before the first is written.
+    """Persist each answer, power-safe. Every decision is checked before the first is written.
 
-    Raises `UserError` for a request that doesn't wait, a choice it doesn't take, or arguments that can't be used.
+    Raises `UserError` for a request that isn't pending, a choice it doesn't offer, or invalid arguments.
     """
     if not decisions:
         return
@@ -177,7 +177,7 @@ def record_decisions(store: Store, run: str, decisions: Sequence[Decision]) -> N
 
 
 def _named(waiting: dict[str, Request], decision: Decision) -> list[str]:
-    """`all` means every permission that waits; questions and unknown outcomes are answered one by one."""
+    """Request ids; `all` means every pending permission, but not questions and unknown outcomes."""
     if decision.approval != "all":
         return [decision.approval]
     return [name for name, request in waiting.items() if request.fields["kind"] == "approval"]
@@ -202,7 +202,7 @@ def _answer(waiting: dict[str, Request], name: str, decision: Decision) -> Answe
 
 
 def _check_arguments(name: str, tool: str, args: object) -> None:
-    """A person's mistake is told to the person, not to the model."""
+    """Report a person's mistake to the person, not to the model."""
     found = TOOLS.get(tool)
     if found is None:
         return

@@ -1,4 +1,4 @@
-"""damage: what in the store can't be read, was changed, or isn't as the checkpoints have it; `doctor --store`."""
+"""damage: finds what in the store is unreadable, altered, or inconsistent with the checkpoints; `doctor --store`."""
 
 import asyncio
 import json
@@ -21,7 +21,7 @@ _Check = Callable[[Any], object]
 
 
 def unreadable(conn: sqlite3.Connection, outputs: Path) -> Iterator[str]:
-    """One line for each row that doesn't hold what its columns are for, of every table."""
+    """One line per row, of any table, with a value its column can't hold."""
     for table, checks in _readers().items():
         columns = {name: (kind, bool(needed)) for _, name, kind, needed, *_ in _info(conn, table)}
         owner = "thread_id" if "thread_id" in columns else "run"
@@ -40,7 +40,7 @@ def _info(conn: sqlite3.Connection, table: str) -> list[tuple[Any, ...]]:
 
 
 def _fits(value: object, kind: str, needed: bool) -> bool:
-    """SQLite takes anything in any column."""
+    """Check the type: SQLite accepts anything in any column."""
     if value is None:
         return not needed
     wanted = {"text": str, "blob": bytes, "integer": int, "real": (int, float)}[kind.lower()]
@@ -54,13 +54,13 @@ def _reads(check: _Check, row: dict[str, Any], name: str, outputs: Path) -> bool
             value = (outputs / value).read_bytes()
         if value is not None:
             check((row["type"], value) if name in ("checkpoint", "value") else value)
-    except Exception:  # whatever a reader says to bytes that it wasn't made for
+    except Exception:  # readers fail in any way on bytes they don't expect
         return False
     return True
 
 
 def _readers() -> dict[str, dict[str, _Check]]:
-    """Table → column → what reads it. Whether a record is the one that was written is another question: `damage`."""
+    """Table → column → parser. Whether a record is the one originally written is checked by `damage`."""
     from interlock.engine.read import place_of
     from interlock.engine.store.saver import Serde
     from interlock.services.hooks.reply import Reply
@@ -110,7 +110,7 @@ def _list(text: str) -> None:
 
 
 def _record(body: bytes) -> None:
-    if body and "root" not in _mapping(body):  # empty: the record is a file
+    if body and "root" not in _mapping(body):  # empty: the record is in a file
         Message.model_validate_json(body)
 
 
@@ -120,7 +120,7 @@ def _error(text: str) -> str:
 
 
 def damage(home: Path, run: str) -> Iterator[str]:
-    """One line for each record of a conversation that is missing or whose bytes were changed."""
+    """One line per conversation record that is missing or was altered."""
     with reading(home) as conn:
         if conn is None:
             return
@@ -145,7 +145,7 @@ def damage(home: Path, run: str) -> Iterator[str]:
 
 
 def _newest(home: Path, conn: sqlite3.Connection, run: str) -> str:
-    """The newest record of the run's conversation; before its first checkpoint the one that it begins with."""
+    """The newest record of the run's conversation; before its first checkpoint, its first record."""
     row = conn.execute(
         "select 1 from checkpoints where thread_id = ? and checkpoint_ns = ''", (run,)
     ).fetchone()
@@ -157,29 +157,29 @@ def _newest(home: Path, conn: sqlite3.Connection, run: str) -> str:
 
 
 class Truth(NamedTuple):
-    """What a run's checkpoints say of it."""
+    """A run's status according to its checkpoints."""
 
     status: str
     outcome: str
     step: int
     waits: dict[str, str]
-    """Key of each request that the graph stopped for → LangGraph's id."""
+    """Key of each request the graph is interrupted for → LangGraph's id."""
 
 
 def differences(home: Path) -> list[str]:
-    """One line for each run whose rows aren't what its checkpoints say."""
+    """One line per run whose rows disagree with its checkpoints."""
     return asyncio.run(_compared(home, mend=False))
 
 
 def rebuild(home: Path) -> list[str]:
-    """Make the rows agree with the checkpoints; the lines that were wrong."""
+    """Make the rows agree with the checkpoints; return what was wrong."""
     return asyncio.run(_compared(home, mend=True))
 
 
 async def _compared(home: Path, *, mend: bool) -> list[str]:
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
-        driven = {row.run for row in list_runs(home, "running")}  # those rows are their driver's
+        driven = {row.run for row in list_runs(home, "running")}  # their drivers own those rows
         query = "select run, workflow, status, outcome, step from runs order by created"
         found: list[str] = []
         for run, workflow, *row in conn.execute(query).fetchall():
@@ -193,7 +193,7 @@ async def _compared(home: Path, *, mend: bool) -> list[str]:
 
 
 async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | None:
-    """None: killed before its first checkpoint, so there is nothing to compare with."""
+    """None: killed before its first checkpoint, or waiting for a node unknown here."""
     from interlock.engine.driver.drive import child_in, lost_nodes, pending
     from interlock.engine.store.saver import Saver, status_of
 
@@ -206,7 +206,7 @@ async def _truth(conn: sqlite3.Connection, run: str, workflow: str) -> Truth | N
     status, outcome = status_of(newest.checkpoint["channel_values"], declared.outcome)
     app = declared.compile(saver, MOST_DEPTH)
     if lost_nodes(newest.checkpoint["channel_values"], app):
-        return None  # a processor is due, which only a run in its folder knows
+        return None  # a processor is due, which is known only in the run's folder
     snapshot = await app.aget_state(config, subgraphs=True)
     waits = {item.value: item.id for item in pending(snapshot) if not child_in(item.value)}
     if (status == "open") != bool(snapshot.tasks):

@@ -1,4 +1,4 @@
-"""journal: what each call, of a tool or a model, came to (`engine.md` 12, 13, 20); the files before and after it."""
+"""journal: the outcome of each tool and model call (`engine.md` 12, 13, 20), and file snapshots around tool calls."""
 
 import asyncio
 import hashlib
@@ -55,15 +55,15 @@ _REPLACE = (
 
 
 def args_hash(call: CallView) -> str:
-    """sha256 of the arguments in the order given, hex."""
+    """sha256 (hex) of the arguments in the order given."""
     return hashlib.sha256(json.dumps(call.args, ensure_ascii=True).encode()).hexdigest()
 
 
 @dataclass
 class SqlJournal:
-    """Implements `Journal`. An intent is synced to the disk before its effect, and what came of it is committed.
+    """Implements `Journal`. An intent is synced to disk before its effect, and the result is committed.
 
-    Results without an intent had no effect: they wait for the next commit.
+    Results without an intent had no effect, so they wait for the next commit.
     """
 
     conn: sqlite3.Connection
@@ -73,7 +73,7 @@ class SqlJournal:
     epoch: int
     redact: Redactor = SHAPES
     _written: dict[_Where, _Row] = field(default_factory=dict[_Where, _Row])
-    """Rows that this drive wrote: some of them wait."""
+    """Rows written by this drive, some of them not yet committed."""
 
     def find(self, key: CallKey, call: CallView) -> JournalRow | None:
         row = self._row(key)
@@ -180,21 +180,21 @@ class SqlJournal:
 
 @dataclass
 class SqlSnapshots:
-    """Implements `Snapshots`. What fails is told once, and nothing more is kept by this drive: the run goes on."""
+    """Implements `Snapshots`. On a failure, warns once and takes no more snapshots in this drive; the run goes on."""
 
     conn: sqlite3.Connection
     run: str
     steps: StepLog
     emit: Emit
     make: "Callable[[], WorkspaceSnapshots] | None"
-    """None: settings want none."""
+    """None: disabled in settings."""
     _made: "WorkspaceSnapshots | None" = None
     _newest: tuple[str, str] = ("", "")
-    """Round, and the commit after its newest call: nobody else had time to change anything since."""
+    """Message, and the commit after its latest call: nothing else can have changed files since."""
 
     async def before(self, key: CallKey) -> None:
         place = self._place(key)
-        if place in self._calls:  # a kill came after it: what was then is what counts
+        if place in self._calls:  # repeated after a kill: the first snapshot counts
             return
         round_, commit = self._newest
         if round_ != key.message:
@@ -217,7 +217,7 @@ class SqlSnapshots:
 
     @cached_property
     def _calls(self) -> dict[tuple[str, str, int, int], bool]:
-        """Whether what was after a call is known."""
+        """Whether the state after each call is recorded."""
         rows = self.conn.execute(
             "select message, idx, attempt, after from snapshots where run = ?", (self.run,)
         )
@@ -228,11 +228,11 @@ class SqlSnapshots:
             return
         try:
             self._made.close()
-        except (RunError, OSError) as error:  # what was kept stays
+        except (RunError, OSError) as error:  # snapshots taken so far stay
             self.emit(ErrorEvent(severity="warning", message=f"Snapshots couldn't be tidied up: {error}"))
 
     async def _taken(self, changed: str = "") -> str:
-        """Empty: there is none."""
+        """The commit; empty: none was taken."""
         if self.make is None:
             return ""
         try:
@@ -285,7 +285,7 @@ class SqlModelLog:
 
     @cached_property
     def _plan(self) -> str:
-        """The run that made the plan which this one carries out: one piece of work, so a script goes on."""
+        """The run whose plan this one carries out: call numbers continue from it, so one script covers both."""
         found = self.conn.execute(
             "select p.run from runs r join runs p on p.run = r.parent "
             "where r.run = ? and p.workflow = 'plan' and r.workflow = 'main'",
@@ -326,7 +326,7 @@ def usage_of(conn: sqlite3.Connection, run: str, record: str) -> Usage:
 
 
 def usage_stats(conn: sqlite3.Connection, run: str) -> dict[str, Any]:
-    """Tokens and calls of a run and its subtasks, in all and by model, as `stats` shows them."""
+    """Tokens and calls of a run and its subtasks, in total and by model, as `stats` shows them."""
     runs = with_subtasks(conn, run)
     of_task = f"run in ({', '.join('?' * len(runs))})"
     rows = conn.execute(

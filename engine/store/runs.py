@@ -1,4 +1,4 @@
-"""runs: the row that a run is listed by, its state and messages as they were, and its removal."""
+"""runs: a run's row, its past states and messages, and its removal."""
 
 import json
 import re
@@ -21,14 +21,14 @@ from interlock.state.errors import BusyError, UserError
 from interlock.state.messages import Message
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
-"""Crockford's base 32: no letter that reads as another."""
+"""Crockford's base 32: no letter looks like another."""
 _ID_LENGTH = 8
-"""40 bits: among 10,000 runs of a store two collide with a chance of 1 in 20,000; `insert_run` would refuse."""
+"""40 bits: among 10,000 runs in a store, the chance of a collision is 1 in 20,000; `insert_run` would refuse."""
 
 
 @dataclass(frozen=True)
 class NewRun:
-    """What is known of a run when it begins."""
+    """What is known of a run when it starts."""
 
     run: str
     workflow: str
@@ -36,16 +36,16 @@ class NewRun:
     title: str
     options: Mapping[str, Any]
     input: Mapping[str, Any]
-    """The graph's first input: small, for texts are in the chain."""
+    """The graph's first input; small, because texts are in the chain."""
 
 
 def new_run_id() -> str:
-    """Short enough to be typed."""
+    """A random id, short enough to type."""
     return "".join(secrets.choice(_ALPHABET) for _ in range(_ID_LENGTH))
 
 
 def insert_run(conn: sqlite3.Connection, run: NewRun) -> None:
-    """Fails when the id is taken: a run is never overwritten."""
+    """Insert the row. Fails if the id is taken: a run is never overwritten."""
     now = time.time()
     with transaction(conn):
         texts = {"options": json.dumps(run.options), "input": json.dumps(run.input)}
@@ -54,9 +54,9 @@ def insert_run(conn: sqlite3.Connection, run: NewRun) -> None:
 
 
 _KEPT = re.compile(r"\b(?:[0-9a-f]{32}|spool-[0-9a-f]{16})\.txt\b")
-"""As `services/files/filesystem.py` names them."""
+"""Names given by `services/files/filesystem.py`."""
 _RECORD = re.compile(r"[0-9a-f]{64}\.json")
-"""A row that was damaged may name anything."""
+"""Checked because a damaged row may name anything."""
 _TABLES = (
     "steps",
     "journal",
@@ -73,7 +73,7 @@ _TABLES = (
 
 
 def remove_run(home: Path, run: str) -> None:
-    """Delete a run's rows, and the files that only they named. Raises `BusyError` while it is driven."""
+    """Delete a run's rows, and the files only they named. Raises `BusyError` while it is driven."""
     store = Store(home)
     with explained(store.path), closing(store.connect("FULL")) as conn:
         with transaction(conn):
@@ -82,8 +82,8 @@ def remove_run(home: Path, run: str) -> None:
             files = _files(conn, store.outputs, run)
             lonely = _lonely_snapshots(conn, run)
             _delete(conn, run)
-        # After the commit, for a kill in between must leave no row without its file; and looked up once more,
-        # with the write lock held, for another run may have named one of them since.
+        # After the commit, because a kill in between must leave no row without its file; and looked up again,
+        # holding the write lock, because another run may have named one of them since.
         with transaction(conn):
             for name in files - _files(conn, store.outputs, None) if files else ():
                 remove_untouched(store.outputs / name, last)
@@ -93,7 +93,7 @@ def remove_run(home: Path, run: str) -> None:
 
 
 def _lonely_snapshots(conn: sqlite3.Connection, run: str) -> list[str]:
-    """Repositories in `snapshots/` that no other run can need: it names none of them, and worked elsewhere."""
+    """Repositories in `snapshots/` that only this run uses; none if another run works in its workspace."""
     rows = conn.execute(
         "select distinct repository from snapshots where run = ?1 and not exists "
         "(select 1 from runs o join runs r on r.workspace = o.workspace where r.run = ?1 and o.run <> ?1) "
@@ -118,7 +118,7 @@ def _delete(conn: sqlite3.Connection, run: str) -> None:
         "select 1 from chain c join chain p on c.parent = p.id where p.run = ?1 and c.run <> ?1 limit 1",
         (run,),
     ).fetchone()
-    if not forked:  # a fork reads its past from its parent's records (`engine.md` 9)
+    if not forked:  # a fork reads its history from its parent's records (`engine.md` 9)
         conn.execute("delete from chain where run = ?", (run,))
     for table in ("checkpoints", "writes"):
         conn.execute(f"delete from {table} where thread_id = ?", (run,))
@@ -127,7 +127,7 @@ def _delete(conn: sqlite3.Connection, run: str) -> None:
 
 
 def _last_write(conn: sqlite3.Connection, run: str) -> float:
-    """When the run last named a file: one that was touched later is in another run's hands."""
+    """When the run last named a file; files touched later belong to another run."""
     (last,) = conn.execute(
         "select max(t) from (select max(cast(updated as real)) as t from runs where run = ?1 union all "
         "select max(cast(done_at as real)) from journal where run = ?1 union all "
@@ -139,7 +139,7 @@ def _last_write(conn: sqlite3.Connection, run: str) -> float:
 
 
 def _files(conn: sqlite3.Connection, outputs: Path, run: str | None) -> set[str]:
-    """Names in `outputs/` that the records of a run (of all runs) hold: in columns, or in texts for the model."""
+    """Names in `outputs/` held by the records of a run (None: of all runs), in columns or in texts for the model."""
     rows = conn.execute(
         "select body, file from chain where ?1 is null or run = ?1 union all "
         "select coalesce(result, ''), result_file from journal where ?1 is null or run = ?1 union all "
@@ -157,7 +157,7 @@ def _files(conn: sqlite3.Connection, outputs: Path, run: str | None) -> set[str]
 
 
 def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
-    """The state after a root step; the newest without one. Raises `UserError` naming the steps that there are."""
+    """The state after a root step, by default the newest. Raises `UserError` naming the existing steps."""
     rows = select(
         home,
         "select type, checkpoint, json_extract(cast(metadata as text), '$.step') as step from checkpoints "
@@ -173,13 +173,13 @@ def state_at(home: Path, run: str, step: int | None = None) -> dict[str, Any]:
         raise UserError(
             f"Run {run!r} has no step {step}: it has {steps[0]} to {steps[-1]}. See: interlock history {run}"
         )
-    # A root step that was done again after a crash has two checkpoints: the newer one counts.
+    # A root step repeated after a crash has two checkpoints: the newer one counts.
     values = _values(rows[-1] if step is None else [r for r in rows if r["step"] == step][-1])
     return {k: v for k, v in values.items() if not k.startswith(("__", "branch:"))}
 
 
 def state_within(home: Path, run: str) -> dict[str, Any]:
-    """The newest state of a batch that is under way or waits; empty where there is none."""
+    """The newest state of a tool batch in progress or waiting; empty if there is none."""
     rows = select(
         home,
         "select type, checkpoint from checkpoints where thread_id = ? and checkpoint_ns like 'tools:%' "
@@ -194,7 +194,7 @@ def _values(row: sqlite3.Row) -> dict[str, Any]:
 
 
 def first_prompt(home: Path, run: str) -> str:
-    """What a run was begun with, also before its first checkpoint; empty: it takes none."""
+    """The prompt a run started with, available before its first checkpoint; empty: it takes none."""
     rows = select(home, "select input from runs where run = ?", run)
     record = str(json.loads(rows[0]["input"]).get("prompt") or "") if rows else ""
     messages = messages_at(home, run, record)
@@ -210,7 +210,7 @@ def messages_at(home: Path, run: str, head: str) -> list[Message]:
 
 
 def dropped(home: Path, run: str) -> list[list[Message]]:
-    """What each compression or masking of the conversation took out of it, word for word, oldest first."""
+    """The messages each compression or masking removed from the conversation, verbatim, oldest first."""
     head = str(state_at(home, run).get("head") or "")
     found: list[list[Message]] = []
     with reading(home) as conn:

@@ -21,7 +21,7 @@ from interlock.state.errors import ENDED_WELL
 
 
 class Serde(JsonPlusSerializer):
-    """Reads what earlier versions wrote, too: those rows name another type."""
+    """Also reads what earlier versions wrote, under other row types."""
 
     def __init__(self) -> None:
         super().__init__(allowed_msgpack_modules=None)
@@ -38,30 +38,30 @@ _SPECIAL = {"__interrupt__", "__error__", "__resume__", "__scheduled__", "__preg
 
 @dataclass
 class _Rows:
-    """What waits of one thread's namespace."""
+    """Buffered rows of one thread's namespace."""
 
     checkpoints: list[tuple[RunnableConfig, Checkpoint, CheckpointMetadata, ChannelVersions]]
     writes: list[tuple[RunnableConfig, Sequence[tuple[str, Any]], str, str]]
 
 
 class Saver(SqliteSaver):
-    """`SqliteSaver` on a connection of ours; async methods are answered inline (`engine.md` 1).
+    """`SqliteSaver` on our connection; async methods run inline (`engine.md` 1).
 
-    On a driver's connection checkpoints and writes wait for its next commit (`engine.md` 23). Until then a nested
-    graph's rows make way for its newer ones, and go once it is over: most never reach the disk.
+    On a driver's connection, checkpoints and writes are buffered until its next commit (`engine.md` 23). Until then a
+    nested graph's rows are replaced by its newer ones, and dropped once it is over: most never reach the disk.
     """
 
     def __init__(
         self, conn: sqlite3.Connection, steps: StepLog | None = None, outcome: str = "status"
     ) -> None:
-        """`outcome`: the state's key that says how the run's pipeline ended."""
+        """`outcome`: the state key that says how the run's pipeline ended."""
         super().__init__(conn, serde=Serde())
-        self.is_setup = True  # the store made the tables
+        self.is_setup = True  # the store created the tables
         self.steps = steps or StepLog()
         self._outcome = outcome
         self._waiting: dict[tuple[str, str], _Rows] = {}
         self._stored: dict[str, set[str]] = {}
-        """Thread → nested namespaces that have rows on the disk."""
+        """Thread → nested namespaces with rows on disk."""
         if isinstance(conn, Buffered):
             conn.join(self)
 
@@ -88,7 +88,7 @@ class Saver(SqliteSaver):
 
     @contextmanager
     def cursor(self, transaction: bool = True) -> Generator[sqlite3.Cursor]:
-        """A cursor inside the open transaction, or in one of its own; what waits is committed before it reads."""
+        """A cursor in the open transaction or its own; without one, buffered rows are committed before it reads."""
         cursor = self.conn.cursor()
         try:
             if transaction:
@@ -101,7 +101,7 @@ class Saver(SqliteSaver):
             cursor.close()
 
     def get_next_version(self, current: int | None, channel: None) -> int:  # noqa: ARG002 # pyright: ignore[reportIncompatibleMethodOverride]
-        """Integers: 18 bytes less a channel and step than the default (`engine.md` 3)."""
+        """Integers: 18 bytes less per channel and step than the default (`engine.md` 3)."""
         return (current or 0) + 1
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -121,14 +121,14 @@ class Saver(SqliteSaver):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Save; a root checkpoint also moves its `runs` row, and drops the nested rows that are over."""
+        """Save; a root checkpoint also updates its `runs` row, and drops nested rows that are over."""
         thread, ns = _place(config)
         saved = (config, checkpoint, metadata, new_versions)
         with self._together():
             if ns:
-                if metadata.get("source") == "input":  # it has begun in the task of the node that it is
+                if metadata.get("source") == "input":  # it started in the task of its own node
                     self.steps.save_inside(self.conn, thread, checkpoint["id"], ns.rpartition(":")[2])
-                self._waiting[thread, ns] = _Rows([saved], [])  # what went before in it is over
+                self._waiting[thread, ns] = _Rows([saved], [])  # its earlier rows are obsolete
             else:
                 if metadata.get("source") == "loop" and config["configurable"].get("checkpoint_id"):  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self._finish_superstep(thread)
@@ -139,7 +139,7 @@ class Saver(SqliteSaver):
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
     ) -> None:
-        """Save a task's writes; with them its step, or (committed at once) the request that it waits for."""
+        """Save a task's writes, and with them its step, or (committed at once) the request it waits for."""
         thread, ns = _place(config)
         channels = {channel for channel, _ in writes}
         with self._together():
@@ -147,12 +147,12 @@ class Saver(SqliteSaver):
             for channel, value in writes:
                 if channel == "__interrupt__":
                     self._note_waiting(thread, value)
-            # A task that was resumed wrote the answer that it took, too: only what it did besides makes it a step.
+            # A resumed task also writes the answer it took; only further writes make it a step.
             if not channels <= _SPECIAL and not channels & {"__interrupt__", "__error__"}:
                 self._forget(thread, task_id)
                 if not task_path.endswith(
                     "__start__"
-                ):  # LangGraph's own: the graph's input becomes its state
+                ):  # LangGraph's own: turns the graph's input into its state
                     checkpoint = str(config["configurable"]["checkpoint_id"])  # pyright: ignore[reportTypedDictNotRequiredAccess]
                     self.steps.save(self.conn, thread, ns, checkpoint, task_id, task_path)
         if "__interrupt__" in channels:
@@ -164,7 +164,7 @@ class Saver(SqliteSaver):
 
     @contextmanager
     def _together(self) -> Generator[None]:
-        """What is saved inside waits for the driver's next commit; on other connections it is committed."""
+        """Buffer what is saved inside until the driver's next commit; other connections commit it at the end."""
         if self._buffers:
             yield
             return
@@ -191,7 +191,7 @@ class Saver(SqliteSaver):
         return self._stored[thread]
 
     def _forget(self, thread: str, task: str) -> None:
-        """The rows of the graphs inside a task that is over: stale ones would show questions that were answered."""
+        """Drop the rows of graphs inside a finished task: stale ones would show answered questions."""
         over = [key for key in self._waiting if key[0] == thread and f":{task}" in key[1]]
         for key in over:
             del self._waiting[key]
@@ -203,7 +203,7 @@ class Saver(SqliteSaver):
             self._nested(thread).discard(ns)
 
     def _finish_superstep(self, thread: str) -> None:
-        """Of the root's: no graph inside it is left open, and the new checkpoint holds what its tasks wrote."""
+        """Finish the root's superstep: no nested graph stays open, and the new checkpoint has its tasks' writes."""
         self._waiting = {key: rows for key, rows in self._waiting.items() if key[0] != thread or not key[1]}
         self._rows(thread, "").writes.clear()
         if self._nested(thread):
@@ -249,7 +249,7 @@ class Saver(SqliteSaver):
         self.delete_thread(thread_id)
 
 
-_transaction = transaction  # `cursor` has a parameter of that name
+_transaction = transaction  # `cursor` has a parameter named `transaction`
 
 
 def _place(config: RunnableConfig) -> tuple[str, str]:
@@ -269,7 +269,7 @@ def status_of(values: dict[str, Any], key: str) -> tuple[str, str]:
 
 
 def raise_id_clock(conn: sqlite3.Connection, thread: str) -> None:
-    """Make new checkpoint ids sort after every one of the run, also when the clock stepped back (`engine.md` 4)."""
+    """Make new checkpoint ids sort after the run's existing ones, even if the clock stepped back (`engine.md` 4)."""
     from uuid import UUID
 
     from langgraph.checkpoint.base import id as ids

@@ -1,4 +1,4 @@
-"""steps: what each node did and how long it took, and who decided what of each call."""
+"""steps: records what each node did, how long it took, and who decided on each call."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from interlock.state.journal import DecisionRecord
 from interlock.state.run import inside
 
 _ID = re.compile(r"([0-9a-f]{8})(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""LangGraph's ids; their first eight digits tell the tasks of a run's step apart."""
+"""LangGraph's ids; the first eight digits distinguish a run's tasks."""
 
 
 @dataclass
@@ -31,7 +31,7 @@ class _StepNote:
     route: str | None = None
     reason: str | None = None
     inside: "list[_StepNote]" = field(default_factory=list["_StepNote"])
-    """Of a graph that ran in the superstep of another node: what its nodes did."""
+    """Notes of the nested graph's nodes, if one ran in this node's superstep."""
 
 
 class _DecisionNote(NamedTuple):
@@ -41,17 +41,17 @@ class _DecisionNote(NamedTuple):
 
 
 class StepLog:
-    """Implements `Steps`: notes from the nodes' wrapper, saved by the saver with the task's writes."""
+    """Implements `Steps`: collects notes from the nodes' wrapper; the saver saves them with the task's writes."""
 
     def __init__(
         self, redact: Redactor = SHAPES, conn: sqlite3.Connection | None = None, run: str = ""
     ) -> None:
-        """Of a run that is driven it goes on counting where the run's rows end."""
+        """With a run's connection, numbering continues after its existing rows."""
         self._notes: dict[str, _StepNote] = {}
         self._before: dict[str, list[_StepNote]] = {}
-        """Nodes that ran before the task's newest one, in the same superstep."""
+        """Nodes that ran before the task's newest one in the same superstep."""
         self._decided: dict[str, list[_DecisionNote]] = {}
-        """By task: saved with its writes, never for a node that a kill cut."""
+        """By task; saved with its writes, never for a node cut off by a kill."""
         self._redact = redact
         self._conn, self._run = conn, run
         self._seq, self.root_step = (-1, 0) if conn is None else _last(conn, run)
@@ -61,7 +61,7 @@ class StepLog:
         if (note := self._notes.get(task)) and note.ms is not None:
             self._before.setdefault(task, []).append(note)
         self._notes[task] = _StepNote(namespace, node, workflow, now)
-        # A graph that is a node has no wrapper: its first node starts it, too.
+        # A graph used as a node has no wrapper: its first node starts it too.
         for part in namespace.split("|")[:-1]:
             name, _, owner = part.partition(":")
             self._notes.setdefault(owner, _StepNote("", name, "", now))
@@ -115,7 +115,7 @@ class StepLog:
         self._decided.setdefault(task, []).append(_DecisionNote(key, what, time.time()))
 
     def spent_s(self, namespace: str) -> float:
-        """What ran side by side counts once."""
+        """Seconds spent by finished nodes; those that ran in parallel count once."""
         total, until = 0.0, 0.0
         for begin, end in self._times(_short(namespace)):
             total += max(0.0, end - max(begin, until))
@@ -134,7 +134,7 @@ class StepLog:
     def save(
         self, conn: sqlite3.Connection, run: str, namespace: str, checkpoint: str, task: str, task_path: str
     ) -> None:
-        """The rows of a finished task; one that no wrapper saw is a graph whose name is in its path."""
+        """Save the rows of a finished task; one without a note is a nested graph, named in the task's path."""
         self.save_inside(conn, run, checkpoint, task)
         self._save_decided(conn, run, task)
         now = time.time()
@@ -145,13 +145,13 @@ class StepLog:
         self._insert(conn, run, namespace, checkpoint[-12:], task, notes)
 
     def save_inside(self, conn: sqlite3.Connection, run: str, checkpoint: str, task: str) -> None:
-        """The rows of a graph's nodes that ran in the task of the node that it is, and of graphs inside it."""
+        """Save the rows of nodes of a graph that ran in its own node's task, and of graphs inside it."""
         task, superstep = inside(task), inside(checkpoint[-12:])
         if inside(task) in self._notes:
             self.save_inside(conn, run, superstep, task)
         if note := self._notes.pop(task, None):
             self._save_decided(conn, run, task)
-            # The graph's next node may run in this very checkpoint, and follows these.
+            # The graph's next node may run in this same checkpoint, and comes after these.
             self._insert(conn, run, "", superstep, task, [*self._before.pop(task, ()), note])
 
     def _insert(
@@ -163,10 +163,10 @@ class StepLog:
         task: str,
         notes: Sequence[_StepNote],
     ) -> None:
-        """`namespace`: LangGraph's; of what ran inside a task each note has its own."""
+        """`namespace`: LangGraph's; empty for nodes that ran inside a task, whose notes have their own."""
         for place, ran in enumerate(notes):
             self._insert(conn, run, "", inside(superstep), inside(task), ran.inside)
-            # Nodes that share a superstep ran one after the other: each counts as a task of its own.
+            # Nodes that share a superstep ran in sequence: each counts as a task of its own.
             mark = f".{place}" if place else ""
             self._seq += 1
             row = {
@@ -184,7 +184,7 @@ class StepLog:
             later(conn, *insertion("steps", row))
 
     def _save_decided(self, conn: sqlite3.Connection, run: str, task: str) -> None:
-        """With the task's writes; a task that runs again writes the same row."""
+        """Save with the task's writes; idempotent if the task runs again."""
         for place, (key, what, at) in enumerate(self._decided.pop(task, ())):
             body = self._redact.json(what.model_dump(mode="json", exclude_defaults=True))
             call = {"run": run, "message": key.message, "idx": key.index, "attempt": key.attempt}
@@ -194,7 +194,7 @@ class StepLog:
 
 
 def _packed(note: _StepNote, prefix: int) -> dict[str, Any]:
-    """`prefix`: letters of the namespace of the graph."""
+    """`prefix`: length of the graph's namespace, which is removed."""
     within = [_packed(done, prefix) for done in note.inside]
     return {**vars(note), "namespace": note.namespace[prefix:], "keys": [*note.keys], "inside": within}
 
@@ -204,14 +204,14 @@ def _unpacked(note: Mapping[str, Any], prefix: str) -> _StepNote:
     return _StepNote(**{**note, "namespace": prefix + note["namespace"], "inside": within})
 
 
-@lru_cache(maxsize=64)  # the rows of a superstep name the same few
+@lru_cache(maxsize=64)  # a superstep's rows repeat the same few names
 def _short(name: str) -> str:
     return _ID.sub(r"\1", name)
 
 
 def _last(conn: sqlite3.Connection, run: str) -> tuple[int, int]:
-    """Number of the last row of a run, and of its root step."""
+    """A run's last row number and root step."""
     (seq,) = conn.execute("select max(seq) from steps where run = ?", (run,)).fetchone()
-    # Not the steps' own maximum: a kill may have come between a root checkpoint and the first step after it.
+    # Not the steps' own maximum: a kill can fall between a root checkpoint and the first step after it.
     row = conn.execute("select step from runs where run = ?", (run,)).fetchone()
     return (-1 if seq is None else seq), (row[0] if row else 0)

@@ -1,6 +1,6 @@
-"""another_model: a run gone on with by another model from one of its steps on, in a fork with a folder of its own.
+"""another_model: continues a run with another model, from one of its steps, in a fork with its own folder.
 
-What a person said of a request then counts for the very same request now; any other one waits.
+A person's recorded answer applies only to an identical request; any other request waits.
 """
 
 import json
@@ -36,11 +36,11 @@ _SAME = ("kind", "preview", "questions")
 
 @dataclass(frozen=True)
 class GoneOn:
-    """What came of it."""
+    """The result of continuing with another model."""
 
     fork: Forked
     divergence: dict[str, Any] | None
-    """The first step whose nodes aren't those recorded: `step`, `recorded`, `replayed`."""
+    """The first step whose nodes differ from the recorded ones: `step`, `recorded`, `replayed`."""
     paths: Paths
     outcome: Outcome
 
@@ -48,7 +48,7 @@ class GoneOn:
 async def go_on_with(
     home: Path, name: str, model: str, step: int | None, renderers: Sequence[Renderer] = ()
 ) -> GoneOn:
-    """From a root step, by default the first. Raises `UserError` before there is a fork where that can't be."""
+    """Fork at a root step, by default the first, and drive the fork. Raises `UserError` before it forks."""
     row, recorded = recorded_run(home, name)
     options = _checked(home, row, model)
     fork = fork_run(home, row.run, recorded[0].step if step is None else step)
@@ -59,7 +59,7 @@ async def go_on_with(
 
 
 def _checked(home: Path, row: RunRow, model: str) -> Options:
-    """What the fork is driven with, of which `prepare` raises what is wrong."""
+    """The options to drive the fork with; `prepare` raises what is wrong with them."""
     with closing(Store(home).connect()) as conn:
         kept = {**read_options(conn, row.run), "fake": None, "record_to": None}
     options = Options(home=home, model=model, env=dict(os.environ))
@@ -69,7 +69,7 @@ def _checked(home: Path, row: RunRow, model: str) -> Options:
 
 
 def _with_model(home: Path, fork: str, model: str) -> None:
-    """Also whoever resumes it has that model; a recording or a script of the run isn't its own."""
+    """Persist the model in the fork, for later resumes too; drop the run's recording or script."""
     serde = Serde()
     newest = "from checkpoints where thread_id = ? and checkpoint_ns = '' order by checkpoint_id desc limit 1"
     with closing(Store(home).connect()) as conn, transaction(conn):
@@ -88,7 +88,7 @@ def _with_model(home: Path, fork: str, model: str) -> None:
 async def _driven(
     home: Path, run: str, fork: Forked, options: Options, renderers: Sequence[Renderer]
 ) -> Outcome:
-    """To its end, with the prompts that followed, or to where a person is asked what nobody was asked then."""
+    """Drive to the end, with the recorded further prompts, or until a request comes up that has no recorded answer."""
     prompts, answers = [*prompts_after(home, run, fork.step)], _answers_of(home, run)
     decisions: list[Decision] = []
     prompt: str | None = None
@@ -103,7 +103,7 @@ async def _driven(
 
 
 def _answers_of(home: Path, run: str) -> dict[str, list[dict[str, Any]]]:
-    """What was answered, by what was asked; each counts once."""
+    """Recorded answers by request; each is used once."""
     rows = select(
         home, "select request, answer from approvals where run = ? and answer is not null order by rowid", run
     )
@@ -129,7 +129,7 @@ def _name(request: Any, tool: str, args: dict[str, Any]) -> str:
 
 
 def _other_way(recorded: list[Point], made: list[Point]) -> dict[str, Any] | None:
-    """States differ with the first reply; what counts is the way."""
+    """The first divergence in nodes; states are ignored, as they differ from the first reply on."""
     for number in range(max(len(recorded), len(made))):
         was, now = (side[number] if number < len(side) else None for side in (recorded, made))
         sides = {"recorded": was.nodes if was else (), "replayed": now.nodes if now else ()}

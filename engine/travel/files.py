@@ -1,4 +1,4 @@
-"""files: what a run's calls did to the workspace's files: shown, and taken back."""
+"""files: shows and undoes what a run's calls did to the workspace's files."""
 
 import json
 import os
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from interlock.state.settings import Settings
 
 _NAMED = 5
-"""Paths that an error names."""
+"""Maximum paths listed in an error."""
 
 
 class Snapshot(NamedTuple):
-    """What stood around one call."""
+    """The snapshots around one call."""
 
     message: str
     idx: int
@@ -31,19 +31,19 @@ class Snapshot(NamedTuple):
     repository: str
     before: str
     after: str
-    """Empty: a kill came before it."""
+    """Empty: cut off by a kill."""
     inherited: bool
 
     @property
     def key(self) -> str:
-        """As `Call.key`."""
+        """Same as `Call.key`."""
         return f"{self.message}.{self.idx}.{self.attempt}"
 
 
 def snapshots(home: Path, run: str) -> list[Snapshot]:
-    """In the order of the calls. What a kill hid after a call is what stood before the next one."""
+    """Snapshots in call order. If a kill cut off the one after a call, the one before the next call replaces it."""
     if not select(home, "select 1 from sqlite_master where name = 'snapshots'"):
-        return []  # a store that no newer Interlock has opened for writing yet
+        return []  # an older store that no newer Interlock has opened for writing
     rows = select(
         home,
         "select message, idx, attempt, root_step, repository, before, coalesce(after, '') as after, inherited "
@@ -56,7 +56,7 @@ def snapshots(home: Path, run: str) -> list[Snapshot]:
 
 
 def commit_at(home: Path, run: str, step: int) -> tuple[str, str] | None:
-    """Repository and commit of the files as they were at a root step; None: nothing was changed before or after."""
+    """Repository and commit of the files at a root step; None: the run has no snapshots."""
     found = snapshots(home, run)
     done = [s for s in found if s.root_step + 1 <= step and s.after]
     if done:
@@ -80,7 +80,7 @@ class RunFiles:
         return Repository(self.folder)
 
     def now(self) -> str:
-        """A snapshot of the workspace as it is. What an earlier command left half done is finished first."""
+        """Snapshot the current workspace, after finishing what an earlier command left half done."""
         root = Path(self.run.workspace)
         if not root.is_dir():
             raise UserError(f"Run {self.run.run!r} worked in {str(root)!r}, which isn't there any more.")
@@ -88,7 +88,7 @@ class RunFiles:
         return taken(self.home, root, self.run.run)
 
     def refuse_driven(self) -> None:
-        """Raises `UserError` while a run works in the folder: its files would be changed under its hands."""
+        """Raises `UserError` while a run is working in the folder, as its files would change under it."""
         for other in list_runs(self.home, "running"):
             if other.workspace == self.run.workspace:
                 raise UserError(
@@ -96,7 +96,7 @@ class RunFiles:
                 )
 
     def to_step(self, step: int) -> tuple[Work, Contents]:
-        """What makes the workspace what it was at a root step, and what it is now."""
+        """The work that restores the workspace to a root step, and its current contents."""
         found = commit_at(self.home, self.run.run, step)
         now = self.repository.contents(self.now())
         if found is None:
@@ -116,7 +116,7 @@ class RunFiles:
             carry_out(work)
 
     def touched(self, chosen: Iterable[Snapshot]) -> "Touched":
-        """What these calls did, path by path."""
+        """What these calls changed, path by path."""
         found = Touched()
         for snapshot in chosen:
             if snapshot.before != snapshot.after:
@@ -131,7 +131,7 @@ class RunFiles:
     _read: dict[str, Contents] = field(default_factory=dict[str, Contents])
 
     def undo(self, chosen: list[Snapshot]) -> Work:
-        """What takes these calls back. Raises `UserError` naming what somebody changed since."""
+        """The work that undoes these calls. Raises `UserError` naming paths changed since."""
         done = self.touched(chosen)
         now = self.contents(self.now())
         changed = sorted(path for path in done.last if not done.can_go_back(path, now.files.get(path)))
@@ -153,12 +153,12 @@ class RunFiles:
 
 @dataclass
 class Touched:
-    """Paths that calls changed: how they were before the first of them and after the last."""
+    """Paths changed by calls, with their state before the first call and after the last."""
 
     first: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
     last: dict[str, Kept | None] = field(default_factory=dict[str, Kept | None])
     mixed: set[str] = field(default_factory=set[str])
-    """Somebody else changed them between two calls."""
+    """Paths changed by something else between two calls."""
     folders_made: set[str] = field(default_factory=set[str])
     folders_gone: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -182,7 +182,7 @@ class Touched:
 
 
 def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
-    """The folders on the way to these."""
+    """The files' parent folders, with their modes."""
     found: dict[str, int] = {}
     for path in files:
         while (path := path.rpartition("/")[0]) and path not in found:
@@ -191,7 +191,7 @@ def _folders_of(files: Iterable[str], now: Contents) -> dict[str, int]:
 
 
 def settings_of(root: Path) -> "Settings":
-    """Those of a folder as they are now, for a command that drives nothing."""
+    """A folder's current settings, for a command that drives nothing."""
     from interlock.services.config.settings import load_settings
     from interlock.services.trust import is_trusted
 
@@ -201,7 +201,7 @@ def settings_of(root: Path) -> "Settings":
 
 
 def taken(home: Path, root: Path, run: str) -> str:
-    """A snapshot of a folder as it is now."""
+    """Snapshot a folder's current contents."""
     from interlock.services.files.workspace import open_workspace
     from interlock.services.snapshots.snapshots import WorkspaceSnapshots
 
@@ -214,7 +214,7 @@ def taken(home: Path, root: Path, run: str) -> str:
 
 
 def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
-    """The snapshots of a run's own calls, or of one of them. Raises `UserError` where there are none."""
+    """The snapshots of a run's own calls, or of one of them. Raises `UserError` if there are none."""
     found = [s for s in snapshots(home, run.run) if not s.inherited]
     if call is not None:
         from interlock.engine.read.calls import calls, of_call
@@ -230,14 +230,14 @@ def chosen_of(home: Path, run: RunRow, call: str | None) -> list[Snapshot]:
 
 
 def diff_of(home: Path, run: RunRow, chosen: list[Snapshot]) -> str:
-    """What these calls did, as git shows it: from before the first to after the last, of what they changed."""
+    """What these calls changed, as a git diff from before the first to after the last."""
     files = RunFiles(home, run)
     paths = sorted(files.touched(chosen).first)
     return files.repository.diff(chosen[0].before, chosen[-1].after or files.now(), paths)
 
 
 def unkept(home: Path, run: RunRow) -> str:
-    """A line about the directories of a run of whose files nothing is kept; empty where there are none."""
+    """A line naming the run's included directories, whose files have no snapshots; empty if there are none."""
     (text,) = select(home, "select options from runs where run = ?", run.run)[0]
     included: list[str] = json.loads(text).get("include_directories") or []
     root = Path(run.workspace)
@@ -250,7 +250,7 @@ def unkept(home: Path, run: RunRow) -> str:
 
 
 def refuse_unkept(home: Path, run: RunRow, chosen: Iterable[Snapshot]) -> None:
-    """Raises `UserError` where one of these calls wrote a file outside the workspace."""
+    """Raises `UserError` if one of these calls wrote a file outside the workspace."""
     rows = select(
         home,
         "select message, idx, attempt, json_extract(planned, '$.path') from journal "
@@ -272,6 +272,6 @@ def _named(paths: list[str]) -> str:
 
 
 def marks(work: Work, now: Contents) -> Iterator[tuple[str, str]]:
-    """`A`, `M` or `D`, and the path: what carrying it out does."""
+    """`A`, `M` or `D`, and the path, for each change the work makes."""
     yield from (("D", path) for path in work.gone)
     yield from (("M" if path in now.files else "A", path) for path, _, _ in work.files)

@@ -1,4 +1,4 @@
-"""fork: a new run that shares a run's past up to a root step, its files as they were then; the parent never changes."""
+"""fork: a new run that shares a run's history and files up to a root step; the parent never changes."""
 
 import json
 import shutil
@@ -24,8 +24,6 @@ from interlock.state.errors import UserError
 
 @dataclass(frozen=True)
 class Forked:
-    """The new run."""
-
     run: str
     parent: str
     step: int
@@ -42,9 +40,9 @@ class _Point:
     values: Mapping[str, Any]
     step: int
     newest: bool
-    """The run's newest."""
+    """Whether it is the run's newest checkpoint."""
     parked: bool
-    """And it waits for a person there."""
+    """Whether it is the newest and waits for a person."""
 
 
 def fork_run(
@@ -52,10 +50,10 @@ def fork_run(
 ) -> Forked:
     """Fork a run at a root step: into a new folder beside its own, into `workspace`, or in place.
 
-    Raises `UserError`. Killed, the folder is as before or as after; the same command again makes the fork.
+    Raises `UserError`. A kill leaves the folder either untouched or complete; repeating the command finishes the fork.
     """
     run = find_run(home, name)
-    Store(home).open()  # one of an earlier Interlock gets the tables that it lacks
+    Store(home).open()  # adds tables missing from an older store
     point = point_of(home, run, step)
     files = RunFiles(home, run)
     if in_place:
@@ -83,7 +81,7 @@ def _new(run: RunRow, workspace: Path | None) -> tuple[str, Path]:
 
 
 def _begun(home: Path, run: RunRow, point: _Point, workspace: Path | None) -> tuple[str, Path] | None:
-    """The fork that a kill cut off between its rows and its folder."""
+    """A fork that a kill cut off between persisting its rows and creating its folder."""
     rows = select(
         home,
         "select run, workspace from runs where parent = ? and step = ? and updated = created",
@@ -98,7 +96,7 @@ def _begun(home: Path, run: RunRow, point: _Point, workspace: Path | None) -> tu
 
 
 def point_of(home: Path, run: RunRow, step: int) -> _Point:
-    """Raises `UserError` naming the steps that there are."""
+    """The root checkpoint of a step. Raises `UserError` naming the existing steps."""
     with closing(Store(home).connect()) as conn:
         rows = conn.execute(
             "select checkpoint_id, json_extract(cast(metadata as text), '$.step'), type, checkpoint from checkpoints "
@@ -109,7 +107,7 @@ def point_of(home: Path, run: RunRow, step: int) -> _Point:
     if not there:
         which = f"it has {rows[0][1]} to {rows[-1][1]}" if rows else "it has none yet"
         raise UserError(f"Run {run.run!r} has no step {step}: {which}. See: interlock history {run.run}")
-    # A root step that was done again after a crash has two checkpoints: the newer one counts.
+    # A root step repeated after a crash has two checkpoints: the newer one counts.
     name, _, kind, saved = there[-1]
     read = checkpoint_of(kind, saved)
     newest = name == rows[-1][0]
@@ -124,7 +122,7 @@ def point_of(home: Path, run: RunRow, step: int) -> _Point:
 
 
 def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
-    """The files as they were, beside the folder that they are to be in. A leftover of a kill is made anew."""
+    """Write the files of that step to a temporary folder beside the target, replacing leftovers of a kill."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(
             f"{str(folder)!r} is there and isn't empty. Give a folder that isn't there: --workspace DIR"
@@ -132,7 +130,7 @@ def _staged(home: Path, run: RunRow, point: _Point, folder: Path) -> Path:
     if not folder.parent.is_dir():
         raise UserError(f"No folder {str(folder.parent)!r} to make {folder.name!r} in.")
     found = None if point.parked else commit_at(home, run.run, point.step)
-    if found is None:  # it never changed a file, or waits: they are as they are now
+    if found is None:  # the run changed no files, or is parked here: use the current ones
         files = RunFiles(home, run)
         found = (files.folder.name, files.now())
     repository = home / "snapshots" / found[0]
@@ -160,12 +158,12 @@ _UNTIL = {
     "steps": "root_step < :step",
     "snapshots": "root_step < :step",
 }
-"""Table → which of the parent's rows belong to the past that is shared."""
+"""Table → condition for the parent's rows that belong to the shared history."""
 _CALLS = "(state = 'done' and done_at <= :made)"
 
 
 def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = "") -> Forked:
-    """Copy the rows, in one transaction; twice changes nothing."""
+    """Copy the rows in one transaction; idempotent."""
     store, fork = Store(home), fork or new_run_id()
     made = Forked(fork, run.run, point.step, str(folder))
     if select(home, "select 1 from runs where run = ?", fork):
@@ -200,7 +198,7 @@ def _recorded(home: Path, run: RunRow, point: _Point, folder: Path, fork: str = 
 
 
 def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
-    """How the run stands at this step: `open` while something is due."""
+    """The run's columns as of this step: `open` if something is due."""
     at = time.time()
     now = {"created": at, "updated": at, "step": point.step}
     due = point.values.get("__pregel_tasks") or any(
@@ -213,7 +211,7 @@ def _ended(point: _Point, run: RunRow) -> dict[str, Any]:
     from interlock.engine.store.saver import status_of
     from interlock.graphs import is_known, pipeline
 
-    # Of a user's workflow, which isn't loaded here: the usual key.
+    # A user's workflow isn't loaded here: assume the usual key.
     key = pipeline(run.workflow).outcome if is_known(run.workflow) else "status"
     status, outcome = status_of(dict(point.values), key)
     return {**now, "status": status, "outcome": outcome, "error": None}
@@ -227,7 +225,7 @@ def _copy(
     changes: Mapping[str, Any] | None = None,
     column: str = "run",
 ) -> None:
-    """The parent's rows as the fork's own, with some columns changed."""
+    """Copy the parent's rows to the fork, with some columns changed."""
     columns = [row[1] for row in conn.execute(f"pragma table_info({table})")]
     replaced = {column: names["fork"], **(changes or {})}
     chosen = ", ".join(f":new_{name}" if name in replaced else name for name in columns)
@@ -238,7 +236,7 @@ def _copy(
 
 
 def _copy_approvals(conn: sqlite3.Connection, names: Mapping[str, Any], which: str) -> None:
-    """Their ids hold the run's."""
+    """Copy the requests, renaming their ids, which contain the run's."""
     columns = [row[1] for row in conn.execute("pragma table_info(approvals)") if row[1] not in ("id", "run")]
     listed = ", ".join(columns)
     conn.execute(
@@ -249,7 +247,7 @@ def _copy_approvals(conn: sqlite3.Connection, names: Mapping[str, Any], which: s
 
 
 def _move(conn: sqlite3.Connection, fork: str, old: str, new: str) -> None:
-    """What waits for a person names files in the fork's own folder."""
+    """Move the file paths in pending requests to the fork's folder."""
     rows = conn.execute(
         "select id, request from approvals where run = ? and answer is null", (fork,)
     ).fetchall()

@@ -1,4 +1,4 @@
-"""record: everything that a run's export tells, as plain data: what `--format json` writes, and pages are made of."""
+"""record: a run's complete export as plain data; `--format json` writes it, and pages are rendered from it."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ FORMAT = "interlock-run-1"
 
 
 def record_of(home: Path, run: RunRow) -> dict[str, Any]:
-    """JSON-like. Amounts in US dollars where settings have a price for the model, else null."""
+    """The record, JSON-like. Costs are in US dollars if settings have a price for the model, else null."""
     taken = [step for step in steps(home, run.run) if not step.node.startswith("__")]
     whole, by_call = _diffs(home, run)
     made = [{**call._asdict(), "diff": by_call.get(call.key, "")} for call in calls(home, run.run)]
@@ -46,7 +46,7 @@ def _messages(home: Path, run: str) -> list[dict[str, Any]]:
 
 
 def _diffs(home: Path, run: RunRow) -> tuple[str, dict[str, str]]:
-    """Of the whole run, and of each call by its key; nothing where a snapshot or git is missing."""
+    """Diffs of the whole run, and of each call by its key; empty if a snapshot or git is missing."""
     own = [s for s in snapshots(home, run.run) if not s.inherited and s.after]
     changed = [s for s in own if s.before != s.after]
     if not changed:

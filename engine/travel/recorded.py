@@ -1,4 +1,4 @@
-"""recorded: the services and nodes of a replay: what a run's rows say, and nothing that reaches out of the process."""
+"""recorded: the services and nodes of a replay: they answer from a run's rows and never reach outside the process."""
 
 import json
 import sqlite3
@@ -39,7 +39,7 @@ _NOT_RECORDED = "The run made no such call, so a replay has no result of it."
 
 
 def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str, file: Path) -> None:
-    """The run's replies, as `--record-responses` writes them."""
+    """Write the run's replies as a script, as `--record-responses` does."""
     rows = conn.execute(
         "select agent, role, ordinal, record, finish_reason, problem, input_tokens, output_tokens, cached_tokens, "
         "thought_tokens from model_calls where run = ? order by at, agent, role, ordinal",
@@ -60,7 +60,7 @@ def write_script(conn: sqlite3.Connection, transcript: ChainTranscript, run: str
 
 
 def recorded_services(hooked: str, services: DriveServices) -> DriveServices:
-    """The drive's own, with the record in place of tools, hooks and the workspace."""
+    """The drive's services, with the record in place of tools, hooks and the workspace."""
     journal = services.journal
     rows = journal.conn.execute("select asked, reply from recorded_servers").fetchall()
     services.mcp().replay(dict(rows))
@@ -90,8 +90,10 @@ _JOURNAL = ("conn", "transcript", "outputs", "run", "epoch", "redact")
 def _as_recorded(
     transcript: ChainTranscript, conn: sqlite3.Connection, alike: bool, parent: str, message: Message
 ) -> Message:
-    """What the workspace, its repository and the day were like is as it was told then. Not `alike`: the prompts that
-    tell it have changed."""
+    """Replace a context message (workspace, repository, date) by the recorded one.
+
+    Without `alike`, the prompts that make it have changed since, so its structured form is kept.
+    """
     if not alike and not isinstance(message.content, str):
         return message
     if message.origin != "context" or not parent:
@@ -104,7 +106,7 @@ def _as_recorded(
 
 
 def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
-    """Names of the memory files that the run came to."""
+    """Names of the memory files the run came across."""
     records = conn.execute("select id from chain where parent <> ''").fetchall()
     contents = (m.content for (name,) in records if (m := transcript.message(name)).origin == "context")
     parts = (part for content in contents if not isinstance(content, str) for part in content)
@@ -113,13 +115,13 @@ def _nearby(conn: sqlite3.Connection, transcript: ChainTranscript) -> set[str]:
 
 
 class RecordedContext:
-    """What there is to tell now; of memory files on the way to a call those that were told then."""
+    """Today's context, except that memory files near a call are the recorded ones."""
 
     def __init__(self, inner: ContextSource, shown: Set[str]) -> None:
         self._inner, self._shown = inner, shown
 
     def nearby(self, paths: Sequence[str], seen: Collection[str]) -> Sequence[MemoryText]:
-        """Their texts are taken from the record once they are appended."""
+        """The files by name; their texts come from the record when they are appended."""
         met = {folder.as_posix() for path in paths for folder in (PurePath(path), *PurePath(path).parents)}
         named = sorted(name for name in self._shown - {*seen} if PurePath(name).parent.as_posix() in met)
         return [MemoryText(Path(name), name, "", "") for name in named]
@@ -129,7 +131,7 @@ class RecordedContext:
 
 
 class RecordedJournal(SqlJournal):
-    """What is done is done: nothing is run, and no result is replaced."""
+    """Never repeats a call or replaces a result."""
 
     def finish(self, key: CallKey, call: CallView, result: ToolResult) -> None:
         row: JournalRow | None = self.find(key, call)
@@ -138,7 +140,7 @@ class RecordedJournal(SqlJournal):
 
 
 def _results(journal: SqlJournal) -> dict[str, ToolResult]:
-    """Of each call that never ran, for whoever asks what is wrong with it; by its key without the attempt."""
+    """Results of calls that never ran, to tell what was wrong with them; by call without its attempt."""
     rows = journal.conn.execute(
         "select message, idx, attempt from journal where run = ? and state = 'done' and intent_at is null",
         (journal.run,),
@@ -159,7 +161,7 @@ def _name(call: CallView) -> str:
 
 @dataclass
 class RecordedToolset:
-    """Tools by name and declaration; of their effects only what was recorded."""
+    """Tools by name and declaration; their effects come only from the record."""
 
     inner: Toolset
     results: Mapping[str, ToolResult]
@@ -214,7 +216,7 @@ class RecordedToolset:
 
 @dataclass
 class RecordedHooks:
-    """What hooks said, in the order in which they were asked."""
+    """Recorded hook replies, in firing order."""
 
     configured: str
     conn: sqlite3.Connection
@@ -256,7 +258,7 @@ class RecordedHooks:
 
 
 class NoSnapshots:
-    """A replay changes nothing."""
+    """Does nothing: a replay changes no files."""
 
     async def before(self, key: CallKey) -> None: ...
 
@@ -266,10 +268,10 @@ class NoSnapshots:
 
 
 class Seen:
-    """What the nodes that read files, an index or a clock wrote in a run."""
+    """Recorded writes of the nodes that read files, an index or a clock."""
 
     def __init__(self, home: Path, row: RunRow, states: Mapping[int, Mapping[str, Any]]) -> None:
-        """`states`: of the root steps."""
+        """`states`: by root step."""
         self._row = row
         with closing(Store(home).connect()) as conn:
             options = read_options(conn, row.run)
@@ -291,7 +293,7 @@ class Seen:
                 over |= {*keys}
 
     def workflow(self, own: Pipeline) -> Pipeline:
-        """With that in place of these nodes, as often as each of them ran."""
+        """Substitute the recorded writes for these nodes, once for each time they ran."""
         if own.name != self._row.workflow or (own.name == "context" and not self._alike):
             return own
         for name, function in outside(own).items():
@@ -304,7 +306,7 @@ class Seen:
 
 
 def _changed(before: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a part wrote that had supersteps of its own, which are rows of their own."""
+    """Keys changed by a part with supersteps of its own, which have separate rows."""
     changed = (key for key, value in values.items() if before.get(key, ...) != value)
     return tuple(key for key in changed if not key.startswith("branch:"))
 
@@ -314,7 +316,7 @@ class _Written(NamedTuple):
 
     keys: dict[str, Any]
     whole: bool
-    """No later node of its superstep wrote one of its keys again: then what this one wrote there isn't known."""
+    """False: a later node of the superstep overwrote one of its keys, so its own value is unknown."""
 
 
 def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], bool]]:
@@ -331,6 +333,6 @@ def _again(function: Node, written: list[_Written]) -> tuple[Node, Callable[[], 
 
 
 def _next(written: list[_Written]) -> dict[str, Any] | None:
-    """Where not all of it is known, the part is run."""
+    """None: not everything the part wrote is known, so it must run."""
     found = written.pop(0) if written else None
     return found.keys if found and found.whole else None

@@ -1,7 +1,7 @@
-"""replay: a run's graph executed once more, offline, from what was recorded; and where it goes another way.
+"""replay: executes a run's graph again, offline, from its record, and reports where it diverges.
 
-In a store of its own, thrown away afterwards: the run and its workspace aren't touched. One of its nodes may be swapped
-for a function out of a file of the user's.
+It uses a temporary store, so the run and its workspace aren't touched. One of the nodes may be swapped for a function
+from a user's file.
 """
 
 import hashlib
@@ -39,18 +39,18 @@ _FORM = "expected NODE=FILE.py:FUNCTION, as in: --swap draft=new.py:draft"
 
 @dataclass
 class Swap:
-    """One node's function, from a step on."""
+    """A replacement for one node's function, from a given step on."""
 
     place: str
-    """As `with_node` takes it."""
+    """In the form `with_node` takes."""
     function: Node
     source: str
     since: int | None = None
-    """A root step: what leads to it is still done by the workflow's own function. None: from the beginning."""
+    """Root step from which the replacement is used; earlier nodes keep their own function. None: from the start."""
     _steps: StepLog | None = None
 
     def workflow(self, chosen: Pipeline) -> Pipeline:
-        """Raises `UserError` where it doesn't fit."""
+        """The workflow with the swap. Raises `UserError` if it doesn't fit."""
         try:
             return with_node(chosen, self.place, self.function, self._due)
         except SetupError as error:
@@ -66,7 +66,7 @@ class Swap:
 
 
 def swap_from(text: str, since: int | None) -> Swap:
-    """Raises `UserError` for what isn't `NODE=FILE.py:FUNCTION`, `ConfigError` for a file that can't be used."""
+    """Parse `NODE=FILE.py:FUNCTION`. Raises `UserError` for another form, `ConfigError` for an unusable file."""
     place, _, source = text.partition("=")
     name, _, function = source.rpartition(":")
     if not (place and name and function):
@@ -93,11 +93,11 @@ def _function(file: Path, name: str) -> Node:
 
 
 _UNLIKE = ("noted_epoch", "route_ms", "time_left_s")
-"""The processes that drove a run, and what a clock said."""
+"""State keys that depend on the driving process or a clock."""
 
 
 class Point(NamedTuple):
-    """A root step: the nodes that led to it, and what the state was then."""
+    """A root step: the nodes that led to it, and the state after it."""
 
     step: int
     nodes: tuple[str, ...]
@@ -107,7 +107,7 @@ class Point(NamedTuple):
 
 
 class Paths(NamedTuple):
-    """Nodes of the root graph in the order taken, with how often each in a row."""
+    """Nodes of the root graph in execution order, each with its number of consecutive repetitions."""
 
     recorded: list[tuple[str, int]]
     replayed: list[tuple[str, int]]
@@ -115,13 +115,13 @@ class Paths(NamedTuple):
 
 @dataclass(frozen=True)
 class Replayed:
-    """What came of it."""
+    """The result of a replay."""
 
     run: str
     points: list[Point]
     """As replayed."""
     divergence: dict[str, Any] | None
-    """The first step that isn't as recorded: `step`, nodes `recorded` and `replayed`, `keys`, `requests`, `error`."""
+    """The first step that differs: `step`, nodes `recorded` and `replayed`, `keys`, `requests`, `error`."""
     paths: "Paths"
     recorded_s: float
     replayed_s: float
@@ -129,8 +129,7 @@ class Replayed:
 
 
 async def replay(home: Path, name: str, until: int | None = None, swap: Swap | None = None) -> Replayed:
-    """Raises `UserError` where there is nothing to replay. `until`: later steps aren't compared, unless a node's
-    function is swapped from there on."""
+    """Replay a run. Raises `UserError` if there is nothing to. `until`: compare no later steps, unless swapping."""
     row, recorded = recorded_run(home, name)
     if until is not None:
         point_of(home, row, until)
@@ -156,9 +155,9 @@ async def replay(home: Path, name: str, until: int | None = None, swap: Swap | N
 
 
 def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
-    """A run and its root steps. Raises `UserError` where it has none."""
+    """A run and its root steps. Raises `UserError` if it has none."""
     row = find_run(home, name)
-    Store(home).open()  # one of an earlier Interlock gets the tables that it lacks
+    Store(home).open()  # adds tables missing from an older store
     found = points(home, row.run)
     if not found:
         raise UserError(f"Run {row.run!r} has no checkpoint yet, so there is nothing to replay.")
@@ -166,13 +165,13 @@ def recorded_run(home: Path, name: str) -> tuple[RunRow, list[Point]]:
 
 
 def way(home: Path, run: str, until: int | None = None) -> list[tuple[str, int]]:
-    """The path of a run, no further than a root step."""
+    """The path of a run, up to a root step."""
     taken = (step for step in steps(home, run) if until is None or step.step <= until)
     return path([step for step in taken if not step.node.startswith("__")])
 
 
 def points(home: Path, run: str) -> list[Point]:
-    """The root steps; of one that was done again after a kill the newer counts."""
+    """The root steps; of one repeated after a kill, the newer."""
     rows = select(
         home,
         "select json_extract(cast(metadata as text), '$.step'), type, checkpoint from checkpoints "
@@ -212,7 +211,7 @@ def divergence(recorded: list[Point], made: list[Point]) -> dict[str, Any] | Non
 
 
 def _requests(home: Path, other: Path, run: str) -> list[str]:
-    """The first request of each role that isn't the recorded one."""
+    """The first request of each role that differs from the recorded one."""
     sql = "select agent, role, ordinal, request_hash from model_calls where run = ? order by at"
     was = {tuple(row[:3]): row[3] for row in select(home, sql, run)}
     found: dict[str, str] = {}
@@ -223,7 +222,7 @@ def _requests(home: Path, other: Path, run: str) -> list[str]:
 
 
 def _seed(home: Path, store: Store, run: str, script: Path) -> None:
-    """What a replay may know: the beginning, the records, the results of calls, what hooks said."""
+    """Copy what the replay may know: the start, chain records, call results, hook replies."""
     with closing(store.connect()) as conn:
         conn.execute("attach database ? as old", (str(home / "interlock.db"),))
         with transaction(conn):
@@ -258,7 +257,7 @@ def _seed(home: Path, store: Store, run: str, script: Path) -> None:
 
 
 def _seed_subtasks(conn: sqlite3.Connection, run: str) -> None:
-    """As they ended: each is replayed by itself."""
+    """Copy finished subtasks in their final state: each is replayed separately."""
     for subtask in with_subtasks(conn, run, "old.runs")[1:]:
         over = "run = ? and status in ('done', 'cancelled')"
         conn.execute(f"insert into main.runs select * from old.runs where {over}", (subtask,))
@@ -267,7 +266,7 @@ def _seed_subtasks(conn: sqlite3.Connection, run: str) -> None:
 
 
 async def _driven(home: Path, store: Store, row: RunRow, script: Path, swap: Swap | None) -> Outcome:
-    """To its end, or to where nobody answered."""
+    """Drive to the end, or to a request with no recorded answer."""
 
     def services(own: DriveServices) -> DriveServices:
         return recorded_services(hooked, swap.services(own) if swap else own)
@@ -306,14 +305,14 @@ def _answers(home: Path, run: str, outcome: Outcome) -> list[Decision]:
 
 
 def answer_again(request: str, answer: Mapping[str, Any]) -> Decision:
-    """What was answered once. What was allowed for good is, for this run."""
+    """The recorded answer as a decision; a saved always-choice is limited to this run."""
     fields = {key: answer.get(key) for key in ("feedback", "args", "text")}
     choice = answer["choice"]
     return Decision(request, "proceed_always" if choice == "proceed_always_and_save" else choice, **fields)
 
 
 def prompts_after(home: Path, run: str, step: int | None = None) -> Iterator[str]:
-    """Those that a person gave after the first; of them those after a root step."""
+    """The person's prompts after the first; with `step`, only those after that root step."""
     rows = select(
         home,
         "select type, checkpoint, json_extract(cast(metadata as text), '$.step') from checkpoints "
