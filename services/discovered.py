@@ -1,4 +1,4 @@
-"""discovered: tools of the project's own, which one command declares and another one runs (gemini-cli's mechanism)."""
+"""discovered: the project's own tools, declared by one command and run by another (gemini-cli's mechanism)."""
 
 import json
 import re
@@ -20,14 +20,14 @@ from interlock.tools.table import TOOLS
 _DISCOVERY_S = 30
 _DECLARED_CHARS = 2_000_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,62}")
-"""What every provider takes."""
+"""Names that every provider accepts."""
 _TAKEN = {*TOOLS, *OTHER_NAMES, *(alias for tool in TOOLS.values() for alias in tool.aliases)}
 _DESCRIPTION = 10_000
 _KEYS = ("parametersJsonSchema", "parameters_json_schema", "parameters", "inputSchema")
 
 
 async def discover(settings: Settings, root: Path, processes: Processes) -> tuple[dict[str, Tool], list[str]]:
-    """By name; and a line for each that can't be used. Neither where settings name no command."""
+    """Return tools by name and a line per unusable tool; both empty if no command is configured."""
     command = settings.tools.discovery_command.strip()
     if not command:
         return {}, []
@@ -65,7 +65,7 @@ def _how(ended: Ended) -> str:
 
 
 def _declared(text: str) -> list[Mapping[str, Any]]:
-    """A list of declarations, or of objects that hold lists of them."""
+    """Parse a list of declarations, or of objects containing such lists."""
     try:
         found: Any = json.loads(text)
     except ValueError as error:
@@ -88,7 +88,7 @@ def _flat(entries: list[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) -> Tool:
-    """Raises `ValueError`: why not."""
+    """Raises `ValueError` saying why a declaration can't be used."""
     if not _NAME.fullmatch(name):
         raise ValueError("a name is letters, digits, `_` and `-`, at most 63")
     if name in _TAKEN or name.startswith("mcp_"):
@@ -109,7 +109,7 @@ def _tool(declared: Mapping[str, Any], name: str, others: Mapping[str, Tool]) ->
 
 
 def _arguments(schema: dict[str, Any]) -> type[BaseModel]:
-    """Arguments that are held to a schema which isn't ours."""
+    """Build an argument model validated against an external schema."""
 
     class Arguments(BaseModel):
         model_config = ConfigDict(extra="allow")
@@ -136,7 +136,7 @@ def _argv(name: str, context: ToolContext) -> list[str]:
 
 
 async def _run(name: str, args: BaseModel, context: ToolContext) -> ToolResult:
-    """Its arguments come on stdin; what it writes, to either stream, is the answer."""
+    """Run a tool: arguments go to stdin, and its stdout and stderr are the result."""
     shell = context.settings.tools.shell
     ended = await context.processes.run(
         _argv(name, context),

@@ -1,4 +1,4 @@
-"""sqlite: transactions, rows that wait for one, and SQLite's errors as one line each."""
+"""sqlite: transactions, buffered rows, and SQLite's errors as one line each."""
 
 import errno
 import os
@@ -18,7 +18,7 @@ _BROKEN = (errno.EIO, errno.EROFS)
 
 
 class StoreConnection(sqlite3.Connection):
-    """A connection that knows which files it has open: what is written to a deleted one is lost without an error."""
+    """A connection that remembers which files it opened: writes to a deleted one would be lost without an error."""
 
     def __init__(self, path: Path, **options: Any) -> None:
         super().__init__(path, **options)
@@ -26,12 +26,12 @@ class StoreConnection(sqlite3.Connection):
         self._files: dict[str, tuple[int, int] | None] = {}
 
     def remember(self) -> None:
-        """What lies at the paths now is what this connection has open."""
+        """Record the files now at the paths as those this connection has open."""
         names = (str(self._path), f"{self._path}-wal")
         self._files = {name: _identity(name) for name in names}
 
     def check(self) -> None:
-        """Raises `StoreError` when the store isn't at its path any more."""
+        """Raises `StoreError` if the store is no longer at its path."""
         for path, opened in self._files.items():
             if opened is not None and _identity(path) != opened:
                 raise StoreError(
@@ -49,17 +49,17 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 class Buffered(StoreConnection):
-    """A driver's connection: rows that nothing outside depends on wait for its next commit (`engine.md` 23).
+    """A driver's connection: buffers rows that nothing external depends on until its next commit (`engine.md` 23).
 
-    They are written first in the next transaction, and committed with it; a statement that names one of their tables
-    commits them before it is executed. A kill loses them, and with them only what can be done again.
+    They are written first in the next transaction; a statement naming one of their tables commits them beforehand. A
+    kill loses them, but only work that can be repeated.
     """
 
     def __init__(self, path: Path, **options: Any) -> None:
         super().__init__(path, **options)
         self._waiting: list[tuple[str, Sequence[Any]]] = []
         self._tables: set[str] = set()
-        """That rows wait for."""
+        """Tables with buffered rows."""
         self._sources: list[Source] = []
 
     def wait(self, sql: str, values: Sequence[Any]) -> None:
@@ -67,11 +67,11 @@ class Buffered(StoreConnection):
         self._tables.add(_table_of(sql))
 
     def join(self, source: "Source") -> None:
-        """From here on every commit takes along what `source` keeps."""
+        """Include the source's buffered rows in every commit from now on."""
         self._sources.append(source)
 
     def write(self) -> None:
-        """Inside a transaction: write what waits; it is kept until `committed`."""
+        """Inside a transaction: write the buffered rows; they are kept until `committed`."""
         for sql, values in self._waiting:
             super().execute(sql, values)
         for source in self._sources:
@@ -83,13 +83,13 @@ class Buffered(StoreConnection):
             source.written()
 
     def commit_waiting(self) -> None:
-        """Commit what waits, if anything does."""
+        """Commit buffered rows, if any."""
         if not self.in_transaction and (self._waiting or any(source.waits for source in self._sources)):
             with transaction(self):
                 pass
 
     def end_waiting(self) -> None:
-        """Commit what waits; what can't be written is given up, as after a kill."""
+        """Commit buffered rows; if that fails they are dropped, as after a kill."""
         try:
             self.commit_waiting()
         except Exception:
@@ -108,18 +108,18 @@ class Buffered(StoreConnection):
         self._tables.clear()
 
     def stored(self, sql: str, values: Any = ()) -> sqlite3.Cursor:
-        """What is committed, for who knows what of it waits."""
+        """Query committed rows only, for callers that handle buffered ones themselves."""
         return super().execute(sql, values)
 
 
 class Source(Protocol):
-    """Rows of its own that wait for a commit of the connection."""
+    """Buffers rows of its own until the connection commits."""
 
     @property
     def waits(self) -> bool: ...
 
     def write(self) -> None:
-        """Write them, in the open transaction."""
+        """Write them in the open transaction."""
         ...
 
     def written(self) -> None:
@@ -127,7 +127,7 @@ class Source(Protocol):
         ...
 
     def give_up(self) -> None:
-        """They never will be."""
+        """Drop them: they can't be written."""
         ...
 
 
@@ -136,16 +136,16 @@ _WORD = re.compile(r"\w+")
 
 @cache
 def _table_of(sql: str) -> str:
-    """Of an insert, an update or a delete."""
+    """Return the table of an insert, an update or a delete."""
     words = _WORD.findall(sql)
     return words[1] if words[0] == "update" else words[words.index("into" if "into" in words else "from") + 1]
 
 
 @contextmanager
 def transaction(conn: sqlite3.Connection, *, synced: bool = False) -> Generator[sqlite3.Connection]:
-    """One write transaction, or a part of the one that is open. Holds no `await`: others would wait for it.
+    """Open a write transaction, or join the open one. Must not contain an `await`: it would block others.
 
-    `synced`: a power cut doesn't lose it, nor anything that was committed before it.
+    `synced`: it and all earlier commits survive a power cut.
     """
     if conn.in_transaction:
         yield conn
@@ -178,7 +178,7 @@ def _synchronous(conn: sqlite3.Connection) -> Generator[None]:
 
 
 def later(conn: sqlite3.Connection, sql: str, values: Sequence[Any]) -> None:
-    """A row that nothing outside depends on: with the driver's next commit, on other connections at once."""
+    """Write a row that nothing external depends on: with the driver's next commit; on other connections at once."""
     if isinstance(conn, Buffered) and not conn.in_transaction:
         conn.wait(sql, values)
     else:
@@ -188,7 +188,7 @@ def later(conn: sqlite3.Connection, sql: str, values: Sequence[Any]) -> None:
 
 @contextmanager
 def explained(path: Path) -> Generator[None]:
-    """SQLite's errors, and a disk's, as one line that says what to do."""
+    """Convert errors of SQLite and the disk to one line that says what to do."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -200,7 +200,7 @@ def explained(path: Path) -> Generator[None]:
 
 
 def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
-    """The error of ours that stands for one of SQLite's."""
+    """Return our error for one of SQLite's."""
     text, shown = str(error), repr(str(path))
     if "locked" in text or "busy" in text:
         return BusyError(
@@ -227,7 +227,7 @@ def explain(error: sqlite3.DatabaseError, path: Path) -> StoreError | BusyError:
 
 
 def explain_disk(error: OSError, path: Path) -> StoreError:
-    """A disk that is full or broken, named by the file that met it."""
+    """Describe a full or broken disk, naming the file involved."""
     shown = repr(str(error.filename or path))
     if error.errno in _FULL:
         return _no_space(shown)

@@ -1,4 +1,4 @@
-"""toolset: the built-in tools as nodes see them: declared, checked, previewed, planned, run."""
+"""toolset: the built-in tools as nodes use them: declare, validate, preview, plan, run."""
 
 import difflib
 import json
@@ -41,15 +41,15 @@ _KEPT = frozenset(
     {"type", "description", "enum", "items", "properties", "required", "anyOf"}
     | {"minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength"}
 )
-"""What every provider understands: Gemini's API refuses `$ref`, `const`, `additionalProperties` and more."""
+"""Keywords that every provider supports: Gemini's API rejects `$ref`, `const`, `additionalProperties` and more."""
 _SHOWN = 60
-"""Characters of a wrong value that an error quotes."""
+"""Maximum characters of a wrong value quoted in an error."""
 _MOST_ERRORS = 3
 
 
-@cache  # pydantic makes it anew each time: 13 ms a request for all tools
+@cache  # pydantic rebuilds it each time: 13 ms per request for all tools
 def parameters(args: type[BaseModel], *, may_wait: bool = False) -> dict[str, Any]:
-    """The schema with all definitions in place, without titles and defaults. Shared: not to be changed."""
+    """Return the schema with definitions inlined, without titles and defaults. Cached: don't modify it."""
     whole = args.model_json_schema()
     schema = _plain(whole, whole.get("$defs", {}))
     schema.setdefault("properties", {})
@@ -64,7 +64,7 @@ def _plain(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> dict[st
         target = definitions[schema["$ref"].rpartition("/")[2]]
         schema = {**target, **{k: v for k, v in schema.items() if k != "$ref"}}
     if "anyOf" in schema and "default" in schema and schema["default"] is None:
-        # Null is what leaving it out means: no need to say it.
+        # Null means the same as omitting it, so it is dropped.
         others = [option for option in schema["anyOf"] if option.get("type") != "null"]
         if len(others) == 1:
             schema = {**others[0], **{k: v for k, v in schema.items() if k not in ("anyOf", "default")}}
@@ -83,7 +83,7 @@ def _value(key: str, value: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def describe(tool: str, args: type[BaseModel], error: ValidationError) -> str:
-    """The first errors on one line: which field, what was expected, what came."""
+    """Describe the first errors on one line: field, expectation, value."""
     found = error.errors(include_url=False, include_context=False)
     texts = [_describe_one(args, cast(Mapping[str, Any], one)) for one in found[:_MOST_ERRORS]]
     more = f"; and {len(found) - _MOST_ERRORS} more" if len(found) > _MOST_ERRORS else ""
@@ -119,15 +119,15 @@ def _short(value: object) -> str:
 
 _NEAREST = 3
 _SUMMARY = 160
-"""Characters of a one-line summary."""
+"""Maximum characters of a one-line summary."""
 _ALONE = frozenset({"write", "execute", "question"})
-"""Risks whose calls run by themselves, in order."""
+"""Risks whose calls run one at a time, in order."""
 _EFFECTS = frozenset({"write", "execute", "network"})
-"""Risks of what may not be done twice unless the tool says so."""
+"""Risks of calls that must not be repeated unless the tool allows it."""
 
 
 def summary_of(tool: Tool | None, call: CallView) -> str:
-    """One line for people; the name alone of what is unknown, or asked for wrongly."""
+    """Return one line for people; only the name if the tool is unknown or its arguments are invalid."""
     if tool is None:
         return call.name
     try:
@@ -149,7 +149,7 @@ class BuiltinToolset:
     index: Callable[[], CodeIndex] | None = None
     models: Models | None = None
     emit: Emit = lambda _: None
-    """For what is to be told of a request to a model."""
+    """Receives events about model requests."""
 
     def __post_init__(self) -> None:
         aliases = {alias: tool for tool in self.tools.values() for alias in tool.aliases}
@@ -265,7 +265,7 @@ class BuiltinToolset:
         return self._files.now(planned_path)
 
     def _plans(self, calls: Sequence[CallView]) -> list[tuple[Tool, BaseModel]]:
-        """Those of a batch's earlier calls that will change files; one with bad arguments changes none."""
+        """Return those of a batch's earlier calls that will change files, skipping invalid ones."""
         found: list[tuple[Tool, BaseModel]] = []
         for call in calls:
             tool = self._names.get(call.name)
@@ -274,7 +274,7 @@ class BuiltinToolset:
         return found
 
     def _context(self, call: CallView, run: ToolRun | None = None) -> ToolContext:
-        """Without `run` the call is only previewed or planned, and nobody listens."""
+        """Build the context; without `run` the call is only previewed or planned, and its output is discarded."""
 
         def emit_output(text: str) -> None:
             if run is not None:
@@ -296,7 +296,7 @@ class BuiltinToolset:
         )
 
     async def _ask(self, key: CallKey, role: str, messages: Sequence[Message], feature: Feature) -> Message:
-        """Recorded under the call's key: a call that is made again after a crash has the same answer."""
+        """Ask a model. Recorded under the call's key: a call repeated after a crash gets the same answer."""
         if self.models is None:
             raise ToolError("no_model", "There is no model here that could be asked.")
         call = ModelCall(
@@ -313,7 +313,7 @@ class BuiltinToolset:
 
 
 def nearest_names(name: str, known: Iterable[str]) -> list[str]:
-    """Up to three of them, nearest first."""
+    """Return up to three names, nearest first."""
     return difflib.get_close_matches(name, list(known), n=_NEAREST, cutoff=0.0)
 
 
@@ -322,7 +322,7 @@ def _parse(tool: Tool, call: CallView) -> BaseModel:
 
 
 def unexpected(tool: str, error: Exception) -> ToolResult:
-    """What a tool didn't foresee, as an answer. LangGraph's own signals go on their way."""
+    """Convert an unexpected exception to a result. LangGraph's own signals pass through."""
     from langgraph.errors import GraphBubbleUp
 
     if isinstance(error, GraphBubbleUp):

@@ -1,4 +1,4 @@
-"""transcript: the chain. Immutable records, each named by the hash of its bytes and its parent (`engine.md` 8-10)."""
+"""transcript: the chain of immutable records, each named by the hash of its bytes and its parent (`engine.md` 8-10)."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ from interlock.state.messages import Message
 
 FORMAT = "interlock-chain-1"
 INLINE_BYTES = 8192
-"""Longer bodies are files in `outputs/`, named by their own hash (`design.md`)."""
+"""Longer bodies are stored in `outputs/`, named by their own hash (`design.md`)."""
 
 
 def record_id(parent: str, body: bytes) -> str:
@@ -24,12 +24,12 @@ def record_id(parent: str, body: bytes) -> str:
 
 
 def encode(message: Message) -> bytes:
-    """The bytes that are stored: UTF-8 JSON without defaults, arguments in the order given."""
+    """Return the stored bytes: UTF-8 JSON without defaults, with arguments in the given order."""
     return message.model_dump_json(exclude_defaults=True).encode()
 
 
 def continued_by(root: bytes) -> str:
-    """The head that a root record continues; empty: none."""
+    """Return the head that a root record continues, or an empty string."""
     return json.loads(root)["root"]["continues"] or ""
 
 
@@ -42,13 +42,13 @@ class ChainTranscript:
         self._run = run
         self.redact = redact
         self.recorded: Callable[[str, Message], Message] | None = None
-        """Of a replay: what stands for a message after this head."""
+        """In a replay: returns the recorded message that replaces one after this head."""
         self._agent = self._call = ""
         self._cache: dict[str, tuple[str, Message | None]] = {}
         self._last: tuple[str, list[Message]] = ("", [])
 
     def append(self, head: str, messages: Sequence[Message], *, continues: str = "") -> str:
-        """Add records after `head` (`""`: after a new root record, which names what it continues); the new head."""
+        """Add records after `head` (`""`: after a new root record, which stores `continues`); returns the new head."""
         if not head:
             head = self._write("", self._root(continues or None), None)
         for message in map(self.redact.message, messages):
@@ -57,7 +57,7 @@ class ChainTranscript:
         return head
 
     def read(self, head: str) -> list[Message]:
-        """All messages up to `head`, oldest first."""
+        """Return all messages up to `head`, oldest first."""
         known, prefix = self._last
         new: list[Message] = []
         at = head
@@ -71,7 +71,7 @@ class ChainTranscript:
         return list(found)
 
     def ids(self, head: str, count: int | None = None) -> list[str]:
-        """Ids of the message records up to `head`, oldest first; with `count` the last so many."""
+        """Return the ids of message records up to `head`, oldest first; with `count`, only the last ones."""
         found: list[str] = []
         while head and len(found) != count:
             parent, message = self._record(head)
@@ -81,7 +81,7 @@ class ChainTranscript:
         return found[::-1]
 
     def continued(self, head: str) -> str:
-        """As `Transcript.continued`."""
+        """See `Transcript.continued`."""
         while parent := self._record(head)[0]:
             head = parent
         row = self._row(head)
@@ -94,7 +94,7 @@ class ChainTranscript:
         return message
 
     def verify(self, head: str) -> Iterator[str]:
-        """One line for each record up to `head`, and of the chains it continues, that is missing or was changed."""
+        """Yield a line per missing or modified record up to `head` and in the chains it continues."""
         while head:
             row = self._row(head)
             if row is None:
@@ -112,7 +112,7 @@ class ChainTranscript:
         return json.dumps({"root": {**root, "call": self._call} if self._call else root}).encode()
 
     def for_agent(self, agent: str, call: str) -> "ChainTranscript":
-        """The same records; new chains name a sub-agent and the parent's call (`engine.md` 9)."""
+        """Return a view of the same records whose new chains name a sub-agent and the parent's call (`engine.md` 9)."""
         own = copy(self)
         own._agent, own._call, own._last = agent, call, ("", [])
         return own

@@ -1,7 +1,7 @@
-"""trust: what a folder brings along, and whether a person has said that it may count.
+"""trust: what a folder supplies, and whether a person has trusted it.
 
-Said in `~/.interlock/trusted.json` (`interlock trust`), or in gemini-cli's `~/.gemini/trustedFolders.json`; ours wins
-for the same folder. `security.folderTrust.enabled: false` in the user's own settings trusts every folder, as there.
+Recorded in `~/.interlock/trusted.json` (`interlock trust`), or in gemini-cli's `~/.gemini/trustedFolders.json`; ours
+wins for the same folder. As there, `security.folderTrust.enabled: false` in the user's own settings trusts all.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ SEEN_FILE = Path(".interlock") / "seen_hooks.json"
 
 
 def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
-    """One line for each hook of the project's that is new or changed since it was last told of; remembers them.
+    """Return a line for each project hook that is new or changed since it was last reported, and remember them.
 
-    Where that can't be written, it is told again the next time.
+    If that can't be saved, they are reported again the next time.
     """
     own = [hook for hook in hooks if Path(hook.source).is_relative_to(root)]
     marks = {_mark(hook, root): hook for hook in own}
@@ -39,7 +39,7 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
     before = (read_object(file) or {}).get(key, [])
     new = [hook for mark, hook in marks.items() if mark not in before]
     if new:
-        with suppress(OSError), locked(file.parent):  # a home that can't be written: told every time
+        with suppress(OSError), locked(file.parent):  # unwritable home: reported every time
             _write(file, {**(read_object(file) or {}), key: sorted(marks)})
     return [
         f"{hook.source}: new or changed hook, which runs from now on: {hook.event}: {hook.title}"
@@ -48,16 +48,16 @@ def new_hooks(root: Path, home: Path, hooks: Iterable[Hook]) -> list[str]:
 
 
 def _write(file: Path, entries: Mapping[str, object]) -> None:
-    """A link to where somebody keeps it stays one."""
+    """Write through a link, so that the link is preserved."""
     text = json.dumps(entries, indent=2, ensure_ascii=False) + "\n"
     replace_file(Path(os.path.realpath(file)), text.encode())
 
 
 def _mark(hook: Hook, root: Path) -> str:
-    """Of the command and of the scripts in the folder that it names: a pull changes those."""
+    """Hash the command and the scripts in the folder that it names, as a pull may change them."""
     digest = hashlib.sha256(f"{hook.event}\0{hook.name}\0{hook.command}".encode())
     for script in scripts_of(hook.command, root):
-        with suppress(OSError):  # not to be read: then its hook fails, too
+        with suppress(OSError):  # unreadable: then its hook fails too
             digest.update(script.read_bytes())
     return digest.hexdigest()[:32]
 
@@ -66,10 +66,10 @@ _PROJECT = re.compile(r"^\$(\{(GEMINI|CLAUDE)_PROJECT_DIR\}|(GEMINI|CLAUDE)_PROJ
 
 
 def scripts_of(command: str, root: Path) -> Iterator[Path]:
-    """Files of the folder that a command line names."""
+    """Yield files in the folder that a command line names."""
     for word in _words(command):
         script = root / word
-        with suppress(OSError, ValueError):  # no path
+        with suppress(OSError, ValueError):  # not a path
             if script.is_file() and script.resolve().is_relative_to(root):
                 yield script
 
@@ -86,28 +86,28 @@ TRUST_FILE = Path(".interlock") / "trusted.json"
 """Below the home directory: a JSON object, directory → "trusted" | "untrusted"."""
 GEMINI_FILE = Path(".gemini") / "trustedFolders.json"
 _MOST = 8
-"""Files that a warning names."""
+"""Maximum number of files named in a warning."""
 _GEMINI_ANSWERS = {"TRUST_FOLDER": True, "TRUST_PARENT": True, "DO_NOT_TRUST": False}
 
 
 class Answer(NamedTuple):
-    """What was said of a directory and everything below it."""
+    """The decision on a directory and everything below it."""
 
     directory: Path | None
-    """Null: of every directory."""
+    """None: every directory."""
     trusted: bool
     source: Path
-    """The file that says so."""
+    """The file that contains it."""
 
 
 def is_trusted(path: Path, home: Path) -> bool:
-    """What the longest directory that holds `path` says; without one, False. Raises `ConfigError` for a bad file."""
+    """Whether the nearest decision for `path` trusts it; False without one. Raises `ConfigError` for a bad file."""
     answer = answer_for(path, home)
     return answer is not None and answer.trusted
 
 
 def answer_for(path: Path, home: Path) -> Answer | None:
-    """The answer that counts for `path`; None: nobody has said anything. Raises `ConfigError` for a bad file."""
+    """Return the decision that applies to `path`, or None. Raises `ConfigError` for a bad file."""
     if (off := _switched_off(home)) is not None:
         return Answer(None, True, off)
     by_folder = {answer.directory: answer for answer in answers(home)}
@@ -116,7 +116,7 @@ def answer_for(path: Path, home: Path) -> Answer | None:
 
 
 def answers(home: Path) -> list[Answer]:
-    """Everything that was said, gemini-cli's file first. Raises `ConfigError` for a bad file."""
+    """Return all decisions, gemini-cli's file first. Raises `ConfigError` for a bad file."""
     ours = home / TRUST_FILE
     own = [
         Answer(_directory(key, home, ours), _answer(key, value, ours), ours)
@@ -126,10 +126,8 @@ def answers(home: Path) -> list[Answer]:
 
 
 def remember(directory: Path, home: Path, *, trusted: bool) -> None:
-    """Say it of a directory's real path; other entries stay, whoever writes at the same time.
-
-    Raises `ConfigError` for a file that can't be read or written.
-    """
+    """Record the decision for a directory's real path, preserving other entries, even under concurrent writes. Raises
+    `ConfigError` for a file that can't be read or written."""
     file = home / TRUST_FILE
     key, word = os.path.realpath(directory), "trusted" if trusted else "untrusted"
     try:
@@ -146,7 +144,7 @@ def remember(directory: Path, home: Path, *, trusted: bool) -> None:
 
 
 def _switched_off(home: Path) -> Path | None:
-    """The user's settings file that trusts every folder."""
+    """Return the user's settings file that trusts every folder, if any."""
     off: Path | None = None
     for folder in FOLDERS:
         file = home / folder / "settings.json"
@@ -159,7 +157,7 @@ def _switched_off(home: Path) -> Path | None:
 
 
 def _geminis(home: Path) -> list[Answer]:
-    """Of the words that it knows today; `TRUST_PARENT` speaks of the directory around."""
+    """Return gemini-cli's decisions, as far as we know its words; `TRUST_PARENT` applies to the parent directory."""
     file = home / GEMINI_FILE
     found: list[Answer] = []
     for key, value in (read_object(file) or {}).items():
@@ -183,14 +181,14 @@ def _answer(key: str, value: object, file: Path) -> bool:
 
 
 class ProjectFile(NamedTuple):
-    """A file, and what it would have run or connected to, one line each."""
+    """A file, and what it would run or connect to, one line each."""
 
     path: Path
     runs: tuple[str, ...] = ()
 
 
 def project_files(root: Path, home: Path) -> list[ProjectFile]:
-    """Files of a workspace that need trust, those that only later versions read among them; never the user's own."""
+    """List workspace files that need trust, except the user's own; includes files read only by later versions."""
     mine = {os.path.realpath(home / folder) for folder in FOLDERS}
     found = [
         file
@@ -204,7 +202,7 @@ def project_files(root: Path, home: Path) -> list[ProjectFile]:
 
 
 def _brought(path: Path) -> Iterator[Path]:
-    """What of a protected name counts only where a folder is trusted."""
+    """Yield the parts of a protected name that apply only in a trusted folder."""
     for pattern in PROTECTED[path.name].trusted:
         if "*" in pattern:
             yield from sorted(path.glob(pattern))
@@ -213,7 +211,7 @@ def _brought(path: Path) -> Iterator[Path]:
 
 
 def ignored_line(files: Iterable[ProjectFile], root: Path) -> list[str]:
-    """One warning that names what was ignored, and how to let it count; none, where there is nothing."""
+    """Return a warning naming what was ignored and how to enable it, or an empty list."""
     names = [_named(file, root) for file in files]
     if not names:
         return []
@@ -239,7 +237,7 @@ def _named(file: ProjectFile, root: Path) -> str:
 
 
 def _runs(file: Path) -> Iterator[str]:
-    """Hooks' commands and MCP servers, as they are written there; nothing of what can't be read."""
+    """Yield hooks' commands and MCP servers as written, or one line saying why the file can't be read."""
     if file.suffix != ".json":
         return
     try:

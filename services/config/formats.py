@@ -1,5 +1,5 @@
-"""formats: files that people write, too: JSON with comments, YAML, and `.env`; read so that none can hold the program,
-and changed with all else left as it is."""
+"""formats: file formats that people also write by hand (JSON with comments, YAML, `.env`): parsed with limits so that
+no file can hang the program, and edited without touching the rest of the file."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _NOT_NEWLINE = re.compile(r"[^\n\r]")
 
 
 def parse_json(text: str) -> object:
-    """The value. Raises `json.JSONDecodeError` with the position in `text`; other `ValueError`s have none."""
+    """Parse JSON with comments. Raises `json.JSONDecodeError` with the position in `text`, or plain `ValueError`."""
     try:
         return json.loads(_blanked(text), parse_constant=_refuse_constant)
     except RecursionError:
@@ -29,10 +29,10 @@ def parse_json(text: str) -> object:
 
 
 def _blanked(text: str) -> str:
-    """`text` as plain JSON of the same length."""
+    """Blank out comments and trailing commas; the result has the same length as `text`."""
     pieces: list[str] = []
     end = 0
-    comma: int | None = None  # index in `pieces` of a comma that a closing bracket would make a trailing one
+    comma: int | None = None  # index in `pieces` of a comma that would be trailing before a closing bracket
     last = ""
     for match in _TOKEN.finditer(text):
         token = match[0]
@@ -44,7 +44,7 @@ def _blanked(text: str) -> str:
         if token in "]}" and comma is not None:
             pieces[comma] = " "
         pieces.append(token)
-        # Not after an opening bracket or another comma: `[,]` and `[1,,]` are mistakes in this dialect too.
+        # Not after an opening bracket or another comma: `[,]` and `[1,,]` are errors in this dialect too.
         comma = len(pieces) - 1 if token == "," and last not in ("", ",", "[", "{", ":") else None
         last = token
     return "".join([*pieces, text[end:]])
@@ -56,12 +56,12 @@ def _refuse_constant(name: str) -> NoReturn:
 
 _FRONT = re.compile(r"\A\ufeff?---[ \t]*\r?\n(.*?)^---[ \t]*$\r?\n?(.*)\Z", re.DOTALL | re.MULTILINE)
 _DEEPEST = 64
-"""Levels of nesting; a JSON Schema has a dozen."""
+"""Maximum nesting depth; a JSON Schema needs about a dozen levels."""
 
 
 def parse_yaml(text: str) -> object:
-    """The value. Raises `ValueError` saying what is wrong: no YAML, an alias (it can unfold without end), or nesting
-    whose parse_yaml costs its square."""
+    """Parse YAML. Raises `ValueError` saying what is wrong: invalid YAML, an alias (which can expand without limit), or
+    nesting so deep that parsing takes quadratic time."""
     import yaml
 
     try:
@@ -72,7 +72,7 @@ def parse_yaml(text: str) -> object:
 
 
 def front_matter(text: str, parsed: Callable[[str], object] = parse_yaml) -> tuple[Mapping[str, Any], str]:
-    """What stands between two lines `---` at a file's top, and the rest. Raises `ValueError` saying what is wrong."""
+    """Split off the front matter between two `---` lines at the top. Raises `ValueError` saying what is wrong."""
     parts = _FRONT.match(text)
     if parts is None:
         raise ValueError("expected YAML front matter between two lines '---' at the top")
@@ -99,21 +99,21 @@ def _check_events(events: Iterable[object]) -> None:
 
 @dataclass(frozen=True)
 class DotEnv:
-    """The environment as the program sees it."""
+    """The environment, including variables from `.env` files."""
 
     values: dict[str, str]
-    """Real variables first, then those of the files."""
+    """Real variables take precedence over those from files."""
     files: list[Path] = field(default_factory=list[Path])
     ignored: list[Path] = field(default_factory=list[Path])
-    """Found, but not read, because the folder isn't trusted."""
+    """Found but not read, because the folder isn't trusted."""
     warnings: list[str] = field(default_factory=list[str])
 
 
 def load_dotenv(*, start: Path, home: Path, env: Mapping[str, str], trusted: bool) -> DotEnv:
-    """The nearest `.gemini/.env` or `.env` from `start` upward, then `~/.gemini/.env` for what is still missing.
+    """Load the nearest `.gemini/.env` or `.env` from `start` upward, then `~/.gemini/.env` for what is still missing.
 
-    Values are taken literally. In a folder that isn't trusted only the user's own file counts: a project could
-    otherwise send the user's key to a server of its choice.
+    Values are literal. In an untrusted folder only the user's own file is read: a project could otherwise send the
+    user's key to a server of its choice.
     """
     own = home / ".gemini" / ".env"
     near = next(
@@ -144,7 +144,7 @@ def _add(file: Path, found: DotEnv) -> None:
 
 @contextmanager
 def changed_settings(file: Path, below: str) -> Generator[Any]:
-    """The file's JSON, written back unless something was raised meanwhile; `below`: the key that is changed.
+    """Yield the file's JSON and write it back unless the block raises; `below` names the changed key in errors.
 
     Raises `ConfigError`.
     """
@@ -165,7 +165,7 @@ def changed_settings(file: Path, below: str) -> Generator[Any]:
 
 
 def set_variables(file: Path, values: Mapping[str, str]) -> None:
-    """Write variables into a `.env` file that its owner alone may read. Raises `ConfigError`."""
+    """Set variables in a `.env` file readable only by its owner; other lines are kept. Raises `ConfigError`."""
     real = Path(os.path.realpath(file))
     try:
         make_directories(real.parent, 0o700)

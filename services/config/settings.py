@@ -1,4 +1,4 @@
-"""settings: all sources of settings, merged by precedence (`cli.md`, Files)."""
+"""settings: merges all sources of settings by precedence (`cli.md`, Files)."""
 
 import json
 import os
@@ -29,28 +29,28 @@ _EXPECTED = {
     "float_type": "a number",
     "bool_type": "true or false",
 }
-"""pydantic's error type → what JSON calls it; where none is given here, pydantic's own words do."""
+"""pydantic's error type → the JSON term for it; for other types, pydantic's own wording is used."""
 _LIKE = 0.85
-"""Likeness from which an unknown key is a mistyped known one: one letter too many or too few in four."""
+"""Similarity above which an unknown key counts as a typo of a known one: about one wrong letter in four."""
 _SHOWN = 60
-"""Characters of a wrong value that an error shows."""
+"""Maximum characters of a wrong value shown in an error."""
 
 
 @dataclass(frozen=True)
 class Layer:
-    """What one source says, keys as settings files spell them."""
+    """Settings from one source, with keys spelled as in settings files."""
 
     source: str
-    """The file, `environment` or `flags`; errors name it."""
+    """The file, `environment` or `flags`; named in errors."""
     data: dict[str, Any]
     unknown: dict[str, str] = field(default_factory=dict[str, str])
-    """Dotted keys that no setting has → the key that was probably meant; empty: none is like it."""
+    """Unknown dotted keys → the key probably meant, or empty if none is similar."""
     unset: list[str] = field(default_factory=list[str])
-    """Variables that were named but aren't set; they stay as they were written."""
+    """Variables that are referenced but not set; the references are left as written."""
 
 
 def read_object(file: Path) -> dict[str, Any] | None:
-    """The JSON object in `file`; None: no such file. Raises `ConfigError` with file, line and column."""
+    """Read the JSON object in `file`; None if it doesn't exist. Raises `ConfigError` with file, line and column."""
     try:
         text = file.read_bytes().decode("utf-8-sig")
     except (FileNotFoundError, NotADirectoryError):
@@ -74,7 +74,7 @@ def read_object(file: Path) -> dict[str, Any] | None:
 
 
 def read_layer(file: Path, env: Mapping[str, str]) -> Layer | None:
-    """A settings file, expanded and checked; None: no such file. Raises `ConfigError`."""
+    """Read, expand and check a settings file; None if there is no such file. Raises `ConfigError`."""
     data = read_object(file)
     if data is None:
         return None
@@ -85,7 +85,7 @@ def read_layer(file: Path, env: Mapping[str, str]) -> Layer | None:
 
 
 def check_layer(source: str, data: Mapping[str, Any], unset: list[str] | None = None) -> Layer:
-    """Spell keys as files do, find unknown ones, hold the types. Raises `ConfigError` naming source and key."""
+    """Normalize keys, collect unknown ones and check types. Raises `ConfigError` naming source and key."""
     unknown: dict[str, str] = {}
     spelled = _spell(data, Settings, "", unknown)
     try:
@@ -115,7 +115,7 @@ def _spell(
 
 
 def _nearest(key: str, known: list[str]) -> str:
-    """A key of gemini-cli that means nothing here isn't like any of ours; a slip of the finger is."""
+    """Return the known key of which `key` looks like a typo; gemini-cli keys that we don't support resemble none."""
     folded = {name.lower(): name for name in known}
     typed = key.replace("_", "").replace("-", "").lower()
     swapped = [name for name in folded if sorted(name) == sorted(typed)]
@@ -124,7 +124,7 @@ def _nearest(key: str, known: list[str]) -> str:
 
 
 def expand(value: Any, env: Mapping[str, str], unset: list[str]) -> Any:
-    """`$NAME`, `${NAME}` and `${NAME:-default}` in every string; names that aren't set stay, and go to `unset`."""
+    """Expand `$NAME`, `${NAME}` and `${NAME:-default}` in every string; unset names stay and are added to `unset`."""
     if isinstance(value, str):
         return _VARIABLE.sub(lambda match: _variable(match, env, unset), value)
     if isinstance(value, list):
@@ -145,7 +145,7 @@ def _variable(match: re.Match[str], env: Mapping[str, str], unset: list[str]) ->
 
 
 def explain(source: str, data: Mapping[str, Any], error: ValidationError, prefix: str = "") -> str:
-    """The first wrong key, below `prefix`, with every type that it may have; how many more there are."""
+    """Describe the first wrong key, prefixed with `prefix`, with all types it accepts, and count the others."""
     expected: dict[str, list[str]] = {}
     values: dict[str, Any] = {}
     for problem in error.errors(include_url=False, include_context=False):
@@ -160,7 +160,7 @@ def explain(source: str, data: Mapping[str, Any], error: ValidationError, prefix
 
 
 def _place(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
-    """Dotted key and value; a union's branch at the end of a location is no key."""
+    """Return the dotted key and its value, ignoring a union branch at the end of the location."""
     keys: list[str] = []
     for step in location:
         try:
@@ -172,7 +172,7 @@ def _place(data: Any, location: tuple[int | str, ...]) -> tuple[str, Any]:
 
 
 def shown(value: object) -> str:
-    """A wrong value, as errors show it."""
+    """Format a wrong value for an error message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
@@ -188,45 +188,45 @@ _JOINED = frozenset(
         "security.environmentVariableRedaction.blocked",
     }
 )
-"""Lists that add up over the sources, so that a project can't take back a user's exclusion (as in gemini-cli)."""
+"""Lists that are concatenated across sources, so that a project can't undo a user's exclusion (as in gemini-cli)."""
 _SERVERS = "mcpServers."
-"""A server is replaced as a whole: what one source trusts isn't what another one starts."""
+"""A server is replaced as a whole, so that trust given by one source never applies to another's command."""
 
 
 @dataclass(frozen=True)
 class HookLayer:
-    """What one source says of hooks, not yet checked."""
+    """Hook settings from one source, not yet validated."""
 
     source: str
     """The file, or `flags`."""
     hooks: Any
     config: Mapping[str, Any]
-    """Its `hooksConfig`, which is checked."""
+    """The `hooksConfig` section, already validated."""
     project: bool
 
 
 _SWITCH = {"1": True, "true": True, "0": False, "false": False}
-"""As gemini-cli reads GEMINI_SANDBOX; anything else is the name of a sandbox."""
+"""How gemini-cli reads GEMINI_SANDBOX; any other value is a sandbox name."""
 
 
 @dataclass(frozen=True)
 class LoadedSettings:
-    """Settings, and where they come from."""
+    """Merged settings and where they come from."""
 
     settings: Settings
     files: list[Path]
-    """Read, lowest precedence first."""
+    """Files read, lowest precedence first."""
     ignored: list[Path]
-    """Project files that exist but don't count, because the folder isn't trusted."""
+    """Existing project files that were skipped because the folder isn't trusted."""
     unknown: list[tuple[str, str]]
-    """(file, dotted key) of keys that no setting has, nor one like it (others are warned of); they are kept."""
+    """(file, dotted key) of unknown keys that resemble no setting (the others produce warnings); they are preserved."""
     warnings: list[str]
     hooks: list[HookLayer]
-    """Of each source that says anything of hooks, lowest precedence first."""
+    """One per source with hook settings, lowest precedence first."""
 
 
 def project_paths(workspace: Path, home: Path, name: str) -> list[Path]:
-    """`name` in each settings folder of the workspace; none that is the user's own, as in the home directory."""
+    """Return `name` in each settings folder of the workspace that isn't also the user's, as in the home directory."""
     own = {os.path.realpath(home / folder / name) for folder in FOLDERS}
     paths = [workspace / folder / name for folder in FOLDERS]
     return [path for path in paths if os.path.realpath(path) not in own]
@@ -235,9 +235,9 @@ def project_paths(workspace: Path, home: Path, name: str) -> list[Path]:
 def load_settings(
     *, workspace: Path, home: Path, env: Mapping[str, str], overrides: Mapping[str, Any], trusted: bool
 ) -> LoadedSettings:
-    """Defaults < user < MCP files < project < environment < `overrides` (nested like a file: `{"model": {"name": …}}`).
+    """Merge defaults < user < MCP files < project < environment < `overrides` (nested like a file).
 
-    Raises `ConfigError`, naming file and place, for what can't be read, isn't JSON or has a wrong type.
+    Raises `ConfigError`, naming file and place, for unreadable files, invalid JSON and wrong types.
     """
     user = [home / folder / "settings.json" for folder in FOLDERS]
     project = project_paths(workspace, home, "settings.json")
@@ -261,7 +261,7 @@ def load_settings(
 
 
 def _without_users_own(layer: Layer, warnings: list[str]) -> Layer:
-    """A project can't have the user notified its own way, not even one that is trusted."""
+    """Drop `general.notify`: a project can't choose how the user is notified, even if it is trusted."""
     general = layer.data.get("general", {})
     if "notify" not in general:
         return layer
@@ -306,7 +306,7 @@ def _merge(old: dict[str, Any], new: dict[str, Any], prefix: str = "") -> dict[s
 
 
 def _server_layers(workspace: Path, env: Mapping[str, str], warnings: list[str]) -> Iterator[Layer]:
-    """Roo's file, then Claude Code's. What is wrong with a file or a server is a warning, and the rest counts."""
+    """Yield Roo's MCP file, then Claude Code's. A bad file or server produces a warning and is skipped."""
     for file, is_roos in ((workspace / ".roo" / "mcp.json", True), (workspace / ".mcp.json", False)):
         try:
             servers = (read_object(file) or {}).get("mcpServers", {})
@@ -330,7 +330,7 @@ def _server_layers(workspace: Path, env: Mapping[str, str], warnings: list[str])
 
 
 def _from_roo(server: dict[str, Any], workspace: Path) -> dict[str, Any]:
-    """Its time-out is in seconds, an address is SSE where nothing else is said, and variables are `${env:NAME}`."""
+    """Convert Roo's format: time-outs in seconds, URLs default to SSE, and variables are written `${env:NAME}`."""
     text = json.dumps(server).replace("${workspaceFolder}", json.dumps(str(workspace))[1:-1])
     made: dict[str, Any] = json.loads(re.sub(r"\$\{env:(\w+)\}", r"${\1}", text))
     if isinstance(seconds := made.get("timeout", 60), int | float):

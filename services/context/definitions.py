@@ -1,6 +1,5 @@
-"""definitions: what users' files define: sub-agents, `agents/NAME.md`, skills, `skills/NAME/SKILL.md`, and commands,
-`commands/**/*.toml`; the tools that stand for them; and which files for agents there are at all.
-"""
+"""definitions: sub-agents (`agents/NAME.md`), skills (`skills/NAME/SKILL.md`) and commands (`commands/**/*.toml`) that
+users define in files; the tools that expose them; and an inventory of all files that configure agents."""
 
 import os
 import tomllib
@@ -31,11 +30,11 @@ T = TypeVar("T")
 AGENT_TOOLS = ("invoke_agent", "codebase_investigator")
 PLAN_TOOLS = ("enter_plan_mode", "exit_plan_mode")
 ONLY_AGENTS = ("complete_task", "update_scratchpad")
-"""Only sub-agents have these."""
+"""Available to sub-agents only."""
 
 
 def agent_tools(definitions: Mapping[str, AgentDefinition]) -> dict[str, Tool]:
-    """The tools that start agents, naming those there are."""
+    """Build the tools that start agents; their descriptions list the agents available."""
     if not definitions:
         return {}
     listed = "\n".join(f"- {d.name}: {d.description}{_inputs(d)}" for d in definitions.values())
@@ -59,7 +58,7 @@ def _inputs(definition: AgentDefinition) -> str:
 
 
 def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int) -> dict[str, Tool]:
-    """What a sub-agent may call, of all there is; with no level left nothing that starts agents."""
+    """Return the tools a sub-agent may call; at depth 0 it can't start agents."""
     never = {"ask_user", *PLAN_TOOLS, *(() if depth > 0 else AGENT_TOOLS)}
     if definition.tools is None:
         chosen: Sequence[str] = [
@@ -73,7 +72,7 @@ def own_tools(definition: AgentDefinition, tools: Mapping[str, Tool], depth: int
 
 
 def names_server_tool(definition: AgentDefinition, name: str) -> bool:
-    """Whether a sub-agent may call this tool of an MCP server: where it may call all, or names it, or its server's."""
+    """Whether a sub-agent may call this MCP server tool: it may call all tools, or lists this one or its server."""
     named = definition.tools
     return named is None or any(
         n == name or (n.startswith("mcp_") and n.endswith("_*") and name.startswith(n[:-1])) for n in named
@@ -81,7 +80,7 @@ def names_server_tool(definition: AgentDefinition, name: str) -> bool:
 
 
 def _report_args(schema: Mapping[str, JsonValue]) -> type[BaseModel]:
-    """Arguments `{report}` held to a JSON Schema, and declared to the model as that."""
+    """Build an argument model `{report}` validated against a JSON Schema and declared to the model with it."""
 
     def fits(report: Any) -> Any:
         if wrong := misfit(schema, report):
@@ -109,13 +108,13 @@ _NAMES = {
     "inputSchema": "input_schema",
     "outputSchema": "output_schema",
 }
-"""Other spellings → ours; the first is gemini-cli's."""
+"""Alternative spellings → ours; the first is gemini-cli's."""
 _UNUSED = {"kind", "display_name", "color"}
-"""Keys of gemini-cli and Claude Code that say nothing to us."""
+"""Keys of gemini-cli and Claude Code that have no meaning here."""
 _LARGEST = 256_000
-"""Bytes of a file."""
+"""Maximum file size in bytes."""
 Loaded = tuple[dict[str, T], list[str]]
-"""By name, and one line for each file that can't be used."""
+"""Definitions by name, and one line per unusable file."""
 
 
 def _loaded(
@@ -125,7 +124,7 @@ def _loaded(
     home: Path,
     trusted: bool,
 ) -> Loaded[T]:
-    """The user's, and a trusted project's, which win. `read` takes a file, and the home or project that it is of."""
+    """Load the user's files, then a trusted project's, which win. `read` takes a file and its home or project."""
     found: dict[str, T] = {}
     problems: list[str] = []
     for base in (home, root) if trusted else (home,):
@@ -153,12 +152,12 @@ def _explained(error: Exception) -> str:
 
 
 def _in(pattern: str, base: Path) -> list[Path]:
-    """Files of one home or project, those that count more last."""
+    """List matching files of one home or project, in ascending precedence."""
     return [path for folder in FOLDERS for path in sorted((base / folder).glob(pattern))]
 
 
 def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition]:
-    """The package's, under all others."""
+    """Load agents; users' definitions override the built-in ones."""
     found, problems = _loaded(partial(_in, "agents/*.md"), _agent, root, home, trusted)
     return {**_shipped(), **found}, problems
 
@@ -167,7 +166,7 @@ def load_agents(root: Path, home: Path, trusted: bool) -> Loaded[AgentDefinition
 def _shipped() -> Mapping[str, AgentDefinition]:
     import yaml
 
-    def front(text: str) -> object:  # with the fast parser, which strange files could crash
+    def front(text: str) -> object:  # the fast parser can crash on malformed files, which ours aren't
         return yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
     found: dict[str, AgentDefinition] = {}
@@ -198,13 +197,13 @@ def _definition(path: Path, parsed: Callable[[str], object] = parse_yaml) -> Age
 
 NAME = "SKILL.md"
 _MOST = 100
-"""Files of a skill that are listed."""
+"""Maximum number of files listed per skill."""
 _DESCRIPTION = 1024
-"""Characters (Agent Skills: the same)."""
+"""Maximum characters (Agent Skills: the same)."""
 
 
 class Skill(NamedTuple):
-    """What a model is told of it before it asks."""
+    """The part of a skill that the model sees before activating it."""
 
     name: str
     description: str
@@ -227,7 +226,7 @@ def _skill(file: Path, _: Path) -> tuple[str, Skill]:
 
 
 def skill_tools(skills: Mapping[str, Skill]) -> dict[str, Tool]:
-    """The tool that reads them, naming those there are."""
+    """Build the tool that activates skills; its description lists those available."""
     if not skills:
         return {}
     listed = "\n".join(f"- {skill.name}: {skill.description}" for skill in skills.values())
@@ -266,7 +265,7 @@ command_files = partial(_in, "commands/**/*.toml")
 
 
 def load_commands(root: Path, home: Path, trusted: bool) -> Loaded[CustomCommand]:
-    """`git/commit.toml` is `/git:commit`."""
+    """Load custom commands; `git/commit.toml` becomes `/git:commit`."""
     return _loaded(command_files, _command, root, home, trusted)
 
 
@@ -289,7 +288,7 @@ _MEMORY = (
     ".github/copilot-instructions.md",
     ".cursorrules",
 )
-"""Names that agents know; which of them count is a setting."""
+"""Common names of memory files; the `context.fileName` setting selects which are used."""
 _IGNORE = (".geminiignore", ".rooignore")
 _UNTRUSTED = "the folder isn't trusted (interlock trust)"
 _PROMPT = "system-prompt-"
@@ -301,13 +300,13 @@ class Found(NamedTuple):
     used: bool
     what: str
     text: str
-    """What it is, or why it isn't used, for people."""
+    """What it is, or why it isn't used; shown to people."""
 
 
 def found(
     root: Path, home: Path, names: Sequence[str], modes: Collection[str], trusted: bool
 ) -> Iterator[Found]:
-    """In a fixed order; nothing is changed and nothing is run. `modes`: slugs of those that there are."""
+    """List the agent files found, in a fixed order, without side effects; `modes`: slugs of existing modes."""
     yield from _memory(root, home, names)
     yield from _commands(root, home, trusted)
     for name in _IGNORE:
@@ -322,7 +321,7 @@ def found(
 
 
 def _rules(root: Path, home: Path, modes: Collection[str]) -> Iterator[Found]:
-    """Of every mode that has some, and of all."""
+    """List the rules for each mode that has any, then those for all modes."""
     places = [base / ".roo" / "rules" for base in dict.fromkeys((home, root))]
     places += [root / name for name in RULES]
     slugs = {path.name.partition("-")[2] for p in places for path in p.parent.glob(f"{p.name}-*")}

@@ -1,4 +1,4 @@
-"""environment: what a first request tells of the workspace: its directory tree and its repository."""
+"""environment: describes the workspace in the first request: its directory tree and its git repository."""
 
 import asyncio
 import contextlib
@@ -13,26 +13,26 @@ from pathlib import Path
 from time import monotonic
 
 ENTRIES = 200
-"""Lines of a listing (gemini-cli: 200)."""
+"""Maximum lines of a listing (gemini-cli: 200)."""
 _BELOW = 30
-"""Lines of one directory below the root, so that a folder full of files doesn't use up the listing."""
+"""Maximum lines per directory below the root, so that one full folder doesn't use up the listing."""
 _SCANNED, _SCANNED_IN_ALL = 5_000, 10_000
-"""Entries that are taken of one directory and in all: 0.1 s."""
+"""Maximum entries considered per directory and in total: about 0.1 s."""
 _READ = 200_000
-"""Entries of one directory that these are chosen from."""
+"""Maximum entries read from one directory before choosing among them."""
 _SECONDS = 2.0
-"""After this time the rest stays closed: a slow file system must not hold up the first request."""
+"""After this time no more directories are opened: a slow file system must not hold up the first request."""
 _HIDDEN = frozenset({".git"})
 _CLOSED = frozenset({"node_modules", "__pycache__", ".venv", "venv", ".tox", "target", "dist"})
-"""Named, but not opened, wherever no ignore file speaks of them."""
+"""Listed but not opened, even where no ignore file mentions them."""
 
 
 IgnoredIn = Callable[[Path], Callable[[str, bool], bool]]
-"""As `Workspace.ignored_in`."""
+"""Same as `Workspace.ignored_in`."""
 
 
 def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
-    """Names below `root`, indented; links aren't followed, `…` marks what isn't shown."""
+    """List names below `root`, indented; links aren't followed, and `…` marks omissions."""
     end = monotonic() + _SECONDS
     shown: dict[Path, list[os.DirEntry[str]]] = {}
     omitted: dict[Path, int] = {}
@@ -43,7 +43,7 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
         found = _entries(directory, min(left, _SCANNED))
         left -= len(found)
         ignored = ignored_in(directory)
-        # Links are followed: patterns for directories mean them, too.
+        # Links are followed: patterns for directories match links to them too.
         kept = [e for e in found if e.name not in _HIDDEN]
         entries = [e for e in kept if not ignored(e.name, _is_directory(e, follow_symlinks=True))]
         shown[directory] = entries[: limit if directory == root else min(limit, _BELOW)]
@@ -56,7 +56,7 @@ def tree(root: Path, ignored_in: IgnoredIn, limit: int = ENTRIES) -> str:
 def _entries(directory: Path, most: int) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(directory) as found:
-            # The same choice each time: a directory's own order is an accident.
+            # Sorted, so that the choice is stable: directory order is arbitrary.
             return nsmallest(most, islice(found, _READ), key=lambda e: (not _is_directory(e), e.name))
     except OSError:
         return []
@@ -74,7 +74,7 @@ def _lines(
 ) -> list[str]:
     lines: list[str] = []
     for entry in shown.get(directory, []):
-        # On one line: control characters can't make a name look like something else.
+        # Escaped onto one line: control characters can't disguise a name.
         path, name = Path(entry.path), entry.name if entry.name.isprintable() else ascii(entry.name)
         if not _is_directory(entry):
             lines.append(indent + name)
@@ -89,9 +89,9 @@ def _lines(
 
 
 SECONDS = 3.0
-"""Time for each git command; a huge repository goes without the answer."""
+"""Time-out per git command; huge repositories get no answer."""
 _LINES = 20
-"""Changed files that are listed."""
+"""Maximum number of changed files listed."""
 _BYTES = 256 * 1024
 _REPOSITORY = (
     "GIT_DIR",
@@ -101,7 +101,7 @@ _REPOSITORY = (
     "GIT_COMMON_DIR",
     "GIT_PREFIX",
 )
-"""Set while git runs a hook: they would point at another repository."""
+"""Set by git while it runs a hook; they would point at another repository."""
 _QUIET = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "LC_ALL": "C"}
 _SAFE = (
     "--no-pager",
@@ -112,7 +112,7 @@ _SAFE = (
     "-c",
     "core.quotePath=false",
 )
-"""A repository's own configuration may name programs that git would run, before anybody approved anything."""
+"""A repository's own configuration may name programs for git to run, before anyone has approved anything."""
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,13 @@ class _Output:
 
 
 async def git_summary(directory: Path, env: Mapping[str, str], seconds: float = SECONDS) -> str:
-    """A few lines for the model; says so where git is missing or too slow."""
+    """Summarize the repository in a few lines for the model; reports if git is missing or too slow."""
     clean = {k: v for k, v in env.items() if k not in _REPOSITORY} | _QUIET
     log = _git(directory, clean, seconds, "log", "-n5", "--no-show-signature", "--no-color", "--format=%h %s")
     changes, commits = await asyncio.gather(_changes(directory, clean, seconds), log)
     if commits is None or changes is None:
         return "(git can't be run)"
-    # Without a commit yet, `git log` fails.
+    # `git log` fails if there are no commits yet.
     last = "(none)" if commits.code > 0 else commits.text.rstrip()
     return f"{changes}\nLast commits:\n{last}"
 
@@ -160,7 +160,7 @@ async def _changes(directory: Path, env: Mapping[str, str], seconds: float) -> s
 
 
 async def _git(directory: Path, env: Mapping[str, str], seconds: float, *args: str) -> _Output | None:
-    """None: there is no git. At most 256 KB of output are taken; what lasts too long is killed."""
+    """Run git; None if it can't be started. Reads at most 256 KB of output; kills the process on time-out."""
     try:
         process = await asyncio.create_subprocess_exec(
             "git",

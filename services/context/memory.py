@@ -1,4 +1,4 @@
-"""memory: the files that hold instructions for the model, the user's own and the project's; Roo Code's rule files."""
+"""memory: the user's and the project's instruction files for the model, and Roo Code's rule files."""
 
 import os
 import re
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 MAX_DEPTH = 5
-"""Imports within imports (gemini-cli: 5)."""
+"""Maximum nesting of imports (gemini-cli: 5)."""
 _REFERENCE = re.compile(r"(?<![^\s(])@([^\s@`<>\"'()\[\]|*]+)")
 _TICKS = re.compile(r"`+")
 
 
 @dataclass
 class Imports:
-    """One memory file with all that it imports."""
+    """State while one memory file and its imports are expanded."""
 
     roots: tuple[Path, ...]
     """Real paths of the directories that the file and its imports must stay in."""
@@ -37,7 +37,7 @@ class Imports:
     seen: set[Path] = field(default_factory=set[Path])
 
     def text(self, file: Path, depth: int = 0) -> str:
-        """The file with its imports in place. Raises `UnreadableError` for the file, never for an import."""
+        """Return the file with its imports expanded. Raises `UnreadableError` for the file, never for an import."""
         real, root = checked(file, self.roots)
         if real in self.seen:
             raise UnreadableError("already included above")
@@ -52,7 +52,7 @@ class Imports:
         return "".join([*pieces, text[end:]])
 
     def _import(self, folder: Path, target: str, depth: int) -> str:
-        """What stands in place of `@target`."""
+        """Return the text that replaces `@target`."""
         try:
             if depth > MAX_DEPTH:
                 raise UnreadableError(f"imports nest deeper than {MAX_DEPTH}")
@@ -60,14 +60,14 @@ class Imports:
                 raise UnreadableError("the memory file and its imports are too large")
             text = self.text(folder / target, depth)
         except UnreadableError as error:
-            # A bare word that names no file is a mention of somebody or something.
+            # A bare word that names no file is an ordinary mention.
             mention = "/" not in target and "." not in target
             return f"@{target}" if mention else f"@{target} <!-- not imported: {error} -->"
         return f"\n<!-- from {target} -->\n{text.strip()}\n<!-- end of {target} -->\n"
 
 
 def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
-    """Where a file leads, and which of the real paths `roots` this is in. Raises `UnreadableError`."""
+    """Return the real path of a file and the real root in `roots` that contains it. Raises `UnreadableError`."""
     try:
         real = file.resolve()
     except (OSError, ValueError, RuntimeError):
@@ -75,14 +75,14 @@ def checked(file: Path, roots: Sequence[Path]) -> tuple[Path, Path]:
     root = next((r for r in roots if real.is_relative_to(r)), None)
     if root is None:
         raise UnreadableError("outside the project")
-    # What no tool may read can't be had by an import either.
+    # Files that tools may not read can't be imported either.
     if private_part(real.relative_to(root)):
         raise UnreadableError("may hold secrets")
     return real, root
 
 
 def references(text: str) -> Iterator[tuple[int, int, str]]:
-    """(start, end, target) of each `@target` at a word's start, not in code and not in an HTML comment."""
+    """Yield (start, end, target) for each `@target` at the start of a word, outside code and HTML comments."""
     if "@" not in text:
         return
     lines = text.split("\n")
@@ -102,7 +102,7 @@ def references(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def without_code(block: str) -> str:
-    """The text with its code spans blanked, in time linear in its length."""
+    """Replace code spans with blanks, in linear time."""
     runs = [(m.start(), m.end()) for m in _TICKS.finditer(block)]
     later: dict[int, list[int]] = {}
     for index in range(len(runs) - 1, -1, -1):
@@ -126,7 +126,7 @@ def without_code(block: str) -> str:
 
 @cache
 def _markdown() -> "MarkdownIt":
-    # Imported late: most memory files import nothing.
+    # Imported lazily: most memory files import nothing.
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark")
@@ -136,20 +136,20 @@ _PROBLEM = re.compile(r"(@\S+ )?<!-- (not (?:read|imported): .*?) -->|^\[(Cut he
 
 
 def problem_in(text: str) -> str:
-    """The first thing that a memory file's text says was left out of it; empty: nothing."""
+    """Return the first omission noted in a memory file's text, or an empty string."""
     found = _PROBLEM.search(text)
     return f"{found[1] or ''}{found[2] or found[3]}" if found else ""
 
 
 FILE_LIMIT = 64 * 1024
-"""Bytes of one memory file with its imports (about 16,000 tokens)."""
+"""Maximum bytes of one memory file with its imports (about 16,000 tokens)."""
 TOTAL_LIMIT = 256 * 1024
-"""Bytes of all memory files."""
+"""Maximum bytes of all memory files together."""
 
 
 @dataclass(frozen=True)
 class MemoryFile:
-    """One file, imports included; `text` says so in an HTML comment if it could not be read."""
+    """One memory file with its imports expanded; if it can't be read, `text` is an HTML comment saying why."""
 
     path: Path
     level: Literal["global", "project"]
@@ -157,7 +157,7 @@ class MemoryFile:
 
 
 def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> list[MemoryFile]:
-    """Global files, then each root's from its git root down, so that the nearest comes last; each real file once."""
+    """Load global files, then each root's from its git root down (nearest last); each real file only once."""
     seen: set[Path] = set()
     found: list[MemoryFile] = []
     left = TOTAL_LIMIT
@@ -166,7 +166,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
         if real in seen or not is_file(real):
             continue
         seen.add(real)
-        # What a person links into their own folder is theirs; a project's link must not lead out of it.
+        # Users may link anything into their own folder; a project's link must not lead outside the project.
         allowed = (top, real.parent) if level == "global" else (top,)
         text = _text(path, Imports(allowed, min(FILE_LIMIT, left)))
         left -= len(text.encode())
@@ -176,7 +176,7 @@ def load_memory(*, roots: Sequence[Path], home: Path, names: Sequence[str]) -> l
 
 
 def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Iterator[Path]:
-    """Files in the directories below a workspace directory, down to the path; its own was read at the start."""
+    """Yield memory files below a workspace root, down to `path`; the root's own are already loaded."""
     try:
         real = workspace.readable(path)
     except PathRefused:
@@ -193,12 +193,12 @@ def memory_below(path: str, workspace: Workspace, names: Sequence[str]) -> Itera
 
 
 def read_memory(file: Path, roots: Sequence[Path]) -> str:
-    """One file with its imports, which stay in the workspace."""
+    """Read one file with its imports, which must stay in the workspace."""
     return _text(file, Imports(tuple(roots), FILE_LIMIT))
 
 
 def git_root(directory: Path) -> Path | None:
-    """The nearest directory, upward from and including this one, that holds `.git` (a directory or a file)."""
+    """Return the nearest directory, from this one upward, that contains `.git` (a directory or a file)."""
     return next((d for d in (directory, *directory.parents) if os.path.lexists(d / ".git")), None)
 
 
@@ -227,7 +227,7 @@ def _text(path: Path, imports: Imports) -> str:
 
 _DEEPEST = 5
 _MOST = 500
-"""Files of one folder that are looked at."""
+"""Maximum number of files considered per folder."""
 _NO_RULES = (
     *(".ds_store", ".bak", ".cache", ".crdownload", ".db", ".dmp", ".dump", ".eslintcache", ".lock", ".log"),
     *(
@@ -244,11 +244,11 @@ _NO_RULES = (
         "thumbs.db",
     ),
 )
-"""Ends of names of what editors and systems leave behind (Roo Code: the same)."""
+"""Suffixes of files that editors and systems leave behind (Roo Code: the same)."""
 
 
 def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> list[RuleFile]:
-    """In the order in which a model is shown them: of the mode, what is closed, AGENTS.md, of every mode."""
+    """Load rules in the order shown to the model: the mode's, the ignore file, AGENTS.md, those for all modes."""
     return _within_limit(
         [
             *(rules_of(f"-{mode}", root, home) if mode else ()),
@@ -260,7 +260,7 @@ def load_rules(root: Path, home: Path, mode: str, *, agents: bool = True) -> lis
 
 
 def rules_of(suffix: str, root: Path, home: Path) -> list[RuleFile]:
-    """The user's folder and the project's; without a rule in either, the first single file that isn't empty."""
+    """Load rules from the user's and the project's folder; if neither has any, from the first non-empty single file."""
     found: list[RuleFile] = []
     for base in dict.fromkeys((home, root)):
         files = islice(_below(base / ".roo" / f"rules{suffix}", 0, set()), _MOST)
@@ -272,7 +272,7 @@ def rules_of(suffix: str, root: Path, home: Path) -> list[RuleFile]:
 
 
 def _first(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
-    """Files up to the first that isn't empty."""
+    """Yield files up to and including the first non-empty one."""
     for name in names:
         if is_file(root / name):
             file = _read(root / name, root, mine=False)
@@ -282,7 +282,7 @@ def _first(root: Path, names: Sequence[str]) -> Iterator[RuleFile]:
 
 
 def _below(folder: Path, depth: int, seen: set[str]) -> Iterator[Path]:
-    """Files at any depth; a link counts as what it leads to, and no folder twice."""
+    """Yield files at any depth, following links but visiting each folder only once."""
     real = os.path.realpath(folder)
     if depth > _DEEPEST or real in seen:
         return
@@ -306,7 +306,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 def _read(path: Path, base: Path, *, mine: bool) -> RuleFile:
-    """What a person links into their own folder is theirs; a project's link must not lead out of it."""
+    """Read one rule file. Users may link anything into their own folder; a project's link must not lead outside it."""
     name = path.relative_to(base).as_posix()
     shown = f"~/{name}" if mine else name
     shown = shown if shown.isprintable() else ascii(shown)

@@ -1,4 +1,4 @@
-"""references: `@path` in a prompt: what is meant, and the text, pictures and listings that it stands for."""
+"""references: resolves each `@path` in a prompt to the text, images or listing it refers to."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -28,16 +28,16 @@ from interlock.tools.read_many_files import ReadManyFilesArgs, read_files
 from interlock.tools.search.ripgrep import has_magic
 
 MOST_REFERENCES = 50
-"""Of one prompt; each further one stays text."""
+"""Maximum number per prompt; any further ones stay text."""
 MOST_MEDIA = 15 * 1024 * 1024
-"""Bytes of pictures and PDFs of one prompt."""
+"""Maximum bytes of images and PDFs per prompt."""
 _REFERENCE = re.compile(r"""(?<![^\s(\[{<"',;:])@(?:"([^"\n]+)"|((?:\\.|[^\s\\,;!"'`(){}\[\]<>|])+))""")
 _FILE_LIKE = re.compile(r"/|\.[A-Za-z0-9]{1,8}$")
 
 
 @dataclass
 class _Room:
-    """What may still be shown."""
+    """Remaining budget for attachments."""
 
     chars: int = MOST_CHARS
     media: int = MOST_MEDIA
@@ -45,8 +45,8 @@ class _Room:
 
 
 def references(prompt: str) -> Iterator[str]:
-    """Each path that is written behind an `@` at a word's beginning, in order, not in code; quotes and escapes taken
-    off."""
+    """Yield each path written after an `@` at the start of a word, in order, outside code, with quotes and escapes
+    removed."""
     for found in _REFERENCE.finditer(without_code(prompt)):
         if found[1]:
             yield found[1]
@@ -55,7 +55,7 @@ def references(prompt: str) -> Iterator[str]:
 
 
 def resolve(stop: Stop, prompt: str, workspace: Workspace) -> list[Reference]:
-    """What they stand for; a word that names no file and doesn't look like one isn't there."""
+    """Resolve the references; a word that neither names a file nor looks like a path is skipped."""
     room = _Room()
     found: list[Reference] = []
     for path in dict.fromkeys(references(prompt)):
@@ -69,8 +69,8 @@ def resolve(stop: Stop, prompt: str, workspace: Workspace) -> list[Reference]:
 
 
 def attachments(paths: Sequence[Path], notes: Sequence[tuple[str, str]] = ()) -> list[Part]:
-    """Files that the user named, wherever they lie, and texts with their names. Raises `InputError` naming a file of no
-    use."""
+    """Build parts from files named by the user, anywhere on disk, and from named texts. Raises `InputError` naming an
+    unusable file."""
     room = _Room()
     parts: list[Part] = []
     for path in paths:
@@ -97,7 +97,7 @@ def _plain(name: str, data: bytes, room: _Room) -> Reference:
 
 
 def shown_file(stop: Stop, path: str, workspace: Workspace) -> Reference:
-    """What one path stands for."""
+    """Resolve a single path."""
     found = attached(path, workspace, _Room(), stop)
     return found or Reference(path, "missing", f"No file {path!r}.")
 
@@ -127,7 +127,7 @@ def attached(path: str, workspace: Workspace, room: "_Room", stop: Stop) -> Refe
 
 
 def _shown_bytes(shown: str, data: bytes, room: _Room) -> Reference | None:
-    """A picture or PDF; None: it isn't one."""
+    """Return an image or PDF as a reference, or None for other files."""
     part = media_part(shown, data)
     if isinstance(part, str):
         return Reference(shown, "refused", part)

@@ -1,5 +1,5 @@
-"""source: what there is to tell a model of the workspace: directories, repository, memory files, the editor, the user's
-wishes."""
+"""source: collects what the model is told about the workspace: directories, repository, memory files, the editor and
+the user's instructions."""
 
 import asyncio
 import json
@@ -39,11 +39,11 @@ from interlock.state.tooling import Workspace
 
 _SLOT = re.compile(r"\{\{(\w+)\}\}")
 _EACH = 20
-"""Lines of a directory's listing, however many directories there are."""
+"""Minimum lines per directory listing, however many directories there are."""
 
 
 def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacement | None:
-    """The file that GEMINI_SYSTEM_MD names (1 or true: `.gemini/system.md`). Raises `ConfigError`."""
+    """Read the file named by GEMINI_SYSTEM_MD (1 or true: `.gemini/system.md`). Raises `ConfigError`."""
     value = env.get("GEMINI_SYSTEM_MD", "").strip()
     if value.lower() in ("", "0", "false"):
         return None
@@ -60,7 +60,7 @@ def replacement(env: Mapping[str, str], workspace: Path, home: Path) -> Replacem
 
 
 def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement | None:
-    """`.roo/system-prompt-MODE`, its placeholders filled in; an empty one is none. Raises `ConfigError`."""
+    """Read `.roo/system-prompt-MODE`, filling its placeholders; an empty file counts as none. Raises `ConfigError`."""
     file = workspace / ".roo" / f"system-prompt-{mode}"
     try:
         text = file.read_text(encoding="utf-8-sig").strip()
@@ -81,7 +81,7 @@ def of_mode(mode: str, workspace: Path, env: Mapping[str, str]) -> Replacement |
 
 @dataclass(frozen=True)
 class Flags:
-    """What the command line says of the system prompt; None: nothing."""
+    """Options from the command line; None if not given."""
 
     system_prompt: str | None = None
     append: str | None = None
@@ -90,7 +90,7 @@ class Flags:
 
 @dataclass(frozen=True, kw_only=True)
 class WorkspaceContext:
-    """`ContextSource` of `state/deps.py`, for one drive."""
+    """Implements `ContextSource` of `state/deps.py` for one drive."""
 
     info: RunInfo
     settings: Settings
@@ -175,13 +175,13 @@ class WorkspaceContext:
 
 _MOST_FILES = 10
 _MOST_CHARS = 16_384
-"""Of a selection (gemini-cli: the same)."""
+"""Maximum characters of a selection (gemini-cli: the same)."""
 _LARGEST = 8_000_000
-"""Bytes of the file."""
+"""Maximum size of the file in bytes."""
 
 
 def read_ide(file: Path) -> IdeState:
-    """The newest files first; only the newest can be the active one. Raises `ConfigError` for a file of no use."""
+    """Read the IDE's state, newest files first; only the newest can be active. Raises `ConfigError`."""
     try:
         if file.stat().st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST} bytes")
@@ -192,7 +192,7 @@ def read_ide(file: Path) -> IdeState:
 
 
 def parse_ide(text: str, where: str) -> IdeState:
-    """As `read_ide`."""
+    """Parse the text that `read_ide` reads; same rules."""
     try:
         data: Any = json.loads(text)
         found = data.get("workspaceState", data)["openFiles"]

@@ -1,4 +1,4 @@
-"""calls: calls that write one file: previewed over each other, planned, then written exactly as planned."""
+"""calls: tool calls that write one file: previewed on top of each other, planned, then written exactly as planned."""
 
 import asyncio
 import errno
@@ -29,7 +29,7 @@ from interlock.tools._opening import open_target, status_at
 
 @dataclass(frozen=True)
 class FileCalls:
-    """Keeps each change from its plan to its run, so that what was planned is what is written."""
+    """Keeps each change between plan and run, so that exactly what was planned gets written."""
 
     workspace: Workspace
     _changes: dict[str, FileChange] = field(default_factory=dict[str, FileChange])
@@ -37,9 +37,9 @@ class FileCalls:
     async def preview(
         self, tool: Tool, args: BaseModel, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> Preview:
-        """The diff on top of what the earlier calls will have written.
+        """Return the diff on top of the changes made by earlier calls.
 
-        What is on the disk is what the diff was made from, unless an earlier call comes first.
+        The diff is against the file on disk unless an earlier call changes the same file.
         """
         files = await _left_by(earlier, context)
         change = await _compute(tool, args, context, files)
@@ -51,7 +51,7 @@ class FileCalls:
     async def file(
         self, file_path: str, earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext
     ) -> FileNow:
-        """The text file at a path, to be read and written."""
+        """Return a text file for reading and writing."""
         files = await _left_by(earlier, context)
         return await asyncio.to_thread(_file, file_path, files, context)
 
@@ -61,7 +61,7 @@ class FileCalls:
         return _planned(change)
 
     async def run(self, tool: Tool, args: BaseModel, run: ToolRun, context: ToolContext) -> ToolResult:
-        """Write it. After a crash: a file that is as planned already is the same success."""
+        """Write the change. After a crash, a file that already matches the plan counts as the same success."""
         change = self._changes.pop(_name(run.call), None)
         if run.planned is not None and await asyncio.to_thread(self._written, run.planned, run.key):
             return _success(self.workspace, run.planned)
@@ -73,7 +73,7 @@ class FileCalls:
         return await asyncio.to_thread(self._write, change, planned, run.key)
 
     def now(self, path: str) -> str | None:
-        """As `Toolset.now`. A place that can't be reached without a link counts as unreadable."""
+        """See `Toolset.now`. A path that can only be reached through a link counts as unreadable."""
         try:
             with self.workspace.place(Path(path)) as place:
                 return hash_at(place)
@@ -83,20 +83,20 @@ class FileCalls:
             return "unreadable"
 
     def _written(self, planned: Planned, key: CallKey) -> bool:
-        """Whether the file is as planned already; then what a kill left behind is taken away."""
+        """Whether the file already matches the plan; if so, remove what a killed write left behind."""
         try:
             with self.workspace.place(Path(planned.path)) as place:
                 done = hash_at(place) == planned.after
                 if done:
                     remove_leftover(place, key)
                 return done
-        except (OSError, PathRefused):  # nothing is there, or it can't be reached: what follows says so
+        except (OSError, PathRefused):  # missing or unreachable: the next step reports it
             return False
 
     def _write(self, change: FileChange, planned: Planned, key: CallKey) -> ToolResult:
         path = Path(change.path)
         try:
-            if self.workspace.writable(change.path) != path:  # a link was put there meanwhile
+            if self.workspace.writable(change.path) != path:  # replaced by a link in the meantime
                 return _changed(self.workspace, planned)
             with self.workspace.place(path, make=planned.before is None) as place:
                 if hash_at(place) != planned.before:
@@ -117,10 +117,10 @@ class FileCalls:
 
 
 async def _left_by(earlier: Sequence[tuple[Tool, BaseModel]], context: ToolContext) -> dict[str, bytes]:
-    """The files that calls change, as they will leave them."""
+    """Return the files changed by earlier calls, as those calls will leave them."""
     files: dict[str, bytes] = {}
     for tool, args in earlier:
-        with suppress(ToolError):  # what can't be done leaves nothing
+        with suppress(ToolError):  # a failing call changes nothing
             done = await _compute(tool, args, context, files)
             files[done.path] = done.after
     return files
@@ -138,7 +138,7 @@ def _modified_at(path: Path, context: ToolContext) -> float:
     try:
         with context.workspace.place(path) as place:
             return status_at(place).st_mtime
-    except OSError:  # made by an earlier call of the batch, not there yet
+    except OSError:  # created by an earlier call of the batch, not on disk yet
         return 0
 
 
@@ -153,7 +153,7 @@ async def _compute(tool: Tool, args: BaseModel, context: ToolContext, files: dic
 
 
 def _same(change: FileChange, planned: Planned) -> bool:
-    """By place and bytes: what is told of a change is stored without secrets."""
+    """Compare path and bytes only: message and diff are stored redacted."""
     made = _planned(change)
     return (made.path, made.before, made.after) == (planned.path, planned.before, planned.after)
 
@@ -166,7 +166,7 @@ def _planned(change: FileChange) -> Planned:
 
 
 def _success(workspace: Workspace, planned: Planned) -> ToolResult:
-    """Made from the plan alone, so that it is the same before and after a crash."""
+    """Built from the plan alone, so that it is identical before and after a crash."""
     lines = planned.diff.splitlines()
     added = sum(line.startswith("+") and not line.startswith("+++ ") for line in lines)
     removed = sum(line.startswith("-") and not line.startswith("--- ") for line in lines)

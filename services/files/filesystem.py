@@ -1,5 +1,5 @@
-"""filesystem: files read, locked and written, whole or not at all, and through no link; and those of `outputs/` in the
-state directory, named by their content and durable before anything names them."""
+"""filesystem: reads, locks and atomically writes files without following links; stores `outputs/` in the state
+directory, content-addressed and durable before anything refers to them."""
 
 import errno
 import fcntl
@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING
 
 from interlock.services.secrets.redaction import SHAPES, Redactor
 
-if TYPE_CHECKING:  # chains are read by the fast commands
+if TYPE_CHECKING:  # fast commands read chains: keep their imports few
     from interlock.state.calls import CallKey
     from interlock.state.tooling import Place
 
 
 class UnreadableError(Exception):
-    """Why a file's text can't be had, in a few words."""
+    """Says briefly why a file's text can't be read."""
 
 
 def is_file(path: Path) -> bool:
-    """False also where a directory on the way may not be searched."""
+    """Like `Path.is_file`, but False if a parent directory may not be searched."""
     try:
         return path.is_file()
     except OSError:
@@ -35,11 +35,11 @@ def is_file(path: Path) -> bool:
 
 
 def read_text(path: Path, limit: int, within: Path) -> str:
-    """Up to `limit` bytes as text, line ends as LF; a cut is said at its end. Raises `UnreadableError`.
+    """Read up to `limit` bytes as text with LF line ends; a note at the end marks a cut. Raises `UnreadableError`.
 
-    Both are real paths. From `within` on no link is followed, so that what was checked is what is read.
+    Both paths are real paths. No link below `within` is followed, so that the file checked is the file read.
     """
-    from interlock.tools._opening import (  # with all tools: not before they are needed
+    from interlock.tools._opening import (  # imports all tools: only when needed
         NotAFileError,
         open_file,
     )
@@ -66,7 +66,7 @@ _CHUNK = 1 << 20
 _NEW_FILE = 0o666
 """Mode of a new file, before the umask."""
 _CLOSED_FILE = 0o600
-"""Mode of a file that gets its own once it is there, or keeps this one."""
+"""Mode of a file that keeps it, or gets its own mode once it exists."""
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY
 _LOOK_AGAIN_S = 0.02
 
@@ -76,8 +76,8 @@ def sha256(data: bytes) -> str:
 
 
 def hash_at(place: "Place") -> str | None:
-    """sha256 of a file's bytes as it is now; None: no file. What can't be read is `unreadable`, equal to no hash."""
-    from interlock.tools._opening import open_file  # with all tools: not before they are needed
+    """Return the sha256 of a file's current bytes, None if there is no file, or `unreadable`, which equals no hash."""
+    from interlock.tools._opening import open_file  # imports all tools: only when needed
 
     digest = hashlib.sha256()
     try:
@@ -92,22 +92,22 @@ def hash_at(place: "Place") -> str | None:
 
 
 def temporary(path: Path, key: "CallKey") -> Path:
-    """Where a write of this call goes first: the same name on each attempt, so that a leftover is found again."""
+    """Return the temporary path for a call's write: the same on each attempt, so that leftovers are found."""
     return path.with_name(f".interlock-{sha256(f'{key.message}.{key.index}'.encode())[:16]}.tmp")
 
 
 def remove_leftover(place: "Place", key: "CallKey") -> None:
-    """Remove what a write that was killed left behind."""
+    """Remove the temporary file of a killed write."""
     _remove(place.directory, temporary(Path(place.name), key).name)
 
 
 def write_atomically(place: "Place", data: bytes, key: "CallKey") -> None:
     """Replace a file's bytes, keeping its mode, or create it. Durable on return.
 
-    What is replaced is the name: another name of the same file (a hard link) keeps the old bytes. Raises OSError
-    (a full disk, missing permission) and then the file is as it was, and nothing is left behind.
+    Only this name is replaced: other hard links to the file keep the old bytes. Raises OSError (full disk, missing
+    permission), leaving the file unchanged and no leftovers.
     """
-    from interlock.tools._opening import status_at  # with all tools: not before they are needed
+    from interlock.tools._opening import status_at  # imports all tools: only when needed
 
     try:
         mode = stat.S_IMODE(status_at(place).st_mode)
@@ -117,12 +117,12 @@ def write_atomically(place: "Place", data: bytes, key: "CallKey") -> None:
 
 
 def replace_with(place: "Place", data: bytes, mode: int) -> None:
-    """Put a file with this mode where a file, a link or nothing is. Durable on return."""
+    """Replace a file, a link or nothing with a file of this mode. Durable on return."""
     _replace(place, data, _scratch(place), mode)
 
 
 def new_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
-    """Make a file with this mode where nothing is; of thousands, so it isn't synced. `umask`: this process's."""
+    """Create a file with this mode; fails if one exists. Unsynced, as there are thousands. `umask`: this process's."""
     descriptor = os.open(place.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode, dir_fd=place.directory)
     try:
         while data:
@@ -134,7 +134,7 @@ def new_file(place: "Place", data: bytes, mode: int, umask: int) -> None:
 
 
 def replace_link(place: "Place", target: str) -> None:
-    """Put a link where a file, a link or nothing is."""
+    """Replace a file, a link or nothing with a link."""
     scratch = _scratch(place)
     _remove(place.directory, scratch)
     os.symlink(target, scratch, dir_fd=place.directory)
@@ -146,7 +146,7 @@ def _scratch(place: "Place") -> str:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """As `write_atomically`, for a file of ours that its owner alone may read. Its writers take turns (`locked`)."""
+    """Like `write_atomically`, for one of our files readable only by its owner. Writers must hold `locked`."""
     from interlock.state.tooling import Place
 
     directory = os.open(path.parent, _DIRECTORY)
@@ -158,7 +158,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 @contextmanager
 def locked(folder: Path, wait_s: float | None = None) -> Generator[None]:
-    """One at a time, over all processes; a killed one leaves no lock. Raises `TimeoutError` after `wait_s`."""
+    """Hold an exclusive lock across processes; it dies with its holder. Raises `TimeoutError` after `wait_s`."""
     handle = os.open(folder, _DIRECTORY)
     until = None if wait_s is None else time.monotonic() + wait_s
     try:
@@ -207,9 +207,9 @@ def _write_synced(place: "Place", data: bytes, mode: int | None) -> None:
 
 @contextmanager
 def _synced(directory: int | Path) -> Generator[None]:
-    """What happens inside survives a power cut. Opened first: where it can't be synced nothing is begun.
+    """Make changes inside the block survive a power cut. Opened first, so that nothing starts if it can't be synced.
 
-    A descriptor may be one that serves for `dir_fd` only.
+    A descriptor may be usable only as `dir_fd`.
     """
     if isinstance(directory, Path):
         descriptor = os.open(directory, _DIRECTORY)
@@ -229,7 +229,7 @@ def sync_directory(directory: int | Path) -> None:
 
 
 def make_directories(directory: Path, mode: int = 0o777) -> None:
-    """Create a directory and its parents, each durably in its own parent."""
+    """Create a directory and its missing parents durably."""
     missing = [directory]
     while not missing[-1].exists():
         missing.append(missing[-1].parent)
@@ -239,30 +239,30 @@ def make_directories(directory: Path, mode: int = 0o777) -> None:
 
 
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
-"""To a directory on the way. Linux asks no permission to read it."""
+"""Flags for opening a directory on the way. On Linux this needs no read permission."""
 
 _LONGEST = 4096
-"""Bytes of a path, its end included, that the system takes (Linux)."""
+"""Maximum bytes of a path including its terminator (Linux)."""
 
 
 class Anchor:
-    """A directory by its real path, held from the first moment on that it is there."""
+    """A directory by its real path, held open as soon as it exists."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._held: int | None = None
-        with suppress(OSError):  # not there yet, or closed to us: who uses it is told
+        with suppress(OSError):  # missing or not accessible: reported on use
             self._hold()
 
     @contextmanager
     def place(self, path: Path, *, make: bool = False) -> Generator["Place"]:
-        """As `Workspace.place`, for a path that is below the directory or the directory itself."""
+        """See `Workspace.place`; `path` is this directory or below it."""
         from interlock.state.tooling import Place
 
         parts = path.relative_to(self.path).parts
         if ".." in parts:
             raise OSError(errno.EXDEV, "leads outside")
-        if len(os.fsencode(path)) >= _LONGEST:  # step by step it could be made, and then nobody could name it
+        if len(os.fsencode(path)) >= _LONGEST:  # creatable step by step, but then not addressable by path
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if make and self._held is None:
             make_directories(self.path)
@@ -283,7 +283,7 @@ class Anchor:
         return self._held
 
     def _same(self) -> int:
-        """Its descriptor, while it is still what stands at the path: what is written must be found there."""
+        """Return the descriptor if the path still refers to the same directory: writes must be found at that path."""
         held = self._hold()
         with suppress(FileNotFoundError, NotADirectoryError):
             if os.path.samestat(self.path.lstat(), os.fstat(held)):
@@ -316,7 +316,7 @@ _NAME_LENGTH = 32
 
 @dataclass
 class OutputFiles:
-    """Implements `Outputs`. Only the owner can read what is in it."""
+    """Implements `Outputs`. Only the owner can read its files."""
 
     state_directory: Path
     redact: Redactor = SHAPES
@@ -326,7 +326,7 @@ class OutputFiles:
         return self.state_directory / "outputs"
 
     def save(self, data: bytes, suffix: str = ".txt") -> Path:
-        """Keep `data`; the same bytes have the same name. On return file and folder are on the disk."""
+        """Store `data`; equal bytes get the same name. File and folder are durable on return."""
         self._make()
         if suffix == ".txt":
             data = self.redact.for_bytes()(data.decode("latin-1")).encode("latin-1")
@@ -335,7 +335,7 @@ class OutputFiles:
         return path
 
     def new_spool(self) -> Path:
-        """As `Outputs.new_spool`: an empty file with a name of its own."""
+        """See `Outputs.new_spool`: creates an empty file with a unique name."""
         self._make()
         path = self.directory / f"spool-{secrets.token_hex(8)}.txt"
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _CLOSED_FILE))
@@ -349,7 +349,7 @@ class OutputFiles:
 
 
 def store_file(folder: Path, name: str, data: bytes) -> None:
-    """Keep `data` under a name that stands for these bytes; file and folder are on the disk before a row names it."""
+    """Store `data` under its content-addressed name; durable on return, before any row names it."""
     path = folder / name
     with locked(folder):
         if _holds(path, data):
@@ -360,7 +360,7 @@ def store_file(folder: Path, name: str, data: bytes) -> None:
 
 
 def take_name(spool: Path, digest: str) -> Path:
-    """Name a file, whose bytes are on the disk, by its sha256 in hex."""
+    """Rename a file, already synced, to its sha256 (hex)."""
     named = spool.with_name(f"{digest[:_NAME_LENGTH]}.txt")
     with locked(spool.parent):
         spool.replace(named)
@@ -369,14 +369,14 @@ def take_name(spool: Path, digest: str) -> Path:
 
 
 def remove_untouched(path: Path, since: float) -> None:
-    """Remove a file, unless it was stored later than `since` (Unix time): then somebody is about to name it."""
+    """Remove a file unless it was stored after `since` (Unix time): then it is about to be referenced."""
     with locked(path.parent), suppress(FileNotFoundError):
         if path.stat().st_mtime <= since:
             path.unlink()
 
 
 def _holds(path: Path, data: bytes) -> bool:
-    """A name can be there without its bytes after a power cut; then it is written again."""
+    """Whether the file has these bytes; after a power cut a name can exist without them and is rewritten."""
     try:
         if path.stat().st_size != len(data) or path.read_bytes() != data:
             return False

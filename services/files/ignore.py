@@ -1,4 +1,4 @@
-"""ignore: which files git and the user want tools to leave alone. Decides as git does, from the top down."""
+"""ignore: which files tools should leave alone, by git's and the user's patterns, evaluated top-down as git does."""
 
 import os
 import re
@@ -12,10 +12,10 @@ from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 AGENT_FILES = (".geminiignore", ".rooignore")
 _GIT_FILE = ".gitignore"
 _MARK = "ps_d"
-"""pathspec's group for the slash after what a pattern names."""
+"""pathspec's group for the slash after the matched name."""
 _STAR = "[^/]*"
 _MOST_DEEP = 3
-"""A pattern with more `**` than this can backtrack for minutes on a deep path; it isn't honoured."""
+"""Patterns with more `**` can backtrack for minutes on a deep path and are skipped."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class _Pattern:
     marked: bool
 
     def matches(self, path: str, is_dir: bool) -> bool:
-        """Whether it names this very entry. Its parents were asked before: a match on one of them doesn't count."""
+        """Whether it matches this very entry. Parents were checked before, so a match on one of them doesn't count."""
         if not self.marked:
             return self.regex.search(path) is not None
         if self.regex.pattern == f"(?P<{_MARK}>/)":
@@ -35,7 +35,7 @@ class _Pattern:
 
 
 def _tame(regex: str) -> str:
-    """The same language without catastrophic backtracking: a star before a literal takes the first place that fits."""
+    """Rewrite the regex without catastrophic backtracking: a star before a literal takes the first match."""
     first, *rest = regex.split(_STAR)
     if not rest:
         return regex
@@ -44,11 +44,11 @@ def _tame(regex: str) -> str:
 
 
 def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
-    """Last one first, because the last match decides. Lines that git can't use are left out, as git does."""
+    """Compile patterns in reverse, as the last match decides. Lines that git can't parse are skipped, as git does."""
     patterns: list[_Pattern] = []
     for line in lines:
         try:
-            # pathspec takes `a/**/` for `a/`; git means the directories below it.
+            # pathspec reads `a/**/` as `a/`; git means the directories below it.
             known = line.rstrip() + "*/" if line.rstrip().endswith("/**/") else line
             regex, include = GitIgnoreSpecPattern.pattern_to_regex(known)
         except ValueError:
@@ -64,11 +64,11 @@ def _compile(lines: Iterable[str]) -> tuple[_Pattern, ...]:
 
 
 Layer = tuple[str, tuple[_Pattern, ...]]
-"""Directory that patterns are relative to (with a final slash), and the patterns."""
+"""Directory that the patterns are relative to (with a trailing slash), and the patterns."""
 
 
 def _verdict(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
-    """The last layer that names the entry decides; None: none does."""
+    """The last layer that matches the entry decides; None if none does."""
     for base, patterns in reversed(layers):
         relative = path[len(base) :]
         for pattern in patterns:
@@ -79,7 +79,7 @@ def _verdict(layers: Sequence[Layer], path: str, is_dir: bool) -> bool | None:
 
 class IgnoreRules:
     """Rules for one root: `.gitignore` (all levels, and `.git/info/exclude`) in a git repository, then `.geminiignore`,
-    `.rooignore` and custom files at the root, which may bring back what git ignores."""
+    `.rooignore` and custom files at the root, which may re-include what git ignores."""
 
     def __init__(
         self, root: Path, *, git: bool = True, agent: bool = True, custom: Sequence[Path] = ()
@@ -91,7 +91,7 @@ class IgnoreRules:
         self._seen: dict[str, tuple[tuple[int, int], tuple[_Pattern, ...]]] = {}
 
     def git_layers(self, directory: str) -> list[Layer]:
-        """Layers that hold for entries of `directory`, outermost first."""
+        """Return the layers that apply to entries of `directory`, outermost first."""
         top = self._top()
         if top is None:
             return []
@@ -101,14 +101,14 @@ class IgnoreRules:
         return [layer for layer in layers if layer[1]]
 
     def deeper(self, layers: list[Layer], directory: str) -> list[Layer]:
-        """The layers of a directory that has a .gitignore of its own, from those of its parent."""
+        """Add a directory's own .gitignore to its parent's layers."""
         return [*layers, (_slashed(directory), self._load(_slashed(directory) + _GIT_FILE))]
 
     def agent_layers(self) -> list[Layer]:
         return [(_slashed(self._root), patterns) for f in self._agent_files if (patterns := self._load(f))]
 
     def ignored(self, path: str, is_dir: bool, *, git: bool = True) -> bool:
-        """Whether an entry below the root is left alone. With `git` false only the user's own files count."""
+        """Whether an entry below the root is ignored. With `git` false only the user's own files count."""
         agent = self.agent_layers()
         git = git and self._top() is not None
         for level in _levels(self._root, path)[1:]:
@@ -118,7 +118,7 @@ class IgnoreRules:
         return False
 
     def inside(self, directory: str, *, git: bool = True) -> Callable[[str, bool], bool]:
-        """`ignored` for the entries right inside a directory, by name: its rules are looked up once."""
+        """`ignored` for direct entries of a directory, by name; the rules are looked up once."""
         if directory != self._root and self.ignored(directory, True, git=git):
             return lambda _name, _is_dir: True
         layers, agent = self.git_layers(directory) if git else [], self.agent_layers()
@@ -126,44 +126,44 @@ class IgnoreRules:
         return lambda name, is_dir: entry_ignored(layers, agent, base + name, is_dir)
 
     def _load(self, file: str) -> tuple[_Pattern, ...]:
-        """An ignore file compiled; read again only when it changed on disk."""
+        """Compile an ignore file; cached until it changes on disk."""
         try:
             status = Path(file).stat()
-            if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+            if not stat.S_ISREG(status.st_mode):  # reading a pipe would block
                 return ()
             stamp = (status.st_mtime_ns, status.st_size)
             known = self._seen.get(file)
             if known is not None and known[0] == stamp:
                 return known[1]
             text = Path(file).read_bytes().decode("utf-8-sig", "surrogateescape")
-        except OSError:  # no such file, or one that we may not read: git goes on without it too
+        except OSError:  # missing or unreadable: git ignores that too
             return ()
         patterns = _compile(text.split("\n"))
         self._seen[file] = (stamp, patterns)
         return patterns
 
     def _top(self) -> str | None:
-        """The work tree around the root; looked up anew, because a run may make one."""
+        """Return the work tree around the root; not cached, because a run may create one."""
         root = Path(self._root)
         here = (str(d) for d in (root, *root.parents) if os.path.lexists(d / ".git"))
         return next(here, None) if self._git else None
 
 
 def entry_ignored(git: Sequence[Layer], agent: Sequence[Layer], path: str, is_dir: bool) -> bool:
-    """One entry, its parents not being ignored: the user's own files have the last word."""
+    """Decide for one entry whose parents aren't ignored: the user's own files take precedence."""
     own = _verdict(agent, path, is_dir)
     return bool(_verdict(git, path, is_dir)) if own is None else own
 
 
 def _exclude_file(top: str) -> str:
-    """`info/exclude` of a work tree, linked ones included: their `.git` is a file that names the real directory."""
+    """Return `info/exclude` of a work tree, including linked ones, whose `.git` is a file naming the real directory."""
     git = Path(top, ".git")
     try:
         if git.is_file():
             git = git.parent / _first_line(git).removeprefix("gitdir:").strip()
             common = git / "commondir"
             git = git / _first_line(common) if common.is_file() else git
-    except OSError:  # not ours to read: as if there were none
+    except OSError:  # unreadable: treated as missing
         pass
     return str(git / "info" / "exclude")
 
@@ -177,7 +177,7 @@ def _slashed(directory: str) -> str:
 
 
 def _levels(top: str, path: str) -> list[str]:
-    """`top`, then each directory on the way to `path`, `path` last."""
+    """Return `top` and each directory on the way to `path`, ending with `path`."""
     levels = [top]
     for name in path[len(_slashed(top)) :].split("/") if path != top else ():
         levels.append(_slashed(levels[-1]) + name)

@@ -1,4 +1,4 @@
-"""protected: what the program believes, and what nobody may read or write: one list for tools, sandbox and trust."""
+"""protected: files that the program trusts, and files that nobody may touch: one list for tools, sandbox and trust."""
 
 import os
 import re
@@ -17,18 +17,18 @@ from interlock.state.tooling import PathRefused
 from interlock.state.workspace import Protection
 
 SETTINGS_FOLDERS = (".gemini", ".interlock")
-"""Of the home directory, then of the workspace; the later one wins."""
+"""Looked up in the home directory, then in the workspace; later ones win."""
 
 
 class Kind(NamedTuple):
     """Why a name is protected."""
 
     what: str
-    """For people: what lies there."""
+    """What is stored there; shown to people."""
     trusted: tuple[str, ...] = ()
-    """Globs below it, "" for itself, that count only in a folder that a person trusts."""
+    """Globs below it ("" for itself) that apply only in a trusted folder."""
     new: bool = True
-    """False: one that comes into being could only take rights away."""
+    """False if creating one could only take rights away."""
 
 
 _SETTINGS = Kind(
@@ -39,7 +39,7 @@ _IGNORE = Kind("what tools leave alone", new=False)
 _CI = Kind("what runs elsewhere once it is committed")
 _MEMORY = Kind("instructions for the model")
 RULES = (".roorules", ".clinerules")
-"""Roo Code's; a mode's own end in `-MODE`."""
+"""Roo Code's; a mode's own files end in `-MODE`."""
 PROTECTED: Mapping[str, Kind] = {
     **dict.fromkeys(SETTINGS_FOLDERS, _SETTINGS),
     ".roo": Kind("settings and MCP servers", ("mcp.json", "system-prompt-*")),
@@ -61,22 +61,22 @@ PROTECTED: Mapping[str, Kind] = {
 }
 """Names of files and folders, at any depth of the workspace."""
 _NAMES = frozenset({".git", ".env", "git~1", "env~1"})
-"""`pipelines.md` §4, and their short names on Windows' file systems; other names such as `.env.local` are fine."""
+"""`pipelines.md` §4, with their Windows short names; other names such as `.env.local` are allowed."""
 _KEPT = (".env", ".netrc", ".git-credentials", "id_rsa", "id_dsa", "id_ecdsa", "id_ed25519")
 """Private files with one fixed name."""
 _CREDENTIALS = re.compile(
     r"gha-creds-.*\.json|\.git-credentials|\.netrc|id_(rsa|dsa|ecdsa|ed25519)", re.DOTALL
 )
-"""Names of files that hold keys: those that CI writes, git's and curl's stores, private SSH keys."""
+"""Names of credential files: written by CI, git's and curl's stores, private SSH keys."""
 _IGNORABLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]"
 )
-"""Characters that some file systems pass over, besides those of the category Cf (joiners, direction marks, …)."""
+"""Characters that some file systems ignore, besides those of category Cf (joiners, direction marks, …)."""
 
 
 def folded(name: str) -> str:
-    """The same for all spellings of a name that some file system takes for one: upper and lower case, composed and
-    decomposed, full width, characters without width, dots and blanks at the end, a stream after a colon."""
+    """Fold spellings that some file system treats as the same name: case, composition, full width, zero-width
+    characters, trailing dots and blanks, a stream after a colon."""
     if not name.isascii():
         name = _plain(name)
     return name.partition(":")[0].rstrip(". ").casefold()
@@ -89,21 +89,21 @@ def _plain(name: str) -> str:
 
 
 def is_private(name: str) -> bool:
-    """One path segment."""
+    """Whether one path segment is private."""
     known = folded(name)
     return known in _NAMES or _CREDENTIALS.fullmatch(known) is not None
 
 
 def private_part(path: Path) -> str | None:
-    """The first private segment of a path that is relative to its root."""
+    """Return the first private segment of a path relative to its root."""
     return next((part for part in path.parts if is_private(part)), None)
 
 
 def private_twin(path: Path, root: Path) -> str | None:
-    """A private file beside `path` or above it, up to `root`, that is the same file: a hard link under another name.
+    """Return a private file beside or above `path`, up to `root`, of which `path` is a hard link.
 
-    Only these are looked at, and only for files with several names. A link to a file elsewhere can't be told from the
-    links that package managers make by the thousand; whoever can make one could have copied the file as well.
+    Checked only for files with several links. Links to files elsewhere look like those that package managers create by
+    the thousand; whoever can create one could have copied the file as well.
     """
     status = _status(path)
     if status is None or status.st_nlink == 1 or not stat.S_ISREG(status.st_mode):
@@ -122,24 +122,24 @@ def _status(path: Path | str) -> os.stat_result | None:
 
 @dataclass(frozen=True)
 class ProtectedPaths:
-    """What the program goes by here: names at any depth of a root, and places of their own."""
+    """Protected names at any depth of a root, and individual places."""
 
     memory: Sequence[str] = ()
     """Names of memory files, besides the usual ones."""
     places: Mapping[Path, str] = field(default_factory=dict[Path, str])
-    """Real path → what lies there."""
+    """Real path → what is stored there."""
     home: Path | None = None
-    """Hidden files right in it are the user's configuration."""
+    """Hidden entries directly in it are the user's configuration."""
 
     def names(self) -> Mapping[str, Kind]:
         return {folded(name): PROTECTED.get(name, _MEMORY) for name in self.spelled()}
 
     def spelled(self) -> Collection[str]:
-        """The names as people write them."""
+        """Return the names as people write them."""
         return dict.fromkeys((*PROTECTED, *self.memory))
 
     def of(self, path: Path, roots: Iterable[Path]) -> Protection | None:
-        """The protection of an absolute path without `..`."""
+        """Return the protection of an absolute path without `..`."""
         inside = [root for root in roots if path.is_relative_to(root)]
         names = self.names()
         for root in inside:
@@ -157,21 +157,21 @@ class ProtectedPaths:
 
 
 def program_folders(env: Mapping[str, str]) -> Iterator[Path]:
-    """Folders where programs are looked for, by hooks and MCP servers too; and the one that this program lies in."""
+    """Folders searched for programs, also by hooks and MCP servers; and this program's own."""
     listed = (f for f in env.get("PATH", "").split(os.pathsep) if f)
     return (Path(os.path.realpath(folder)) for folder in (*listed, sys.prefix))
 
 
 _UNNAMEABLE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
-"""Surrogates but for those that stand for a byte that isn't UTF-8."""
+"""Surrogates, except those that represent a byte that isn't UTF-8."""
 _SUFFIX = ".txt"
-"""Of tool outputs that were kept whole; what else lies in `outputs/` is the run's own record."""
+"""Suffix of whole tool outputs; other files in `outputs/` are the run's own record."""
 _TRIES = 20
-"""To follow a path whose links come and go."""
+"""Attempts to resolve a path whose links keep changing."""
 
 
 def written_path(path: str, root: Path) -> Path:
-    """The path that is meant, neither followed nor checked; relative ones are below `root`. Raises `PathRefused`."""
+    """Return the intended path, neither resolved nor checked; relative paths are below `root`. Raises `PathRefused`."""
     if path.startswith("file://"):
         path = unquote(urlsplit(path).path)
     if not path.strip():
@@ -188,7 +188,7 @@ def written_path(path: str, root: Path) -> Path:
 
 
 def followed(path: str | Path) -> Path:
-    """The real path. Raises `PathRefused` where links come and go faster than they can be read."""
+    """Return the real path. Raises `PathRefused` if links change faster than they can be read."""
     for _ in range(_TRIES):
         with suppress(OSError):
             return Path(os.path.realpath(path))
@@ -196,9 +196,9 @@ def followed(path: str | Path) -> Path:
 
 
 def kept_output(outputs: Path | None, path: str) -> Path | None:
-    """The real path, if `path` names a tool output that was kept whole; never a directory, never a link elsewhere.
+    """Return the real path if `path` is a stored whole tool output; never a directory or a link to elsewhere.
 
-    `outputs` is a real path, too.
+    `outputs` must be a real path.
     """
     if outputs is None or not path.endswith(_SUFFIX) or "\0" in path:
         return None
@@ -208,7 +208,7 @@ def kept_output(outputs: Path | None, path: str) -> Path | None:
 
 
 def plan_path(plans: Path | None, path: str) -> Path | None:
-    """The real path, if `path` names a Markdown file of the run's plans folder, there already or not."""
+    """Return the real path if `path` is a Markdown file, existing or not, in the run's plans folder."""
     if plans is None or not path.endswith(".md") or "\0" in path or not Path(path).is_absolute():
         return None
     folder, real = followed(plans), followed(path)

@@ -1,4 +1,4 @@
-"""workspace: the directories that tools may touch, and what in them they may not."""
+"""workspace: the directories that tools may access, and the exceptions within them."""
 
 import os
 import re
@@ -29,7 +29,7 @@ from interlock.state.workspace import Protection
 from interlock.tools._opening import Kind, entry_kind, open_directory, status_at
 
 DEPENDENCIES = "node_modules"
-"""Readable, never writable; left out of listings like what git ignores."""
+"""Read-only, and omitted from listings like git-ignored files."""
 
 
 class Entry(NamedTuple):
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
 
 
 _KERNEL = tuple(map(Path, ("/proc", "/sys", "/dev")))
-"""No files, but the machine's inside: the environment of processes, devices. Kept from a workspace that is `/`."""
+"""Kernel interfaces (process environments, devices) rather than files; excluded if the workspace is `/`."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\u2028\u2029]")
 
 
@@ -57,7 +57,7 @@ class FolderWorkspace:
         protected: ProtectedPaths | None = None,
     ) -> None:
         self.protected_paths = protected or ProtectedPaths()
-        # Whole tool outputs are kept there; those can be read, too.
+        # Whole tool outputs are stored there and may be read too.
         self._outputs = Path(os.path.realpath(outputs)) if outputs else None
         self.plans: Path | None = None  # the run's plans folder, once the run is known
         self._roots = tuple(dict.fromkeys(Path(os.path.realpath(d)) for d in (root, *included)))
@@ -78,7 +78,7 @@ class FolderWorkspace:
         return self._roots
 
     def readable(self, path: str) -> Path:
-        """As `Workspace.readable`; files that ignore rules leave alone are refused too, directories aren't."""
+        """See `Workspace.readable`; also refuses ignored files, but not ignored directories."""
         real = kept_output(self._outputs, path) or self.plan_file(path) or self._allowed(path)
         if os.path.isdir(real):  # noqa: PTH112 - Path.is_dir raises for names that are too long
             return real
@@ -91,7 +91,7 @@ class FolderWorkspace:
         return real
 
     def writable(self, path: str) -> Path:
-        """As `Workspace.writable`; what git ignores may be written."""
+        """See `Workspace.writable`; git-ignored files may be written."""
         if plan := self.plan_file(path):
             return plan
         real = self._allowed(path)
@@ -111,7 +111,7 @@ class FolderWorkspace:
             )
 
     def protected(self, path: str) -> Protection | None:
-        """As `Workspace.protected`. What was written counts as well as where it leads."""
+        """See `Workspace.protected`. Checks both the path as written and its target."""
         try:
             absolute = written_path(path, self.root)
             real = followed(absolute)
@@ -126,7 +126,7 @@ class FolderWorkspace:
         return plan_path(self.plans, path)
 
     def relative(self, path: Path) -> str:
-        """Relative to the workspace; absolute in an included directory, so that it can be used as a path again."""
+        """Return the path relative to the workspace; absolute in an included directory, so that it stays usable."""
         inside = path.is_relative_to(self.root)
         text = (path.relative_to(self.root) if inside else path).as_posix()
         return _CONTROL.sub(lambda m: f"\\x{ord(m[0]):02x}", clean(text))
@@ -177,7 +177,7 @@ class FolderWorkspace:
         *,
         git: bool,
     ) -> Iterator[Path]:
-        """Files by name; links only to files that tools may see. With `git` false also what git ignores."""
+        """Yield files by name, and links only to files that tools may see; with `git` false, ignored files too."""
         agent = rules.agent_layers()
         pending: list[tuple[str, Entry, list[Layer]]] = []
 
@@ -222,7 +222,6 @@ class FolderWorkspace:
         return found
 
     def _entries(self, path: str) -> list[Entry]:
-        """By name."""
         try:
             with (
                 self.place(Path(path)) as place,
@@ -230,7 +229,7 @@ class FolderWorkspace:
                 os.scandir(directory) as found,
             ):
                 return sorted(Entry(entry.name, entry_kind(entry)) for entry in found)
-        except OSError:  # gone meanwhile, or not ours to read: as if it were empty
+        except OSError:  # gone or unreadable: treated as empty
             return []
 
     def _own_link(self, path: str, rules: IgnoreRules) -> bool:
@@ -245,15 +244,15 @@ class FolderWorkspace:
         return rules is not self._rules[root] or not self.ignored(target, git=False)
 
     def _allowed(self, path: str) -> Path:
-        """The real path, once it is known to be inside and not private."""
+        """Return the real path after checking that it is inside the workspace and not private."""
         absolute = written_path(path, self.root)
         real = followed(absolute)
         root = self._root_of(real)
         if root is None:
             raise self._outside(path)
-        # What was written counts as well as where it leads: a private name can be a link to somewhere harmless.
+        # Check the path as written as well as its target: a private name can link to somewhere harmless.
         written = Path(os.path.normpath(absolute))
-        # `link/..` is the parent of what the link leads to, but people and patterns read it as if there were no link.
+        # `link/..` is the parent of the link's target, but people and patterns ignore the link.
         if ".." in absolute.parts and self._root_of(followed(written)) is None:
             raise self._outside(path)
         lexical = self._root_of(written)
@@ -285,7 +284,7 @@ class FolderWorkspace:
 def open_workspace(
     root: Path, settings: Settings, outputs: Path | None = None, protected: ProtectedPaths | None = None
 ) -> FolderWorkspace:
-    """The workspace that settings describe. Raises `UserError` or `ConfigError` naming a directory that isn't there."""
+    """Open the workspace described by settings. Raises `UserError` or `ConfigError` naming a missing directory."""
     if not root.is_dir():
         raise UserError(f"No directory {str(root)!r}; start in the directory that you want to work on.")
     included = [root / Path(name).expanduser() for name in settings.context.include_directories]

@@ -1,4 +1,4 @@
-"""configured: the hooks that settings configure: their events, matchers and commands."""
+"""configured: the hooks configured in settings: their events, matchers and commands."""
 
 import hashlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,12 +25,12 @@ ALIASES: dict[str, HookEvent] = {
 
 
 def event_named(name: str) -> HookEvent | None:
-    """The event that a name stands for, ours or Claude Code's."""
+    """Return the event with this name, ours or Claude Code's."""
     return name if name in EVENTS else ALIASES.get(name)
 
 
 def no_event(name: str) -> str:
-    """Why a name is none, and what may have been meant."""
+    """Explain that a name is not an event, suggesting the one probably meant."""
     if name in ("enabled", "disabled", "notifications"):
         return f"no event is called so; write hooksConfig.{name}."
     return f"no event is called so.{nearest(name, [*EVENTS, *ALIASES], cutoff=0.6)}"
@@ -42,20 +42,20 @@ _ALL = ("", "*")
 
 @dataclass(frozen=True)
 class Matcher:
-    """As settings write it. `pattern` is null where the text is compared as it is."""
+    """A hook's matcher. With `pattern` None, the text is compared literally."""
 
     text: str = ""
     pattern: Pattern | None = None
 
     def matches(self, subjects: Collection[str]) -> bool:
-        """Whether the hook is for any of these names of one thing; an event without a name is for every hook of it."""
+        """Whether the hook applies to any of these names of one subject; events without a subject match every hook."""
         if self.text in _ALL or not any(subjects):
             return True
         return any(self.pattern.found(s) if self.pattern else self.text == s for s in subjects)
 
 
 def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
-    """The matcher, and why it can't be used as it was meant; then it is compared as it is."""
+    """Build the matcher; if its pattern is unusable, one that compares literally, with the reason."""
     if event not in TOOL_EVENTS or text in _ALL:
         return Matcher(text), ""
     try:
@@ -66,7 +66,7 @@ def matcher(event: HookEvent, text: str) -> tuple[Matcher, str]:
 
 
 def subjects_of(event: HookEvent, subject: str, payload: Mapping[str, JsonValue]) -> Collection[str]:
-    """All names of what an event is about: a tool has several, and an agent is known by its own."""
+    """Return all names of an event's subject: tools have aliases, and an agent also matches by its own name."""
     args = payload.get("tool_input")
     return names_of(subject, args if isinstance(args, dict) else {}) if event in TOOL_EVENTS else (subject,)
 
@@ -77,9 +77,9 @@ class Hook:
 
     event: HookEvent
     source: str
-    """The settings file that it stands in."""
+    """The settings file that defines it."""
     place: str
-    """Where in the file, dotted: `hooks.BeforeTool.0.hooks.1`."""
+    """Its dotted key in the file: `hooks.BeforeTool.0.hooks.1`."""
     command: str = ""
     name: str = ""
     matcher: Matcher = field(default_factory=Matcher)
@@ -87,11 +87,11 @@ class Hook:
     timeout_s: float = 60.0
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     required: bool = False
-    """Nothing goes on where it fails."""
+    """A failure of this hook blocks."""
     idempotent: bool = False
-    """May run twice without asking, after a kill."""
+    """May be rerun without asking after a kill."""
     broken: str = ""
-    """Why it can't be run; only required hooks are kept although they are broken, and block."""
+    """Why it can't be run; only required hooks are kept when broken, and they block."""
 
     @property
     def title(self) -> str:
@@ -99,20 +99,20 @@ class Hook:
 
     @property
     def id(self) -> str:
-        """The same for the same name and command, in whichever file and on whichever day."""
+        """Stable for the same name and command, whichever file defines it."""
         what = f"{self.name}\0{self.command}" if not self.broken else f"{self.source}\0{self.place}"
         return hashlib.sha256(what.encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class HookBook:
-    """All hooks that count, in the order in which they are asked: the project's, then the user's."""
+    """All active hooks in the order they run: the project's, then the user's."""
 
     hooks: Sequence[Hook] = ()
     problems: Sequence[str] = ()
     """One line each, with file and place."""
     notifications: bool = True
-    """Whether people are told of hooks that have nothing to say."""
+    """Whether to report hooks that return nothing."""
 
     @property
     def configured(self) -> str:
@@ -120,9 +120,9 @@ class HookBook:
         return ",".join(sorted({hook.event for hook in self.hooks}))
 
     def selected(self, event: HookEvent, *subjects: str) -> list[Hook]:
-        """The hooks to run for something with these names.
+        """Return the hooks to run for a subject with these names.
 
-        The same name and command runs once, as strictly as its strictest definition says.
+        Hooks with the same name and command run once, with the strictest of their definitions.
         """
         chosen: dict[str, Hook] = {}
         for hook in self.hooks:
@@ -139,7 +139,7 @@ class HookBook:
 
 
 TIMEOUT_MS = 60_000
-"""gemini-cli's."""
+"""Default of gemini-cli."""
 _SUSPICIOUS_MS = 1_000
 
 
@@ -168,8 +168,6 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 @dataclass
 class _Reader:
-    """Reads one source."""
-
     source: str
     env: Mapping[str, str]
     problems: list[str]
@@ -201,7 +199,7 @@ class _Reader:
             self.problems.append(f"{self.source}: {place}.matcher: {problem}.")
         for number, item in enumerate(group.hooks):
             for hook in self._command(event, f"{place}.hooks.{number}", item, aliased):
-                # A guard that can't be read must not look away.
+                # A guard with an unreadable matcher applies to everything.
                 found = Matcher() if problem and hook.required else match
                 yield replace(hook, matcher=found, sequential=group.sequential)
 
@@ -232,7 +230,7 @@ class _Reader:
         )
 
     def _valid(self, model: type[_Model], place: str, data: object) -> _Model:
-        """Raises `ConfigError`; unknown keys are reported."""
+        """Validate `data` and report unknown keys. Raises `ConfigError`."""
         if not isinstance(data, dict):
             raise ConfigError(self._wrong(place, data, "an object"))
         table = cast(dict[str, Any], data)
@@ -249,7 +247,7 @@ class _Reader:
         return f"{self.source}: {place} is {shown(data)}, expected {expected}."
 
     def _kept(self, event: HookEvent, place: str, data: object, problem: str) -> Iterator[Hook]:
-        """A malformed definition doesn't count, unless it says that nothing may go on without it."""
+        """Skip a malformed definition, unless it is marked required: then it blocks."""
         required = _says_required(data)
         effect = (
             f"it is required, so {event} blocks until it is corrected"
@@ -267,9 +265,9 @@ class _Reader:
 
 
 def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
-    """The hooks of all sources, the project's first, so that the user's later word wins.
+    """Load the hooks of all sources, the project's first, so that the user's take precedence.
 
-    A project can turn off its own hooks, not the user's. Raises `ConfigError` for a required hook of an unknown event.
+    A project can't disable the user's hooks. Raises `ConfigError` for a required hook of an unknown event.
     """
     problems: list[str] = []
     hooks: list[Hook] = []
@@ -283,7 +281,7 @@ def load_hooks(layers: Sequence[HookLayer], env: Mapping[str, str]) -> HookBook:
 
 
 def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
-    """Names and commands that are off; None: all are."""
+    """Return the names and commands that are disabled; None if all are."""
     enabled = [layer.config["enabled"] for layer in layers if "enabled" in layer.config]
     if not all(enabled[-1:]):
         return None
@@ -291,7 +289,7 @@ def _disabled(layers: Sequence[HookLayer]) -> set[str] | None:
 
 
 def _says_required(data: object) -> bool:
-    """Somewhere in it `required` stands, with anything but false."""
+    """Whether `required` occurs anywhere in it with a value other than false."""
     if isinstance(data, dict):
         found = cast(dict[str, Any], data)
         return found.get("required") not in (None, False) or any(map(_says_required, found.values()))

@@ -1,4 +1,4 @@
-"""reply: what a hook says, and what several of one event say together."""
+"""reply: runs hooks, parses their replies and merges those for one event."""
 
 import asyncio
 import json
@@ -23,13 +23,13 @@ from interlock.state.text import clean, clean_json
 from interlock.state.tooling import Ended, Processes
 
 BLOCKS = 2
-"""The exit code by which a hook says no."""
+"""The exit code by which a hook blocks."""
 OUTPUT_CHARS = 1_000_000
-"""Of stdout; a hook that says more than this can't be read."""
+"""Maximum stdout; longer output is rejected."""
 REASON_CHARS = 10_000
-"""Of stderr, and of a text that is no JSON: as much as people and models are told."""
+"""Maximum of stderr and of plain-text output shown to people and models."""
 _DEPTH = 3
-"""How often JSON may stand in a JSON string."""
+"""How many times JSON may be nested in JSON strings."""
 
 _WORDS: dict[str, HookDecision] = {
     "allow": "allow",
@@ -43,7 +43,7 @@ _Word = Literal["allow", "approve", "ask", "deny", "block"]
 
 
 class Reply(Frozen):
-    """What counts of a hook's answer."""
+    """The effective part of a hook's reply."""
 
     decision: HookDecision = "none"
     reason: str = ""
@@ -52,9 +52,9 @@ class Reply(Frozen):
     context: str = ""
     output: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     warning: str = ""
-    """Why the rest doesn't count: then only what narrows is left of it."""
+    """Why the rest is ignored; only restrictions remain in effect."""
     lost: bool = False
-    """Its supervisor was killed: whether it did its work is unknown."""
+    """Its supervisor was killed, so whether the hook completed is unknown."""
     exit_code: int | None = None
     duration_ms: int = 0
 
@@ -66,7 +66,7 @@ class _ToolConfig(BaseModel):
 
 
 class _Specific(BaseModel):
-    """`hookSpecificOutput`: gemini-cli's names, and Claude's three."""
+    """`hookSpecificOutput`: gemini-cli's names, and three of Claude Code's."""
 
     model_config = ConfigDict(extra="allow")
     additionalContext: StrictStr | None = None  # noqa: N815 - as hooks spell it
@@ -95,12 +95,12 @@ class _Answer(BaseModel):
 
 
 def stricter(*decisions: HookDecision) -> HookDecision:
-    """Any block wins over ask, ask over allow."""
+    """Return the strictest decision: block over ask, ask over allow."""
     return max(decisions, key=_ORDER.index)
 
 
 def read_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 60.0) -> Reply:
-    """Exit 0: what stdout says; 2: no, `said` on stderr is why; anything else warns, or blocks where it is required."""
+    """Parse a hook's result. Exit 0: stdout is the reply; 2: block, stderr says why; else warn (block if required)."""
     answer, unread = _parsed(ended)
     reply, unfit = _reply(answer) if answer is not None else (Reply(), "")
     if ended.exit_code == BLOCKS:
@@ -119,7 +119,7 @@ def read_reply(ended: Ended, stderr: str, *, required: bool, timeout_s: float = 
 
 
 def _parsed(ended: Ended) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object on stdout, if it is one; why stdout can't be read."""
+    """Return the JSON object on stdout, if any, and why stdout can't be parsed."""
     text = ended.output.strip()
     if ended.how == "not_started" or not text:
         return None, ""
@@ -141,7 +141,7 @@ def _parsed(ended: Ended) -> tuple[dict[str, Any] | None, str]:
 
 
 def _reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
-    """The answer, or why its fields can't be used."""
+    """Build a reply from the fields, or say why they can't be used."""
     try:
         answer = _Answer.model_validate(fields)
     except ValidationError as error:
@@ -162,7 +162,7 @@ def _reply(fields: Mapping[str, Any]) -> tuple[Reply, str]:
 
 
 def _output_reply(specific: _Specific) -> dict[str, JsonValue]:
-    """As gemini-cli spells it."""
+    """Convert to gemini-cli's field names."""
     output = specific.model_dump(exclude_none=True, exclude={"additionalContext", *_CLAUDES})
     if specific.updatedInput is not None and specific.tool_input is None:
         output["tool_input"] = specific.updatedInput
@@ -174,7 +174,7 @@ def _word(word: object) -> HookDecision:
 
 
 def _failure(ended: Ended, stderr: str, timeout_s: float) -> str:
-    """Why it didn't end well; empty: it did."""
+    """Return why the hook failed, or an empty string."""
     detail = next((line.strip() for line in stderr.strip().splitlines()[-1:]), "")[:500]
     tail = f": {clean(detail)}" if detail else ""
     match ended.how:
@@ -193,7 +193,7 @@ def _failure(ended: Ended, stderr: str, timeout_s: float) -> str:
 
 
 def _narrowed(answer: Mapping[str, Any], problem: str, required: bool) -> Reply:
-    """Of a hook that failed only what forbids something counts; a required one forbids by failing."""
+    """Reduce a failed hook's reply to its restrictions; a required hook blocks by failing."""
     specific: Any = answer.get("hookSpecificOutput")
     permission: object = cast(Any, specific).get("permissionDecision") if isinstance(specific, dict) else None
     decision = stricter(_word(answer.get("decision")), _word(permission))
@@ -210,13 +210,13 @@ def _narrowed(answer: Mapping[str, Any], problem: str, required: bool) -> Reply:
 
 
 _JOINED = ("tool_input", "llm_request")
-"""Changes to what the event is about: each hook names what it changes, the later one wins where both do."""
+"""Changes to an event's input: partial objects that are merged, with later hooks winning."""
 _MODES = ("AUTO", "ANY", "NONE")
 _TOLD = HookVerdict.model_fields.keys() & Reply.model_fields.keys()
 
 
 class HookReply(NamedTuple):
-    """One hook, and what it said."""
+    """One hook and its reply."""
 
     name: str
     source: str
@@ -224,7 +224,7 @@ class HookReply(NamedTuple):
 
 
 def merged(event: HookEvent, replies: Sequence[HookReply]) -> HookOutcome:
-    """In the order of settings: texts are joined, later outputs win, the strictest decision stands."""
+    """Merge replies in settings order: texts are joined, later outputs win, the strictest decision applies."""
     decisions: list[HookDecision] = [one.reply.decision for one in replies]
     decision = stricter("none", *decisions)
     stops = [one.reply.stop for one in replies if one.reply.stop is not None]
@@ -243,7 +243,7 @@ def merged(event: HookEvent, replies: Sequence[HookReply]) -> HookOutcome:
 
 
 def changed(payload: dict[str, JsonValue], event: HookEvent, reply: Reply) -> dict[str, JsonValue]:
-    """The next hook's input, where hooks run one after the other: with what this one changed or added."""
+    """Return the next sequential hook's input, including what this hook changed or added."""
     match event:
         case "BeforeTool":
             return _with(payload, "tool_input", reply.output.get("tool_input"))
@@ -263,7 +263,7 @@ def _with(payload: dict[str, JsonValue], key: str, change: JsonValue) -> dict[st
 
 
 def _lines(texts: Any) -> str:
-    """Each once, a line each."""
+    """Join the distinct texts, one per line."""
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
@@ -280,7 +280,7 @@ def _output(event: HookEvent, outputs: Sequence[dict[str, JsonValue]]) -> dict[s
 
 
 def _tool_config(configs: Sequence[JsonValue]) -> JsonValue:
-    """NONE over ANY over AUTO; names united and sorted, none of them left under NONE."""
+    """Merge tool configurations: NONE over ANY over AUTO; names are combined and sorted, and dropped under NONE."""
     tool_configs = [cast(dict[str, Any], config) for config in configs]
     mode = max((config.get("mode", "AUTO") for config in tool_configs), key=_MODES.index)
     names = {name for config in tool_configs for name in config.get("allowedFunctionNames", ())}
@@ -290,27 +290,27 @@ def _tool_config(configs: Sequence[JsonValue]) -> JsonValue:
 
 _CHUNK = 65_536
 _ARGUMENTS = frozenset({"tool_input", "updatedInput", "tailToolCallRequest"})
-"""Of `hookSpecificOutput`: what runs."""
+"""Fields of `hookSpecificOutput` that get executed."""
 _KEPT = REASON_CHARS * 4
-"""Bytes: a character has at most four."""
+"""In bytes: a character has at most four."""
 _APART = 'exec bash -c "$2" 2>"$1"'
-"""The supervisor joins both streams; a reason must not stand among the JSON."""
+"""The supervisor merges both streams; stderr must not end up in the JSON."""
 
 
 @dataclass(frozen=True)
 class HookEnvironment:
-    """What hooks are told of the run that they belong to."""
+    """The run that hooks belong to, as exposed to them."""
 
     session: str
     workspace: Path
     plans: Path | None
     agent: str = ""
-    """Path of the sub-agent that they are about; empty: the main agent."""
+    """Path of the sub-agent the event is about; empty for the main agent."""
     redact: Redactor = SHAPES
-    """For what they say, which is stored and told; arguments that they change stay word for word."""
+    """Redacts replies, which are stored and displayed; tool arguments that hooks change are kept verbatim."""
 
     def input(self, event: HookEvent, payload: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """The event's own fields, after those that every event has."""
+        """Return the fields common to all events, followed by the event's own."""
         own: dict[str, JsonValue] = {"agent": self.agent} if self.agent else {}
         return {
             "session_id": self.session,
@@ -322,7 +322,7 @@ class HookEnvironment:
         }
 
     def environment(self) -> dict[str, str]:
-        """gemini-cli's and Claude Code's names."""
+        """Return the variables under gemini-cli's and Claude Code's names."""
         return {
             "GEMINI_PROJECT_DIR": str(self.workspace),
             "GEMINI_CWD": str(self.workspace),
@@ -337,7 +337,7 @@ class HookEnvironment:
 async def run_hook(
     hook: Hook, payload: Mapping[str, JsonValue], processes: Processes, around: HookEnvironment
 ) -> Reply:
-    """What it said. It never raises: whatever goes wrong with it is in the reply."""
+    """Run a hook. Never raises: any failure is reported in the reply."""
     if hook.broken:
         why = f"A required hook can't be run: {hook.broken}"
         return Reply(decision="block", reason=why, warning=hook.broken)
@@ -364,11 +364,11 @@ async def run_hook(
 
 @asynccontextmanager
 async def _errors() -> AsyncGenerator[tuple[Path, bytearray]]:
-    """A pipe by name for stderr, and what came through it: its first part, for a process may say without end."""
+    """Yield a named pipe for stderr and a buffer with its beginning; output may be unlimited."""
     with tempfile.TemporaryDirectory(prefix="interlock-hook-") as folder:
         fifo, stderr = Path(folder) / "stderr", bytearray()
         os.mkfifo(fifo, 0o600)
-        # Opened for both, so that it neither waits for a writer nor ends with one.
+        # Opened for reading and writing, so that it neither waits for a writer nor gets EOF.
         read = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)
         pump = asyncio.ensure_future(_pump(read, stderr))
         try:
@@ -387,6 +387,6 @@ async def _pump(read: int, stderr: bytearray) -> None:
 
 
 def _take(read: int, stderr: bytearray) -> None:
-    """What is there now, as much as a pipe holds; what is too much is thrown away."""
+    """Read what is available, at most one pipe's capacity, and discard what exceeds the limit."""
     with suppress(BlockingIOError):
         stderr += os.read(read, _CHUNK)[: max(0, _KEPT - len(stderr))]

@@ -1,1 +1,1 @@
-"""index: what of the workspace can be searched: cut into chunks, kept in the state directory, found again."""
+"""index: the searchable content of the workspace: cut into chunks, stored in the state directory, and queried."""

@@ -1,5 +1,5 @@
-"""database: the index of one workspace as an SQLite file in the state directory. Whatever is wrong with it, it is
-made anew: all that is in it can be found again."""
+"""database: the index of one workspace as an SQLite file in the state directory. It is a cache: any problem is solved
+by rebuilding it."""
 
 import fcntl
 import hashlib
@@ -12,7 +12,7 @@ from interlock.services.files.filesystem import make_directories
 from interlock.services.sqlite import BUSY_TIMEOUT_S, explained, transaction
 
 VERSION = "2"
-"""Of tables, chunks and words; an index of another version is made anew."""
+"""Version of schema, chunks and words; an index of another version is rebuilt."""
 _SCHEMA = """
 create table meta (key text primary key, value text not null) without rowid;
 create table files (
@@ -41,10 +41,10 @@ _TABLES = ("counts", "terms", "vectors", "chunks", "files", "meta")
 
 
 class IndexFile:
-    """The file, opened when it is first needed, and the lock that whoever writes it holds."""
+    """The database file, opened lazily, and the lock that its writer holds."""
 
     def __init__(self, home: Path, workspace: Path, model: str = "") -> None:
-        """`model`: the embedding model; each has an index of its own, so that to change it loses nothing."""
+        """`model`: the embedding model; each has its own index, so that switching models loses nothing."""
         name = hashlib.sha256(os.fsencode(workspace)).hexdigest()[:16]
         if model:
             name += f"-{hashlib.sha256(model.encode()).hexdigest()[:8]}"
@@ -58,7 +58,7 @@ class IndexFile:
         return self._lock is not None
 
     def lock(self) -> bool:
-        """Become the one that writes. False: another process is. A kill lets go of it."""
+        """Become the writer; False if another process is. The lock is released if the process dies."""
         if self._lock is not None:
             return True
         make_directories(self.path.parent, 0o700)
@@ -77,7 +77,7 @@ class IndexFile:
             self._lock = None
 
     def writable(self) -> sqlite3.Connection:
-        """The lock being held: made anew if it is of another version, or damaged."""
+        """Open for writing; requires the lock. Rebuilds an index that is damaged or of another version."""
         with explained(self.path):
             try:
                 conn = self._open()
@@ -92,12 +92,12 @@ class IndexFile:
             return conn
 
     def make_anew(self) -> None:
-        """Empty, the lock being held."""
+        """Recreate the index empty; requires the lock."""
         with explained(self.path):
             self._make(self._open())
 
     def readable(self) -> sqlite3.Connection | None:
-        """None: there is no index, or none of this version."""
+        """Open for reading; None if there is no index of this version."""
         if self._conn is None and not self.path.exists():
             return None
         try:

@@ -1,4 +1,4 @@
-"""embedding: texts as vectors: by Gemini, by any endpoint that speaks OpenAI's protocol, or by a small model here."""
+"""embedding: text embeddings from Gemini, any OpenAI-compatible endpoint or a small local model."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,9 +13,9 @@ from interlock.state.names import GEMINI_KEYS, GEMINI_URL
 
 _OPENAI_URL = "https://api.openai.com/v1"
 _BATCH, _AT_ONCE = 60, 8
-"""Texts of a request (Roo Code), and requests that are under way at a time."""
+"""Texts per request (Roo Code), and concurrent requests."""
 _TRIES, _DELAY_S = 4, 0.5
-"""The first and three more; the wait doubles (Roo Code)."""
+"""Attempts in total and initial delay, which doubles (Roo Code)."""
 _TIMEOUT_S = 60.0
 _OK = 200
 _AGAIN = (429, 500, 502, 503, 504)
@@ -23,7 +23,7 @@ _EXTRA = "pip install 'interlock-agent[search]'"
 
 Vectors = Sequence[Sequence[float]]
 _Ask = Callable[[list[str], bool], Awaitable[Vectors]]
-"""Texts, and whether they are questions."""
+"""Takes texts, and whether they are queries."""
 
 
 class _TryAgain(Exception):  # noqa: N818 - no fault yet
@@ -31,7 +31,7 @@ class _TryAgain(Exception):  # noqa: N818 - no fault yet
 
 
 class Embedder:
-    """One embedding model, as settings name it. Loaded and connected to when it is first asked."""
+    """One embedding model, named as in settings. Loaded and connected on first use."""
 
     def __init__(self, name: str, env: Mapping[str, str], redact: Redactor) -> None:
         """`name`: a Gemini id, `openai:MODEL` or `model2vec:FOLDER`."""
@@ -41,12 +41,12 @@ class Embedder:
 
     @property
     def identity(self) -> str:
-        """What vectors of the same meaning share: the model, and where it is served."""
+        """Identifies compatible vectors: the model and where it is served."""
         served = self._env.get("OPENAI_BASE_URL", "") if self.name.startswith("openai:") else ""
         return f"{self.name} {served}".strip()
 
     async def vectors(self, texts: Sequence[str], *, question: bool = False) -> list[bytes]:
-        """Of length 1, float32. Raises `ToolError` in one line."""
+        """Return normalized float32 vectors. Raises `ToolError` with a one-line message."""
         if self._ask is None:
             self._ask = await asyncio.to_thread(self._made)
         slots = asyncio.Semaphore(_AT_ONCE)
@@ -147,7 +147,7 @@ class Embedder:
             raise self._failed(f"it isn't installed: {_EXTRA}") from error
         try:
             model = loader.StaticModel.from_pretrained(folder)
-        except Exception as error:  # whatever its loaders raise
+        except Exception as error:  # any error its loaders raise
             raise self._failed(" ".join(f"{type(error).__name__}: {error}".split())[:300]) from error
 
         async def ask(texts: list[str], question: bool) -> Vectors:  # noqa: ARG001 - it has one task

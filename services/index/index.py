@@ -1,4 +1,4 @@
-"""index: the index of a workspace: brought up to date, a batch of files at a time, and asked."""
+"""index: builds the index of a workspace incrementally, in batches of files, and queries it."""
 
 import asyncio
 import sqlite3
@@ -25,9 +25,9 @@ from interlock.tools._syntax import LANGUAGES
 
 T = TypeVar("T")
 _BATCH_FILES, _BATCH_BYTES = 200, 1 << 20
-"""Of one transaction: what a kill may cost."""
+"""Limits per transaction: the work that a kill can lose."""
 _CANDIDATES = 4
-"""For each result that is wanted."""
+"""Per requested result."""
 
 
 class WorkspaceIndex:
@@ -44,7 +44,7 @@ class WorkspaceIndex:
         self._batch: list[Indexed] = []
         self._total = 0
         self._check: Callable[[], None] = lambda: None
-        """Ends the work in its thread when nobody waits for it any more."""
+        """Aborts the work in its thread once the caller is gone."""
 
     @property
     def embeds(self) -> bool:
@@ -73,7 +73,7 @@ class WorkspaceIndex:
         return await self._in_turn(self._chunk)
 
     async def embed(self) -> None:
-        if not self._batch:  # the process before this one cut them
+        if not self._batch:  # the previous process cut them
             await self.chunk()
         if self._embedder is not None:
             texts = [f"{f.source.path} {c.name}\n{c.text}" for f in self._batch for c in f.chunks]
@@ -86,7 +86,7 @@ class WorkspaceIndex:
         return await self._in_turn(self._store)
 
     async def release(self) -> None:
-        await self._in_turn(self._release)  # what was cancelled may still be in its thread
+        await self._in_turn(self._release)  # cancelled work may still be running in its thread
 
     async def query(self, asked: Asked) -> Candidates:
         error, vector = None, None
@@ -151,7 +151,7 @@ class WorkspaceIndex:
 
     def _compare(self) -> tuple[int, int]:
         if self._found is None and not self._scan():
-            self._pending = deque()  # another process goes on with it
+            self._pending = deque()  # another process is building it
             return 0, 0
         conn = self._file.writable()
         known = {row[0]: row[1:] for row in conn.execute("select path, signature, sha256 from files")}
@@ -214,7 +214,7 @@ class WorkspaceIndex:
         return len(self._pending), self._total
 
     def _other_model(self, conn: sqlite3.Connection) -> bool:
-        """Whether the model of this name gives vectors of another length now."""
+        """Whether the model with this name now returns vectors of another length."""
         made = next((v for file in self._batch for v in file.vectors), None)
         stored = conn.execute("select length(vector) from vectors limit 1").fetchone()
         return made is not None and stored is not None and stored[0] != len(made)
@@ -253,7 +253,7 @@ class WorkspaceIndex:
 
 
 def _forget(conn: sqlite3.Connection, path: str) -> None:
-    """The word index holds no text of its own, so it is told what it held."""
+    """Delete a file. The word index stores no text, so deletion must pass the indexed text again."""
     row = conn.execute("select id from files where path = ?", (path,)).fetchone()
     if row is None:
         return
@@ -285,5 +285,5 @@ def _add(conn: sqlite3.Connection, file: Indexed) -> None:
 def open_index(
     home: Path, workspace: Workspace, embeddings: str, env: Mapping[str, str], redact: Redactor
 ) -> WorkspaceIndex:
-    """`embeddings`: the model that settings name; empty: words alone."""
+    """Open an index; `embeddings` is the configured model, or empty for word search only."""
     return WorkspaceIndex(home, workspace, Embedder(embeddings, env, redact) if embeddings else None)

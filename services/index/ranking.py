@@ -1,6 +1,6 @@
-"""ranking: which chunks answer a question: by its words (BM25), by its meaning, or by both.
+"""ranking: ranks chunks for a query by words (BM25), by meaning, or by both.
 
-Code is taken as the words that it is made of: a question finds `parseHttpDate` and `parse_http_date`.
+Identifiers are split into words: a query finds `parseHttpDate` and `parse_http_date`.
 """
 
 import re
@@ -13,9 +13,9 @@ from interlock.state.search import Asked, Candidates
 
 _WORD = re.compile(r"\w+")
 _PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-"""Of a name: `HTTP` and `Server` of `HTTPServer`, digits apart; of one in other letters what `_` parts."""
+"""Parts of an ASCII name: `HTTP` and `Server` of `HTTPServer`, digits separate. Other names are split at `_`."""
 _SAID = re.compile(r'"""(.*?)(?:"""|\Z)|^[ \t]*(?:#|//|--|/?\*)([^\n]*)$', re.DOTALL | re.MULTILINE)
-"""Docstrings and comments: questions are asked in their language."""
+"""Docstrings and comments: they are worded like queries."""
 _SILENT = frozenset(
     re.findall(
         r"\w+",
@@ -32,18 +32,18 @@ _SILENT = frozenset(
         """,
     )
 )
-"""Words of questions that say nothing of what is looked for."""
+"""Stop words of queries."""
 
 
 def split(text: str) -> str:
-    """The words of a text in lower case; of a name that has parts the parts, too."""
+    """Return a text's words in lower case, followed by their parts if they are compound names."""
     return " ".join([_spelled(word) for word in _WORD.findall(text)])
 
 
 def columns(path: str, name: str, code: str) -> tuple[str, str, str, str]:
-    """The words of a chunk as the index has them: of its path, its name, what people say in it, and all of it.
+    """Return a chunk's words as indexed: from its path, name, comments, and whole text.
 
-    The path is without its suffix, which is the language's.
+    The path's suffix is dropped, as it is implied by the language.
     """
     comments = " ".join(part for match in _SAID.finditer(code) for part in match.groups() if part)
     return split(path.rpartition(".")[0] or path), split(name), split(comments), split(code)
@@ -57,27 +57,26 @@ def _spelled(word: str) -> str:
 
 
 def words_of(query: str) -> list[str]:
-    """The words of a question that say what is looked for, each once; all of them where none else is left."""
+    """Return the distinct significant words of a query, or all of them if none is significant."""
     words = list(dict.fromkeys(split(query).split()))
     return [word for word in words if word not in _SILENT] or words
 
 
 _WEIGHTS = "bm25(2.0, 4.0, 1.0, 1.0)"
-"""Of path, name, comments with docstrings, and all of the text (`benchmarks/search`: 7 % more answers among the first
+"""Weights of path, name, comments with docstrings, and whole text (`benchmarks/search`: 7 % more answers in the top
 five than without the third)."""
 _COMMON = 0.1
-"""Share of the chunks from which a word is too common to be looked up, beside three rarer ones: it costs the most time
-and says the least."""
+"""Words in more than this share of chunks are skipped if three rarer ones exist: they cost most and say least."""
 _KEPT = 3
 _MOST_PLACES = 10_000
-"""Chunks in which the words that are looked up stand, in all: what the time of a query grows with."""
+"""Maximum total chunks containing the chosen words: query time grows with it."""
 _MOST_TERMS = 24
 _RANK_K = 60
-"""Of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
+"""Constant of reciprocal rank fusion (Cormack, Clarke and Büttcher 2009)."""
 
 
 class _Stemmer:
-    """The words as the index has them, cut by the very tokenizer."""
+    """Stems words with the index's own tokenizer."""
 
     def __init__(self) -> None:
         self._conn = sqlite3.connect(":memory:", check_same_thread=False)
@@ -99,7 +98,7 @@ _stemmer = cache(_Stemmer)
 
 
 def by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[int, float]]:
-    """Chunks by id, best first, with what they are worth."""
+    """Return chunk ids with scores relative to the best, best first."""
     words = _looked_up(conn, asked.query)
     if not words:
         return []
@@ -116,10 +115,10 @@ def by_words(conn: sqlite3.Connection, asked: Asked, most: int) -> list[tuple[in
 
 
 def _looked_up(conn: sqlite3.Connection, query: str) -> list[str]:
-    """Those of its words that are in the index, the rarest first."""
+    """Return the query words found in the index, rarest first."""
     total = (
         conn.execute("select max(id) from chunks").fetchone()[0] or 0
-    )  # counting takes 10 ms where there are many
+    )  # count(*) takes 10 ms on large tables
     stem = _stemmer()
     words = {stem(word): word for word in words_of(query)}
     counts = {word: row[0] for s, word in words.items() if s and (row := _count(conn, s))}
@@ -138,7 +137,7 @@ def _count(conn: sqlite3.Connection, stem: str) -> tuple[int] | None:
 
 
 def _narrowed(asked: Asked) -> tuple[str, list[str]]:
-    """A folder holds the paths between `folder/` and the next name."""
+    """Build the SQL filter. Paths in a folder sort between `folder/` and `folder0`."""
     conditions: list[str] = []
     values: list[str] = []
     folder = asked.path.strip("/")
@@ -152,9 +151,9 @@ def _narrowed(asked: Asked) -> tuple[str, list[str]]:
 
 
 class Meanings:
-    """The vectors of an index, in memory as long as it doesn't change.
+    """The index's vectors, cached in memory until it changes.
 
-    All are compared, as sqlite-vec would; it would have to be loaded as an extension, which many Pythons can't.
+    Searches by brute force, as sqlite-vec would; that needs loadable extensions, which many Pythons lack.
     """
 
     def __init__(self) -> None:
@@ -165,7 +164,7 @@ class Meanings:
     def nearest(
         self, conn: sqlite3.Connection, vector: bytes, asked: Asked, most: int
     ) -> list[tuple[int, float]]:
-        """Chunks by id, the nearest first, with the cosine of the angle."""
+        """Return chunk ids with cosine similarities, best first."""
         np: Any = import_module("numpy")
 
         self._load(conn, len(vector))
@@ -200,7 +199,7 @@ class Meanings:
 
 
 def ranked(found: Candidates, asked: Asked) -> list[tuple[int, float]]:
-    """As `CodeIndex.rank`. With both measures: by reciprocal rank, 1 where a chunk is first by both."""
+    """See `CodeIndex.rank`. With both measures uses reciprocal rank: 1 for a chunk that is first in both."""
     if not found.meanings:
         best = found.words
     else:

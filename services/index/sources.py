@@ -1,7 +1,6 @@
-"""sources: the files of a workspace that can be searched, cut into chunks: definitions by grammar, Markdown by heading,
-the rest by lines.
+"""sources: a workspace's searchable files, cut into chunks by definition (from a grammar), Markdown heading or lines.
 
-The limits are Roo Code's. Unlike there what stands between definitions is kept, and nothing is in two pieces.
+Limits are Roo Code's. Unlike there, text between definitions is kept and no text is in two chunks.
 """
 
 import re
@@ -19,32 +18,32 @@ from interlock.tools._opening import open_file
 from interlock.tools._syntax import Definition, definitions, language_of
 
 LEAST, MOST = 50, 1000
-"""Characters of a chunk: what is shorter joins its neighbour, or is left out."""
+"""Characters per chunk; shorter ones are merged with a neighbour or dropped."""
 TOLERATED = round(MOST * 1.15)
 """Characters up to which a definition stays whole."""
 _LEAST_REST = 200
-"""Characters that the last piece of what is cut by lines should have."""
+"""Minimum characters of the last piece when cutting by lines."""
 _HEADING = re.compile(r"(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
 _UNDERLINE = re.compile(r"(={3,}|-{3,})[ \t]*$")
 _FENCE = re.compile(r"[ \t]{0,3}(```|~~~)")
 _COMMENT = re.compile(r"\s*(//|/\*|\*|#(?!!|include|define|if|endif)|--|;|'|@|\[)")
-"""How lines begin that belong to the definition right below them: comments and attributes."""
+"""Starts of lines that belong to the definition directly below: comments and attributes."""
 
 
 class Chunk(NamedTuple):
-    """Lines count from 1, both are its own."""
+    """A range of lines, counted from 1, inclusive."""
 
     start: int
     end: int
     kind: str
-    """Node type of the grammar, `markdown_header_h2`, or `lines`."""
+    """The grammar's node type, `markdown_header_h2`, or `lines`."""
     name: str
-    """`Class.method`, a heading, or what it is a part of; empty: neither."""
+    """`Class.method`, a heading, or the enclosing name; empty if there is none."""
     text: str
 
 
 class _Piece(NamedTuple):
-    """As `Chunk`, lines from 0 and the end not its own."""
+    """Like `Chunk`, but counted from 0, and the end is exclusive."""
 
     start: int
     end: int
@@ -53,7 +52,7 @@ class _Piece(NamedTuple):
 
 
 def chunks(source: bytes, language: str) -> list[Chunk]:
-    """In the order of the file. Bytes that aren't UTF-8 are replaced."""
+    """Cut a file into chunks, in order. Bytes that aren't UTF-8 are replaced."""
     text = source.decode("utf-8", "replace").replace("\r\n", "\n")
     lines = _Lines(text.split("\n"))
     if language == "markdown":
@@ -71,7 +70,7 @@ class _Tree(NamedTuple):
 
 
 def _nested(found: Sequence[Definition]) -> list[_Tree]:
-    """One that begins on a line on which its neighbour ends is a part of that one."""
+    """Nest definitions; one that begins on the line where its neighbour ends is absorbed by it."""
     top: list[_Tree] = []
     path: list[_Tree] = []
     for definition in found:
@@ -91,7 +90,7 @@ def _nested(found: Sequence[Definition]) -> list[_Tree]:
 
 
 class _Lines:
-    """The lines of a file, and how long each stretch of them is."""
+    """The lines of a file, and the size of any range of them."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -101,7 +100,7 @@ class _Lines:
         return self._until[end] - self._until[start]
 
     def inside(self, scope: _Piece, inner: Sequence[_Tree]) -> list[_Piece]:
-        """The definitions of a scope, each whole if it is short enough, and what stands between them."""
+        """Cut a scope into its definitions, whole where short enough, and the text between them."""
         pieces: list[_Piece] = []
         at = scope.start
         for definition, deeper in inner:
@@ -122,7 +121,7 @@ class _Lines:
         return start
 
     def cut(self, piece: _Piece) -> Iterator[_Piece]:
-        """By lines, none longer than tolerated but for a line that is; the last one isn't left too short."""
+        """Cut by lines into pieces within the tolerance, except longer single lines; avoids a short last piece."""
         start, stop = piece.start, piece.end
         while start < stop and not self.lines[start].strip():
             start += 1
@@ -140,7 +139,7 @@ class _Lines:
             yield piece._replace(start=start, end=stop)
 
     def joined(self, pieces: Sequence[_Piece]) -> Iterator[_Piece]:
-        """What is too short joins what follows it, if that leaves a chunk that is short enough."""
+        """Merge pieces that are too short with the next one if the result is short enough."""
         waiting: _Piece | None = None
         for piece in pieces:
             if waiting is not None:
@@ -158,7 +157,7 @@ class _Lines:
         return len("\n".join(self.lines[piece.start : piece.end]).strip())
 
     def chunks(self, piece: _Piece) -> Iterator[Chunk]:
-        """Without blank lines at its ends; a line that is too long in segments."""
+        """Yield chunks without blank lines at either end; a line that is too long is split."""
         start, end = piece.start, piece.end
         while end > start and not self.lines[end - 1].strip():
             end -= 1
@@ -173,7 +172,7 @@ class _Lines:
 
 
 def _sections(lines: _Lines) -> list[_Piece]:
-    """From each heading to the next; code in fences holds none."""
+    """Cut at headings, ignoring those in fenced code."""
     starts: list[tuple[int, str, str]] = [(0, "markdown_content", "")]
     fence = ""
     for number, line in enumerate(lines.lines):
@@ -192,29 +191,29 @@ def _sections(lines: _Lines) -> list[_Piece]:
 
 
 LARGEST = 1 << 20
-"""Bytes of a file (Roo Code: 1 MiB)."""
+"""Maximum size of a file in bytes (Roo Code: 1 MiB)."""
 _MADE = frozenset(
     {
         *("node_modules", "__pycache__", "env", "venv", "target", "dist", "out", "bundle"),
         *("vendor", "tmp", "temp", "deps", "pods"),
     }
 )
-"""Folders of what is made or fetched (Roo Code's list, but for `pkg`, where Go keeps its own code)."""
+"""Folders of generated or fetched files (Roo Code's list without `pkg`, where Go keeps its own code)."""
 _SETTLED_NS = 2_000_000_000
-"""A file that changed just before it was looked at may change again without another time stamp."""
+"""A file modified just before it was read may change again without a new time stamp."""
 
 
 class Source(NamedTuple):
-    """A file as it was found; the path is relative to the workspace."""
+    """A file as found; the path is relative to the workspace."""
 
     path: str
     language: str
     signature: str
-    """Size, times and inode: while it is the same, so are the bytes. Empty: that can't be relied upon."""
+    """Size, times and inode: unchanged means same bytes. Empty if that isn't reliable yet."""
 
 
 class Indexed(NamedTuple):
-    """A file as it goes into the index: its chunks, each with its words and, later, its vector."""
+    """A file to be indexed: its chunks with their words and, later, vectors."""
 
     source: Source
     sha256: str
@@ -225,7 +224,7 @@ class Indexed(NamedTuple):
 
 
 def sources(workspace: Workspace, stop: Callable[[], None]) -> Iterator[Source]:
-    """Sorted by path. Hidden ones, those that tools may not see, and what isn't source text don't count."""
+    """Yield source files ordered by path, without hidden files and those that tools may not see."""
     for path in workspace.walk(workspace.root, stop=stop, leave_out=_left_out):
         language = language_of(path)
         if language is not None and (found := _signature(path)) is not None:
@@ -240,7 +239,7 @@ def _signature(path: Path) -> str | None:
     try:
         found = path.lstat()
         str(path).encode()
-    except (OSError, UnicodeEncodeError):  # gone meanwhile, or a name that isn't text
+    except (OSError, UnicodeEncodeError):  # gone, or a name that isn't text
         return None
     if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST:
         return None
@@ -250,7 +249,7 @@ def _signature(path: Path) -> str | None:
 
 
 def read(workspace: Workspace, path: str) -> bytes | None:
-    """The bytes of a file, up to the largest; None: it is gone, or not for us."""
+    """Read a file up to the size limit; None if it is gone, too large or not accessible."""
     try:
         with workspace.place(workspace.root / path) as place, open_file(place) as file:
             data = file.read(LARGEST + 1)
@@ -260,7 +259,7 @@ def read(workspace: Workspace, path: str) -> bytes | None:
 
 
 def indexed(source: Source, data: bytes) -> Indexed:
-    """Binary files, and those that can't be read, have no chunks; they are remembered, and not read again."""
+    """Prepare a file. Binary and unreadable files get no chunks, but are recorded so that they aren't reread."""
     found = [] if b"\0" in data else chunks(data, source.language)
     words = [columns(source.path, chunk.name, chunk.text) for chunk in found]
     return Indexed(source, sha256(data), found, words, [])

@@ -1,1 +1,1 @@
-"""MCP: servers of others, their tools, resources and prompts. The SDK is imported when a server is first started."""
+"""MCP: external servers, their tools, resources and prompts. The SDK is imported when the first server starts."""

@@ -1,4 +1,4 @@
-"""client: one session with one server, by the official SDK; what it lists and answers, as records of ours."""
+"""client: one session with one server through the official SDK, converting what it lists and answers to our records."""
 
 import asyncio
 import logging
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from mcp.client.client import Client
 
 _PAGES = 50
-"""Of a list; a server that never ends one can't hang the run."""
+"""Maximum pages per list, so that an endless list can't hang the run."""
 _UNSUPPORTED = -32022
-"""A server that only speaks protocols from 2026-07-28 on, which have no handshake."""
+"""Error of servers that only speak protocols from 2026-07-28 on, which have no handshake."""
 _FORGOTTEN = "Session terminated"
-"""What the SDK makes of a 404 for a session that was there."""
+"""The SDK's message for a 404 on an existing session."""
 _TIMED_OUT, _CLOSED, _NO_JSON = -32001, -32000, -32700
 _LIST_CHANGED = tuple(f"notifications/{what}/list_changed" for what in ("tools", "prompts", "resources"))
 _LISTEN_AGAIN_S = 1.0
@@ -41,15 +41,15 @@ Progress = Callable[[str], None]
 
 
 class LostError(Exception):
-    """The request was sent, and no answer will come: whether it had an effect is unknown."""
+    """The request was sent but no answer will come: whether it had an effect is unknown."""
 
 
 class ForgottenError(LostError):
-    """The server doesn't know the session any more: the request was not done."""
+    """The server no longer knows the session: the request was not executed."""
 
 
 class AnsweredError(Exception):
-    """The server answered that it can't. `error`: as the protocol has it."""
+    """The server answered with an error. `error`: the protocol's error object."""
 
     def __init__(self, text: str, error: Any = None) -> None:
         super().__init__(text)
@@ -62,13 +62,13 @@ class Listing:
 
     tools: tuple[ServerTool, ...] = ()
     refused: tuple[str, ...] = ()
-    """Tools that can't be offered, each with why."""
+    """Tools that can't be offered, each with the reason."""
     resources: tuple[ServerItem, ...] = ()
     templates: tuple[ServerItem, ...] = ()
     prompts: tuple[ServerItem, ...] = ()
 
     def reader(self, spec: ServerSpec) -> Iterator[ServerTool]:
-        """The tool by which models read its resources, where there are any."""
+        """Yield the tool with which models read resources, if there are any."""
         if self.resources or self.templates:
             yield resource_reader(spec, [*self.resources, *self.templates])
 
@@ -80,7 +80,7 @@ class Session:
     spec: ServerSpec
     client: "Client"
     under_way: list[CallInput]
-    """Calls that haven't been answered."""
+    """Calls in flight."""
     instructions: str = field(init=False)
     version: str = field(init=False)
 
@@ -90,7 +90,7 @@ class Session:
         self.version = visible(f"{info.name} {info.version}") if info else ""
 
     async def listing(self) -> Listing:
-        """Everything that it offers; of what it doesn't have, nothing."""
+        """List everything that the server's capabilities include."""
         can, client = self.client.server_capabilities, self.client
         tools: list[ServerTool] = []
         refused: list[str] = []
@@ -121,7 +121,7 @@ class Session:
         timeout_s: float,
         filled: Sequence[FilledForm] = (),
     ) -> Content:
-        """Raises `InputWantedError`, too: where it failed for want of what `given` lacks."""
+        """Call a tool. Also raises `InputWantedError` if the call failed for lack of input missing from `filled`."""
 
         async def report(progress: float, total: float | None, message: str | None) -> None:
             of = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
@@ -138,7 +138,7 @@ class Session:
             raise
         finally:
             self.under_way.remove(asked)
-        if asked.wanted and content.is_error:  # one that did without is done
+        if asked.wanted and content.is_error:  # a call that succeeded without the input is done
             raise InputWantedError(asked.wanted)
         return content
 
@@ -153,7 +153,7 @@ class Session:
 async def session(
     spec: ServerSpec, transport: Callable[[], Any], workspace: Path, changed: Callable[[], None]
 ) -> AsyncGenerator[Session]:
-    """Connect. `transport` makes a fresh one; `changed` is called when the server offers something else."""
+    """Connect. `transport` creates a fresh one; `changed` is called when the server's offerings change."""
     from mcp.client.client import Client
     from mcp.types import Implementation
 
@@ -170,18 +170,18 @@ async def session(
     client = await _connected(wanted, transport)
     listening = asyncio.create_task(_listen(client, changed))
     try:
-        # To check a result by the server's own schema would run its regular expressions here.
+        # Validating a result against the server's own schema would run its regular expressions here.
         client.session.validate_tool_result = _believed
         yield Session(spec, client, under_way)
     finally:
-        listening.cancel()  # not waited for: where the transport broke, this is cancelled, too
+        listening.cancel()  # not awaited: if the transport broke, this task is cancelled too
         await client.__aexit__(None, None, None)
 
 
 def _callbacks(
     workspace: Path, under_way: Sequence[CallInput], changed: Callable[[], None]
 ) -> dict[str, Any]:
-    """What the server may ask and tell. Not for a model's answer (sampling): the SDK refuses that."""
+    """Callbacks for requests and notifications by the server. No sampling: the SDK refuses it."""
     from mcp.types import ListRootsResult, Root
 
     async def roots(context: Any) -> ListRootsResult:  # noqa: ARG001 - the SDK names it
@@ -199,7 +199,7 @@ def _callbacks(
 
 
 async def _connected(wanted: Callable[..., "Client"], transport: Callable[[], Any]) -> "Client":
-    """By the handshake; a server that knows none speaks today's protocol."""
+    """Connect with the handshake; servers without one speak the current protocol."""
     from mcp.shared.exceptions import MCPError
 
     client = wanted(transport(), mode="legacy")
@@ -213,19 +213,19 @@ async def _connected(wanted: Callable[..., "Client"], transport: Callable[[], An
 
 
 def first_cause(error: BaseException) -> BaseException:
-    """What the SDK's task groups wrap."""
+    """Unwrap the SDK's exception groups."""
     while isinstance(error, BaseExceptionGroup):
         error = cast(BaseExceptionGroup[BaseException], error).exceptions[0]
     return error
 
 
 async def _listen(client: "Client", changed: Callable[[], None]) -> None:
-    """Under today's protocol a server tells of changes only whoever listens; under older ones it just does."""
+    """Subscribe to changes: required by the current protocol; with older ones servers notify unasked."""
     from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
     from mcp.shared.exceptions import MCPError
 
     lists = dict.fromkeys(("tools_list_changed", "prompts_list_changed", "resources_list_changed"), True)
-    with suppress(ListenNotSupportedError, MCPError, TimeoutError):  # then it tells of none
+    with suppress(ListenNotSupportedError, MCPError, TimeoutError):  # not supported: no notifications
         while True:
             with suppress(SubscriptionLost):
                 async with client.listen(**lists) as changes:
@@ -233,15 +233,15 @@ async def _listen(client: "Client", changed: Callable[[], None]) -> None:
                         changed()
                 return
             await asyncio.sleep(_LISTEN_AGAIN_S)
-            changed()  # what was missed meanwhile
+            changed()  # for changes missed in the meantime
 
 
 async def _believed(name: str, result: Any) -> None:
-    """What came is the model's to judge."""
+    """Skip validation; the model judges the result."""
 
 
 def _quiet() -> None:
-    """The SDK logs what went wrong on the wire, which would land in the terminal; we tell it ourselves."""
+    """Silence the SDK's logging of wire errors, which would reach the terminal; we report them ourselves."""
     for name in ("mcp", "client"):
         logger = logging.getLogger(name)
         logger.propagate = False
@@ -262,7 +262,7 @@ async def _pages(fetch: Callable[..., Awaitable[Any]], items: str) -> list[Any]:
 
 
 async def _answer(request: Awaitable[Any]) -> Any:
-    """Tells what the server refused from what nobody knows."""
+    """Await an answer, distinguishing errors returned by the server from unknown outcomes."""
     import anyio
     from mcp.client._input_required import InputRequiredRoundsExceededError
     from mcp.shared.exceptions import MCPError

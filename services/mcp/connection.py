@@ -1,6 +1,6 @@
-"""connection: one server over the life of a drive: started when first asked for, reconnected when lost, ended.
+"""connection: one server during a drive: started on first use, reconnected when lost, and closed.
 
-In a replay it stands as the run knew it: nothing is started or asked.
+In a replay it has the state recorded by the run: nothing is started or called.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from interlock.state.mcp import ServerStatus, ServerView
 from interlock.state.text import visible
 
 CONNECT_S = 30.0
-"""Seconds until a server that says nothing counts as failed; a package may have to be fetched first."""
+"""Seconds after which an unresponsive server counts as failed; it may have to download a package first."""
 READY_S = 10.0
-"""Seconds that a run waits for its servers (Roo: 10); one that takes longer joins at a later turn."""
+"""Seconds that a run waits for its servers (Roo: 10); slower ones join at a later turn."""
 _RETRIES = 5
 _FIRST_DELAY_S = 0.5
-"""Before a lost server is connected to again; doubles each time."""
+"""Delay before the first reconnect; doubles each time."""
 _STABLE_S = 30.0
-"""A session that lasted so long was a good one: retries begin anew."""
+"""A session that lasted this long resets the retry count."""
 _SETTLE_S = 0.05
-"""A server that changes tells so several times in a row."""
+"""Servers often send several change notifications in a row."""
 _CLOSE_S = 8.0
 _REASON = 500
 
@@ -40,7 +40,7 @@ class UnavailableError(Exception):
 
 
 class Connection:
-    """One server. Its session lives in a task of its own, as the SDK wants it."""
+    """One server. Its session lives in its own task, as the SDK requires."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Connection:
         workspace: Path,
         connect_s: float = CONNECT_S,
     ) -> None:
-        """`transport`: makes a fresh one; is given whom to tell when the server is lost."""
+        """`transport` creates a fresh one; its argument is called with the reason when the server is lost."""
         self.spec = spec
         self.problem = spec.problem
         self.listing = Listing()
@@ -57,19 +57,19 @@ class Connection:
         self._session: Session | None = None
         self._task: asyncio.Task[None] | None = None
         self._settled = asyncio.Event()
-        """It is connected, and what it offers is known; or it has failed."""
+        """Set once it is connected and its listing is known, or it has failed."""
         self._since = 0.0
-        """When it last was asked for and wasn't there, by the monotonic clock."""
+        """Monotonic time since which it has been starting, lost or refreshing."""
         self._wake, self._asked = asyncio.Event(), asyncio.Event()
         self._tried = asyncio.Event()
-        """There is a session, or the last try to have one has failed."""
+        """Set once there is a session, or the last attempt has failed."""
         self._lost = ""
         self._changed = self._closing = False
         self._instructions = self._version = ""
 
     @property
     def lost(self) -> str:
-        """Why there is no session any more."""
+        """Why there is no longer a session."""
         return visible(self._lost)[:_REASON]
 
     @property
@@ -113,7 +113,7 @@ class Connection:
         )
 
     async def ready(self) -> None:
-        """Start it, if that was never tried, and wait a while; not again and again for one that is slow."""
+        """Start the server if that was never tried, and wait for it, but only once for a slow one."""
         if not self.usable:
             return
         if self._task is None:
@@ -121,7 +121,7 @@ class Connection:
         await self._until_settled(self._since + READY_S - time.monotonic())
 
     async def live(self) -> Session:
-        """A session, with another try where it had failed. Raises `UnavailableError`."""
+        """Return a session, retrying after a failure. Raises `UnavailableError`."""
         if not self.usable:
             raise UnavailableError(self.problem or "it is disabled in settings")
         if self._task is None or self._task.done():
@@ -165,7 +165,7 @@ class Connection:
                 await self._settled.wait()
 
     async def _serve(self) -> None:
-        """A server that was there once is connected to again, sooner where somebody asks for it."""
+        """Reconnect a server that was connected before when it is lost; at once if a session is requested."""
         known, retries = False, 0
         while not self._closing:
             self._asked.clear()
@@ -187,11 +187,11 @@ class Connection:
         self._tried.set()
 
     async def _connected(self) -> bool:
-        """One session from its beginning to its end; whether there was one."""
+        """Run one session from start to end; returns whether it connected."""
         self._lost, self._changed, connected = "", False, False
         try:
             async with AsyncExitStack() as stack:
-                # Half a second of CPU, in which Ctrl-C and other servers have their turn.
+                # Half a second of CPU: a thread keeps Ctrl-C and other servers responsive.
                 await asyncio.to_thread(import_module, "mcp.client.client")
                 async with asyncio.timeout(self._connect_s):
                     made = session(self.spec, self._made, self._workspace, self._on_change)
@@ -200,7 +200,7 @@ class Connection:
                 self._instructions, self._version = live.instructions, live.version
                 self._session, self.problem, connected = live, "", True
                 await self._until_lost(live)
-        except Exception as error:  # whatever a server or the SDK meets ends this one session
+        except Exception as error:  # any error of a server or the SDK ends only this session
             self._on_lost(_reason(error))
         self.problem = self.lost
         return connected
@@ -221,7 +221,7 @@ class Connection:
                 await self._wake.wait()
 
     def _on_lost(self, why: str) -> None:
-        """Nobody is given this session any more."""
+        """Retire the session."""
         self._lost = self._lost or why
         self._session = None
         self._unsettle()
@@ -234,13 +234,13 @@ class Connection:
         self._wake.set()
 
     def gone(self, why: LostError, session: Session) -> None:
-        """A request found out that the session is over."""
+        """Record that a request found the session lost."""
         if self._session is session:
             self._on_lost(str(why))
 
 
 def _reason(error: BaseException) -> str:
-    """The first cause, in one line."""
+    """Describe the first cause in one line."""
     error = first_cause(error)
     if isinstance(error, TimeoutError):
         return f"it did not answer within {CONNECT_S:g} s"
@@ -266,17 +266,17 @@ _RECORDED = TypeAdapter(_Recorded)
 
 
 def known(one: Connection) -> dict[str, Any]:
-    """JSON-like: what a run is told of a server."""
+    """Return a server's state as JSON-like data, recorded for replays."""
     view = one.view()
     record = _Recorded(one.status, one.problem, view.version, view.instructions, one.listing)
     return _RECORDED.dump_python(record, mode="json", exclude_defaults=True)
 
 
 class RecordedConnection(Connection):
-    """A server of a run that is over."""
+    """A server of a finished run."""
 
     def __init__(self, spec: ServerSpec, record: str, workspace: Path) -> None:
-        """`told`: JSON of what `known` gave; empty: the run never asked for it."""
+        """`record`: JSON of what `known` returned; empty if the run never asked."""
         super().__init__(spec, _never, workspace)
         self._was = _RECORDED.validate_json(record or "{}")
         self.listing, self.problem = self._was.listing, self._was.problem or spec.problem
@@ -287,7 +287,7 @@ class RecordedConnection(Connection):
         return "disabled" if self.spec.disabled else self._was.status
 
     async def ready(self) -> None:
-        """It never will be more than it was."""
+        """Nothing to wait for."""
 
     async def live(self) -> Session:
         raise UnavailableError(_WHY)

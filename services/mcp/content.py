@@ -1,8 +1,7 @@
-"""content: what a server says: answers as text, their images and other bytes apart; and what it asks a person.
+"""content: converts servers' answers to text, keeping images and other bytes apart, and handles their input requests.
 
-Nobody can be waited for while it works on a call: a run parks, and its servers end. So the server is told no, and where
-its call fails for that, a person is asked; with the answer the call is made once more, and the same question is
-answered at once.
+A call can't wait for a person: the run parks and its servers end. So the server's request is declined; if its call then
+fails, the person is asked, the call is repeated, and the same request is answered at once.
 """
 
 import base64
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Data:
-    """Bytes among an answer; `place` is the mark that stands for them in its text."""
+    """Bytes in an answer; `place` marks their position in its text."""
 
     place: str
     kind: Literal["image", "audio", "file"]
@@ -31,7 +30,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Content:
-    """An answer: its texts in order, with a mark where bytes were."""
+    """An answer: its texts in order, with marks where bytes were."""
 
     text: str
     data: tuple[Data, ...] = ()
@@ -39,7 +38,7 @@ class Content:
 
 
 def content_of(result: Any) -> Content:
-    """Of a tool's result. What is only structured is given as JSON."""
+    """Convert a tool's result. Content that is only structured becomes JSON."""
     made = _joined(result.content, is_error=bool(result.is_error))
     if made.text or result.structured_content is None:
         return made
@@ -52,7 +51,7 @@ def resource_of(result: Any) -> Content:
 
 
 def prompt_of(result: Any) -> Content:
-    """Its messages; who says each stands before it, where not all are the user's."""
+    """Convert a prompt's messages; each is prefixed with its role if roles differ."""
     parts: list[str | Data] = []
     several = len({m.role for m in result.messages}) > 1
     for place, message in enumerate(result.messages):
@@ -103,12 +102,12 @@ def _data(text: str, kind: Literal["image", "audio", "file"], mime: str, place: 
 
 
 _URL_NEEDED = -32042
-"""The server wants a page to be visited before it does the call (`URLElicitationRequiredError`)."""
+"""The server requires visiting a page before it executes the call (`URLElicitationRequiredError`)."""
 _LATER = "Nobody can be asked while the call is under way. Once a person has answered, it is made again."
 
 
 class InputWantedError(Exception):
-    """The call failed, for want of this."""
+    """The call failed for lack of this input."""
 
     def __init__(self, form: Form) -> None:
         super().__init__(form.message)
@@ -116,19 +115,19 @@ class InputWantedError(Exception):
 
 
 class CallInput:
-    """What a call may be asked for, and what was given before."""
+    """The input a call asked for, and the input given to it."""
 
     def __init__(self, filled: Sequence[FilledForm]) -> None:
         self._filled = filled
         self.wanted: Form | None = None
 
     def values(self, form: Form) -> dict[str, Any] | None:
-        """An answer counts for the very question that the person was shown."""
+        """Return the values given for exactly this form, the one the person was shown."""
         return next((filled.values for filled in self._filled if filled.form == form), None)
 
 
 def answer(under_way: Sequence[CallInput], params: Any) -> "ElicitResult | ErrorData":
-    """A server's question; it doesn't say of which call."""
+    """Answer a server's request for input, which doesn't say which call it belongs to."""
     from mcp.types import INVALID_REQUEST, ElicitResult, ErrorData
 
     form = form_of(params)
@@ -150,7 +149,7 @@ def form_of(params: Any) -> Form:
 
 
 def page_wanted(error: Any) -> Form | None:
-    """The page that an error asks for."""
+    """Return the page that an error asks to visit, if any."""
     if error is None or error.code != _URL_NEEDED:
         return None
     from mcp.types import ElicitRequestURLParams

@@ -1,7 +1,7 @@
-"""remote: servers behind an address: by SSE or streamable HTTP, signed in to by the SDK's OAuth client.
+"""remote: servers at a URL, through SSE or streamable HTTP, authenticated by the SDK's OAuth client.
 
-Tokens are in files that only the user reads. They belong to an address: a server of the same name elsewhere gets none
-of them. Whoever runs headless is told to sign in; a browser is waited for by `sign_in` alone.
+Tokens are stored in files readable only by the user and bound to a URL: a server of the same name elsewhere gets none
+of them. Headless runs report that sign-in is needed; only `sign_in` waits for a browser.
 """
 
 import asyncio
@@ -30,25 +30,25 @@ WAIT_S = 300.0
 """Seconds that a person has to sign in."""
 _ANSWER = "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n{text}"
 Learn = Callable[[Mapping[str, str]], None]
-"""Is told of new secrets, so that nothing repeats them."""
+"""Called with new secrets, so that they get redacted."""
 Show = Callable[[str, Callable[[str], str]], None]
-"""Is given the address to sign in at, and what takes the address that a browser elsewhere ended at, and answers it."""
+"""Called with the sign-in URL and a function: given the URL where a browser elsewhere ended, it returns the reply."""
 
 
 class TokenFile:
-    """What is kept of one address: client, tokens, and where they are renewed. Implements the SDK's `TokenStorage`."""
+    """The client registration, tokens and OAuth metadata stored for one URL. Implements the SDK's `TokenStorage`."""
 
     def __init__(self, home: Path, server: str, address: str) -> None:
         """`home`: the state directory."""
         self._folder, self._server, self._address = home / _FOLDER, server, address
         self._path = self._folder / f"{hashlib.sha256(address.encode()).hexdigest()[:32]}.json"
         self._context: Any = None
-        """Of the SDK's provider, which knows where tokens are renewed."""
+        """Context of the SDK's provider, which knows where tokens are renewed."""
         self._learn: Learn = lambda _: None
         self.kept: dict[str, Any] = {}
 
     def read(self) -> bool:
-        """Take what is kept; whether there are tokens. A damaged file is as none: one signs in again."""
+        """Load the stored data; returns whether it has tokens. A damaged file counts as empty."""
         try:
             found: Any = json.loads(self._path.read_text(encoding="utf-8"))
             self.kept = found if found["address"] == self._address else {}
@@ -57,13 +57,13 @@ class TokenFile:
         return "tokens" in self.kept
 
     def forget(self) -> bool:
-        """Whether there was anything."""
+        """Delete the file; returns whether it existed."""
         there = self._path.exists()
         self._path.unlink(missing_ok=True)
         return there
 
     def secrets(self) -> dict[str, str]:
-        """What is kept and nobody may be told, by name."""
+        """Return the stored secrets by name."""
         if not self.kept:
             self.read()
         named = {**self.kept.get("client", {}), **self.kept.get("tokens", {})}
@@ -74,7 +74,7 @@ class TokenFile:
         }
 
     def bind(self, context: Any, learn: Learn) -> None:
-        """To the SDK's provider, which starts where the last one ended: the SDK itself keeps neither of these."""
+        """Attach the SDK's provider, restoring the expiry and metadata that the SDK itself doesn't persist."""
         from mcp.shared.auth import OAuthMetadata
 
         self._context, self._learn = context, learn
@@ -103,7 +103,7 @@ class TokenFile:
         )
 
     async def set_client_info(self, client_info: "OAuthClientInformationFull") -> None:
-        """Kept with the tokens that it leads to."""
+        """Stored along with the next tokens."""
         self.kept["client"] = client_info.model_dump(mode="json", exclude_none=True)
 
     def _write(self) -> None:
@@ -115,7 +115,7 @@ class TokenFile:
 def signed_in(
     spec: ServerSpec, home: Path, learn: Learn, lost: Callable[[str], None]
 ) -> "OAuthClientProvider | None":
-    """By what was kept; None: nothing is. `lost` is told where that doesn't do any more."""
+    """Return a provider for stored tokens, or None. `lost` is called if they are no longer accepted."""
     file = TokenFile(home, spec.name, spec.url)
     if not file.read():
         return None
@@ -128,7 +128,7 @@ def signed_in(
 
 
 def needed(spec: ServerSpec) -> str:
-    """What is told where a server answers that nobody has signed in."""
+    """Explain a 401 from a server."""
     if any(name.lower() == "authorization" for name in spec.headers or {}):
         return "it refused the Authorization header of settings (401)"
     return f"it wants you to sign in: interlock mcp auth {spec.name}"
@@ -138,7 +138,7 @@ def needed(spec: ServerSpec) -> str:
 async def sign_in(
     spec: ServerSpec, home: Path, learn: Learn, show: Show
 ) -> AsyncGenerator["OAuthClientProvider"]:
-    """A provider that asks a person, whose browser comes back to this machine. Raises `UserError`."""
+    """Yield a provider that has a person sign in with a browser redirected to this machine. Raises `UserError`."""
     back = urlsplit(spec.oauth.redirect_uri or "http://127.0.0.1:0/callback")
     found: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
     expected: list[str] = []
@@ -177,7 +177,7 @@ async def sign_in(
 def _came_back(
     target: str, path: str, expected: list[str], found: "asyncio.Future[AuthorizationCodeResult]"
 ) -> tuple[str, str]:
-    """What the browser is answered. Only the sign-in that was begun here counts."""
+    """Handle the redirect and return the reply to the browser. Only sign-ins started here are accepted."""
     from mcp.shared.auth import AuthorizationCodeResult
 
     parts = urlsplit(target)
@@ -213,7 +213,7 @@ def _provider(
     if spec.oauth.client_id:
         own: dict[str, Any] = {"client_id": spec.oauth.client_id, "redirect_uris": [back]}
         if spec.oauth.client_secret:
-            method = "client_secret_post"  # as gemini-cli does; the SDK would send none otherwise
+            method = "client_secret_post"  # as gemini-cli does; the SDK would otherwise send none
             own |= {"client_secret": spec.oauth.client_secret, "token_endpoint_auth_method": method}
         file.kept.setdefault("client", own)
     about = OAuthClientMetadata.model_validate({"client_name": "Interlock", "redirect_uris": [back]})
@@ -230,20 +230,20 @@ _UNAUTHORIZED, _BROKEN = 401, 500
 async def streams(
     spec: ServerSpec, auth: "Auth | None", lost: Callable[[str], None]
 ) -> AsyncGenerator[tuple[Any, Any]]:
-    """The SDK's transport. Redirects to elsewhere aren't followed: headers may hold what opens doors.
+    """Open the SDK's transport. Cross-origin redirects aren't followed: headers may contain credentials.
 
-    `auth` signs in where the server asks for it; without it `lost` is told what to do.
+    `auth` signs in if the server requires it; without it `lost` is called with instructions.
     """
     import httpx2
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
     async def look(response: "Response") -> None:
-        """What the SDK would take for an answer."""
+        """Reject or limit responses that the SDK would mishandle."""
         code, is_json = response.status_code, "json" in response.headers.get("content-type", "")
         if code == _UNAUTHORIZED and auth is None:
             lost(needed(spec))
-        if code >= _BROKEN and not is_json:  # what stands before the server doesn't know what that did
+        if code >= _BROKEN and not is_json:  # from a proxy in front of the server: the outcome is unknown
             raise httpx2.HTTPStatusError(f"HTTP {code}", request=response.request, response=response)
         if is_json:
             response.stream = _bounded(response.stream)
@@ -266,7 +266,7 @@ async def streams(
 
 
 def _bounded(stream: Any) -> Any:
-    """A body that ends with an error where it is too long for one message."""
+    """Wrap a body to raise an error once it exceeds the size of one message."""
     import httpx2
 
     class Bounded(httpx2.AsyncByteStream):

@@ -1,4 +1,4 @@
-"""servers: all MCP servers of a drive: started side by side when they are first needed, ended with it."""
+"""servers: all MCP servers of a drive: started concurrently on first use, closed with it."""
 
 import asyncio
 import json
@@ -25,15 +25,15 @@ from interlock.state.tooling import FileNow, Outputs, ToolInfo, ToolRun, Toolset
 from interlock.tools._content import LARGEST_MEDIA, media_part
 
 Keep = Callable[[str, JsonValue], None]
-"""Takes what was asked, and what was told."""
+"""Records a request and its answer."""
 
 
 def unkept(_asked: str, _answer: JsonValue) -> None:
-    """Nobody will replay it."""
+    """Record nothing, as no replay will need it."""
 
 
 class Servers:
-    """Implements `McpServers`; and calls their tools, which the toolset does."""
+    """Implements `McpServers`, and calls server tools for the toolset."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Servers:
         learn: Learn = lambda _: None,
         keep: Keep = unkept,
     ) -> None:
-        """`env`: what stdio servers get besides their own; `most`: processes and bytes that each may use.
+        """`env`: base environment of stdio servers; `most`: processes and bytes that each may use.
 
-        `home`: the state directory, where tokens are; `learn` is told of new ones. `keep`: of what a replay needs.
+        `home`: the state directory with tokens; `learn` is called with new ones. `keep` records what a replay needs.
         """
         self._env, self._most, self._outputs, self._emit = env, most, outputs, emit
         self._home, self._learn, self._workspace = home, learn, workspace
@@ -72,7 +72,7 @@ class Servers:
             self._note(json.dumps([one.spec.name]), known(one))
 
     def replay(self, recorded: Mapping[str, str]) -> None:
-        """From here on nothing is started or asked: `recorded` is what `keep` was given, as JSON."""
+        """Switch to replay: nothing is started or called. `recorded` holds what `keep` received, as JSON."""
         self._recorded, self._keep = recorded, unkept
         self._connections = {
             name: RecordedConnection(one.spec, recorded.get(json.dumps([name]), ""), self._workspace)
@@ -88,16 +88,16 @@ class Servers:
         return [self._view(one) for one in self._connections.values()]
 
     def tools(self) -> dict[str, ServerTool]:
-        """Those of connected servers, by the name that models use."""
+        """Return the tools of connected servers by the name that models use."""
         return {tool.name: tool for one in self._connections.values() for tool in self._tools(one)[0]}
 
     def owner(self, name: str) -> str | None:
-        """The server that a tool's name belongs to: the longest that fits."""
+        """Return the server that a tool name belongs to: the longest matching name."""
         fitting = [server for server in self.names() if name.startswith(f"mcp_{server}_")]
         return max(fitting, key=len, default=None)
 
     def annotations(self, name: str) -> Mapping[str, JsonValue]:
-        """What is believed of what a server says of its tool."""
+        """Return the trusted annotations of a server's tool."""
         tool = self.tools().get(name) if self._connections else None
         return tool.annotations if tool else {}
 
@@ -105,7 +105,7 @@ class Servers:
         return self._connections[server].status == "connected"
 
     async def call(self, server: str, run: ToolRun, progress: Progress, again: bool = False) -> ToolResult:
-        """Where nobody knows whether it happened, the error is `unknown_outcome`."""
+        """Call a tool. If it is unknown whether the call took effect, the error is `unknown_outcome`."""
         name, args = run.call.name, run.call.args
         one = self._connections[server]
         try:
@@ -151,11 +151,11 @@ class Servers:
         return await self._asked([server, name, texts], lambda live: live.prompt(name, texts))
 
     async def close(self) -> None:
-        """End them side by side."""
+        """Close all servers concurrently."""
         await asyncio.gather(*(one.close() for one in self._connections.values()))
 
     async def _asked(self, asked: list[Any], ask: Callable[[Session], Any]) -> ToolResult:
-        """`asked`: a server, and what it is asked: the name of the answer in a replay."""
+        """`asked`: the server and its request, which together identify the answer in a replay."""
         name = json.dumps(asked)
         if self._recorded is not None and name in self._recorded:
             return ToolResult.model_validate_json(self._recorded[name])
@@ -200,7 +200,7 @@ class Servers:
         return self._outputs.save(data.data, mimetypes.guess_extension(data.mime_type) or ".bin")
 
     def _tools(self, one: Connection) -> tuple[list[ServerTool], list[str]]:
-        """Those that can be told apart from all others by their names, and why others don't count."""
+        """Return the tools with unambiguous names, and why others are left out."""
         found: dict[str, ServerTool] = {}
         refused: list[str] = []
         if one.status != "connected":
@@ -223,7 +223,7 @@ class Servers:
         return view.model_copy(update={"tools": items, "warnings": (*view.warnings, *refused)})
 
     def _tell(self, one: Connection) -> None:
-        """People hear once of a server that isn't there, and of each tool that doesn't count."""
+        """Warn once about each unavailable server and each tool left out."""
         view = self._view(one)
         lines = [f"MCP server {view.name!r}: {line}; it is left out." for line in view.warnings]
         if view.status == "connecting":
@@ -256,13 +256,13 @@ _SUMMARY = 160
 
 
 class JoinedToolset:
-    """Implements `Toolset`: what `others` has, and the tools of servers that are connected."""
+    """Implements `Toolset`: the tools of `others` and those of connected servers."""
 
     def __init__(self, others: Toolset, servers: Servers, counts: Callable[[str], bool]) -> None:
-        """`counts`: whether a tool of a server is among them."""
+        """`counts`: whether a server's tool is included."""
         self._others, self._servers, self._counts = others, servers, counts
         self._seen: set[str] = set()
-        """Names that once were tools: a call of one that is gone meanwhile gets an answer."""
+        """Every tool name offered so far: a call of one that has disappeared still gets an answer."""
 
     def declarations(self) -> list[ToolDeclaration]:
         tools = self._tools()
@@ -281,7 +281,7 @@ class JoinedToolset:
             return self._others.info(name)
         tool = self._servers.tools().get(name)
         if tool is None:
-            # Not connected yet, or its tool is gone: what isn't known is the worst.
+            # Not connected yet, or the tool is gone: assume the worst.
             known = name in self._seen or not self._servers.is_connected(server)
             return ToolInfo(name=name, risk="execute", alone=True, effect="other") if known else None
         repeatable = tool.read_only or tool.idempotent

@@ -1,8 +1,8 @@
-"""spec: how each configured server is reached, or what is wrong with it; servers written into settings; and their tools
-as models and rules know them: name, schema, what is believed of their effects.
+"""spec: how to reach each configured server, or why that is impossible; editing servers in settings; and server tools
+as models and rules see them: name, schema, trusted annotations.
 
-All that a server says of a tool is its word. Texts are made visible; a schema is reduced to what every provider takes,
-and holds nothing that would run a server's regular expression or fetch something.
+Nothing a server says about a tool is trusted by default. Texts are made visible; schemas are reduced to what every
+provider accepts, without regular expressions to run or references to fetch.
 """
 
 import os
@@ -23,16 +23,16 @@ from interlock.state.settings import McpServer, OAuthSettings, Settings
 from interlock.state.text import visible
 
 MOST = 64 * 1024 * 1024
-"""Bytes of one message; a server that sends longer ones can't be worked with."""
+"""Maximum bytes of one message; a server that sends longer ones is unusable."""
 TOO_LONG = f"it sent a message of more than {MOST >> 20} MB"
 Transport = Literal["stdio", "sse", "http"]
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
-"""Tools are called `mcp_SERVER_TOOL`, which providers take up to 63 characters of."""
+"""Tools are named `mcp_SERVER_TOOL`, and providers limit names to 63 characters."""
 
 
 @dataclass(frozen=True)
 class ServerSpec:
-    """One server that can be started. `problem` set: why it can't."""
+    """One configured server. If `problem` is set, it can't be started."""
 
     name: str
     transport: Transport | None
@@ -50,12 +50,12 @@ class ServerSpec:
     problem: str = ""
 
     def counts(self, tool: str) -> bool:
-        """Whether settings let this tool in, as the server names it."""
+        """Whether settings include this tool, named as by the server."""
         return tool not in self.exclude and (self.include is None or tool in self.include)
 
 
 def specs_of(settings: Settings, workspace: Path) -> dict[str, ServerSpec]:
-    """Every server that settings name, in their order. `mcp.excluded` ones are disabled."""
+    """Return all servers in settings, in order. Those in `mcp.excluded` are disabled."""
     excluded = {*settings.mcp.excluded}
     return {n: _spec(n, server, workspace, n in excluded) for n, server in settings.mcp_servers.items()}
 
@@ -72,7 +72,7 @@ def _spec(name: str, server: McpServer, workspace: Path, excluded: bool) -> Serv
         headers=server.headers,
         timeout_s=server.timeout_ms / 1000,
         trust=server.trust,
-        # gemini-cli also takes `name(…)`.
+        # gemini-cli also accepts `name(…)`.
         include=None if server.include_tools is None else tuple(map(_bare, server.include_tools)),
         exclude=tuple(map(_bare, server.exclude_tools)),
         disabled=server.disabled or excluded,
@@ -86,7 +86,7 @@ def _bare(name: str) -> str:
 
 
 def _transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
-    """What it speaks, and what is wrong with that."""
+    """Return the transport, and what is wrong with the configuration."""
     named = [key for key, value in (("command", server.command), ("url", server.url)) if value]
     named += ["httpUrl"] if server.http_url else []
     if not _NAME.fullmatch(name):
@@ -97,7 +97,7 @@ def _transport(name: str, server: McpServer) -> tuple[Transport | None, str]:
     if not named:
         return None, "it needs `command`, or `url`, or `httpUrl`"
     if server.http_url and server.url:
-        named.remove("url")  # gemini-cli: httpUrl goes first
+        named.remove("url")  # gemini-cli: httpUrl takes precedence
     if len(named) > 1:
         return None, f"{' and '.join(named)} exclude each other"
     if server.command:
@@ -120,7 +120,7 @@ def _bad_url(server: McpServer) -> str:
 
 
 def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
-    """Write a server into the settings file; whether it took another's place. Raises `ConfigError`."""
+    """Add a server to the settings file; returns whether it replaced one. Raises `ConfigError`."""
     with changed_settings(file, "mcpServers") as data:
         servers = _servers(data, file)
         there = name in servers
@@ -129,7 +129,7 @@ def add_server(file: Path, name: str, server: dict[str, Any]) -> bool:
 
 
 def remove_server(file: Path, name: str) -> None:
-    """Take a server out of the settings file. Raises `UserError` where it isn't there, `ConfigError`."""
+    """Remove a server from the settings file. Raises `UserError` if it isn't there, and `ConfigError`."""
     with changed_settings(file, "mcpServers") as data:
         servers = _servers(data, file)
         if name not in servers:
@@ -146,20 +146,20 @@ def _servers(data: Any, file: Path) -> dict[str, Any]:
 
 
 _DEEP = 12
-"""Levels of a schema; below them anything goes."""
+"""Maximum depth of a schema; anything is accepted below."""
 _PLAIN = ("minimum", "maximum", "minItems", "maxItems", "minLength", "maxLength")
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _LISTED = 100
-"""Resources that the tool which reads them names."""
+"""Maximum number of resources listed in the reading tool's description."""
 _DESCRIPTION = 10_000
-"""Characters of a tool's description that models are sent."""
+"""Maximum characters of a tool's description sent to models."""
 _RESTRICTING: Mapping[str, bool] = {
     "readOnlyHint": False,
     "idempotentHint": False,
     "destructiveHint": True,
     "openWorldHint": True,
 }
-"""What a server says of its tool that can only make rules stricter: it counts, whoever says it."""
+"""Annotations that can only make rules stricter: believed from any server."""
 
 
 @dataclass(frozen=True)
@@ -170,20 +170,20 @@ class ServerTool:
     """`mcp_SERVER_TOOL`."""
     server: str
     original: str
-    """As the server names it."""
+    """The server's own name for it."""
     description: str
     parameters: dict[str, Any]
     read_only: bool = False
     idempotent: bool = False
-    """Both only of trusted servers."""
+    """Both are set only for trusted servers."""
     annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
-    """For rules that name them (`toolAnnotations`)."""
+    """For rules that refer to them (`toolAnnotations`)."""
     reads_resource: bool = False
-    """It is none of the server's tools, but stands for reading its resources."""
+    """Not one of the server's tools, but our tool for reading its resources."""
 
 
 def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
-    """The tool; or why it can't be offered, empty where settings leave it out."""
+    """Convert a tool; returns why it can't be offered, or an empty string if settings exclude it."""
     if not spec.counts(tool.name):
         return ""
     shown = visible(tool.name)
@@ -212,7 +212,7 @@ def server_tool(spec: ServerSpec, tool: Any) -> ServerTool | str:
 
 
 def resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> ServerTool:
-    """A tool of the server's, so that rules and trust that name the server hold."""
+    """Build the reading tool. It belongs to the server, so that rules and trust for the server apply."""
     lines = [f"{r.name}: {r.description}" if r.description else r.name for r in resources[:_LISTED]]
     if len(resources) > _LISTED:
         lines.append(f"… and {len(resources) - _LISTED} more")
@@ -231,7 +231,7 @@ def resource_reader(spec: ServerSpec, resources: Sequence[ServerItem]) -> Server
 
 
 def reduced(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A server's schema for arguments, as models are sent it and as arguments are held to it. Raises `ValueError`."""
+    """Reduce a server's argument schema to the form sent to models and used for validation. Raises `ValueError`."""
     made = _reduced(schema, schema, _DEEP)
     return {**made, "type": "object", "properties": made.get("properties", {})}
 
@@ -281,7 +281,7 @@ def _object(found: Mapping[str, Any], root: Mapping[str, Any], left: int) -> dic
 
 
 def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any], left: int) -> Mapping[str, Any]:
-    """With what its `$ref` names, which must lie in the schema itself, and with all of `allOf`."""
+    """Inline `$ref`, which must point into the schema itself, and merge `allOf`."""
     for _ in range(left):
         target = schema.get("$ref")
         if not isinstance(target, str):
@@ -305,7 +305,7 @@ def _resolved(schema: Mapping[str, Any], root: Mapping[str, Any], left: int) -> 
 
 
 def _at(root: Mapping[str, Any], reference: str) -> Mapping[str, Any]:
-    """Raises `ValueError` for one that leads out of the schema, or nowhere."""
+    """Raises `ValueError` for a reference out of the schema; one that leads nowhere yields an empty schema."""
     place: Any = root
     if not reference.startswith("#"):
         raise ValueError(f"its schema refers to {visible(reference)!r}, which lies outside of it")

@@ -1,4 +1,4 @@
-"""stdio: a server as a process under our supervisor, a JSON-RPC message a line on its stdin and stdout."""
+"""stdio: a server as a process under our supervisor, exchanging JSON-RPC messages as lines on stdin and stdout."""
 
 import asyncio
 import os
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 _CHUNK = 65_536
 _LEAVE_S = 1.0
-"""A server may take so long to end by itself once its stdin is closed (the protocol's way to end it)."""
+"""Seconds a server has to exit after its stdin is closed (the protocol's way to end it)."""
 _ERRORS = 4_000
-"""Bytes of the end of its stderr that are kept, to say why it ended."""
+"""Bytes kept from the end of its stderr, to explain why it exited."""
 
 
 class StdioServer:
-    """One server's process. `lost` is called once when it has ended, or can't be understood any more."""
+    """One server's process. `lost` is called once, when it has ended or become unintelligible."""
 
     def __init__(
         self,
@@ -34,13 +34,13 @@ class StdioServer:
         most: tuple[int, int],
         lost: Callable[[str], None],
     ) -> None:
-        """`most`: processes and bytes of memory that it and all that it starts may use."""
+        """`most`: processes and bytes of memory that it and its children may use."""
         self._argv, self._cwd, self._env, self._most, self._lost = argv, cwd, env, most, lost
         self._stderr_kept: deque[bytes] = deque()
 
     @asynccontextmanager
     async def streams(self) -> AsyncGenerator[tuple[Any, Any]]:
-        """The SDK's transport: a stream of messages from the server, and one to it. Raises `RunError`."""
+        """Open the SDK's transport: one stream of messages from the server, one to it. Raises `RunError`."""
         import anyio
 
         child, ours = self._start()
@@ -62,7 +62,7 @@ class StdioServer:
                 os.close(errors)
 
     def _start(self) -> tuple[Supervised, tuple[int, int, int]]:
-        """The process; our ends of its stdout, stdin and stderr."""
+        """Start the process; returns it and our ends of its stdout, stdin and stderr."""
         (stdin, sink), (source, stdout), (errors, stderr) = os.pipe(), os.pipe(), os.pipe()
         ours, theirs = (source, sink, errors), (stdin, stdout, stderr)
         try:
@@ -89,7 +89,7 @@ class StdioServer:
         return child, ours
 
     async def _receive(self, source: int, into: Any, child: Supervised) -> None:
-        """Lines to messages, one at a time: a server that floods us waits in its own pipe."""
+        """Parse lines into messages one at a time, so that a flooding server blocks on its own pipe."""
         line = bytearray()
         async with into:
             while chunk := await _read(source):
@@ -114,7 +114,7 @@ class StdioServer:
                     data = data[os.write(sink, data) :]
                 except BlockingIOError:
                     await _writable(sink)
-                except OSError:  # it has closed its stdin; its end is told where its stdout ends
+                except OSError:  # it closed its stdin; its exit is reported when stdout ends
                     return
 
     async def _hear_errors(self, errors: int) -> None:
@@ -126,7 +126,7 @@ class StdioServer:
                 kept -= len(self._stderr_kept.popleft())
 
     async def _why(self, child: Supervised) -> str:
-        """How it ended, and the last thing that it said."""
+        """Describe how it ended, with its last line of stderr."""
         with suppress(TimeoutError):
             async with asyncio.timeout(0.5):
                 await child.finished()
@@ -145,7 +145,7 @@ class StdioServer:
 
 
 async def _handed_on(line: bytes, into: Any) -> bool:
-    """Whether anybody still listens."""
+    """Forward a line; returns whether anyone is still listening."""
     from anyio import BrokenResourceError, ClosedResourceError
 
     try:
@@ -156,7 +156,7 @@ async def _handed_on(line: bytes, into: Any) -> bool:
 
 
 def _message(line: bytes) -> "SessionMessage | Exception":
-    """What can't be read is handed on as the error that it is: it ends no session."""
+    """Parse a message; an error is returned rather than raised, as it must not end the session."""
     from mcp.shared.message import SessionMessage
     from mcp.types import jsonrpc_message_adapter
 
@@ -185,7 +185,7 @@ async def _writable(descriptor: int) -> None:
 
 
 async def _ended(child: Supervised) -> None:
-    """Its stdin is closed: it ends by itself, else by SIGTERM, else by SIGKILL."""
+    """Wait for the process to exit after its stdin was closed; then send SIGTERM, then SIGKILL."""
     try:
         async with asyncio.timeout(_LEAVE_S):
             await child.finished()

@@ -1,6 +1,6 @@
-"""models: chat models by role, alias or name, with retries, finish reasons, records and play-back.
+"""models: chat models by role, alias or name, with retries, finish reasons, recording and replay.
 
-Importing this loads no LangChain: a provider's package is loaded when its first request is made.
+Importing this loads no LangChain: a provider's package is loaded on its first request.
 """
 
 from interlock.services.models.chat import ChatModels

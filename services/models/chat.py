@@ -1,4 +1,4 @@
-"""chat: one request to a model, from the question to the recorded reply."""
+"""chat: one request to a model, from sending it to recording the reply."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -36,7 +36,7 @@ from interlock.tools._tags import as_text
 async def counted(
     budget: Budget, task: str, items: AsyncGenerator[ModelItem, None]
 ) -> AsyncGenerator[ModelItem, None]:
-    """The items. A provider's refusal settles the reservation, a reply did so; whatever else ends it loses it."""
+    """Pass items through. A provider's error settles the reservation, as does a reply; any other ending forfeits it."""
     settled = False
     try:
         async with aclosing(items):
@@ -53,15 +53,15 @@ async def counted(
 
 
 STALL_S = 120.0
-"""Seconds without a piece of an answer after which the request counts as failed; a quarter of it is told each time."""
+"""Seconds without output after which a request fails; a warning follows each of the first three quarters."""
 _ABLE = ("gemini", "script")
-"""Providers with features; a script has whatever is written in it."""
+"""Providers that support features; a script returns whatever it contains."""
 _TEMPERATURE, _HELPER_TEMPERATURE = 1.0, 0.0
-"""gemini-cli's: 1 for the conversation, 0 for answers that follow a schema."""
+"""As in gemini-cli: 1 for conversation, 0 for answers that follow a schema."""
 
 
 class ChatModels:
-    """Implements `Models` for one drive of a run; close it with `aclose`, on the same loop."""
+    """Implements `Models` for one drive of a run; close it with `aclose` on the same loop."""
 
     def __init__(
         self,
@@ -99,11 +99,11 @@ class ChatModels:
         self._texts = PerMessage(as_text)
 
     async def stream(self, call: ModelCall, emit: Emit) -> AsyncGenerator[ModelItem, None]:
-        """Thoughts and text as they come, the `Reply` last. Raises `Stopped` where the budget is used up.
+        """Yield thoughts and text as they arrive, and the `Reply` last. Raises `Stopped` when the budget is used up.
 
-        A failure that can be retried is retried until something was shown. After that it ends the stream as a `Reply`
-        with what came, `finish_reason` null, no tool calls, and `problem` saying that it was cut off. A failure that
-        can't be retried raises `ModelError`, shown or not. Whoever leaves the stream early closes it (`aclosing`).
+        Retryable failures are retried until output was shown; then the stream ends with a `Reply` of the partial text,
+        `finish_reason` None, no tool calls, and a `problem` saying that it was cut off. Other failures raise
+        `ModelError`, output shown or not. Callers that stop early must close the stream (`aclosing`).
         """
         known = self._log.recorded(call.task)
         if known is not None:
@@ -146,21 +146,21 @@ class ChatModels:
         yield self._record(call, request, answer, started)
 
     def resolve(self, name: str) -> str:
-        """Alias → model name. Raises `UserError` with the nearest names for what can't be a model."""
+        """Resolve an alias to a model name. Raises `UserError` with the nearest names if it can't be a model."""
         return resolve(self._settings, name)
 
     def of_role(self, role: str) -> str:
-        """The model that answers for a role."""
+        """Return the model for a role."""
         return resolve(self._settings, role_model(self._settings, role))
 
     def for_agent(self, agent: str, temperature: float | None) -> "ChatModels":
-        """The same connections and records, for a sub-agent with this path."""
+        """Return a copy for the sub-agent with this path, sharing connections and records."""
         own = copy(self)
         own._agent, own._temperature = agent, temperature
         return own
 
     def limit(self, model: str) -> int:
-        """Context window in tokens."""
+        """Return the context window in tokens."""
         return limit(self._settings, model)
 
     async def aclose(self) -> None:
@@ -185,13 +185,13 @@ class ChatModels:
         )
 
     def _estimated(self, request: Request) -> int:
-        """Tokens, tools included."""
+        """Estimate the request's tokens, tools included."""
         return sum(self._sizes(request.messages)) + self._tool_size(request.tools)
 
     async def _attempt(
         self, request: Request, call: ModelCall, answer: Answer, emit: Emit
     ) -> AsyncGenerator[ModelItem, None]:
-        """One connection. Every failure of a client comes out as `ModelError`; a bug of ours stays what it is."""
+        """Make one attempt. Client failures are raised as `ModelError`; our own bugs propagate unchanged."""
 
         def silent(seconds: float) -> None:
             text = f"Model {request.model!r} has said nothing for {seconds:g} s; it is given up after {stall_s:g} s."
@@ -211,11 +211,11 @@ class ChatModels:
             if is_empty(error):
                 return
             explained = explain(error, request.model, self._clock.now())
-            explained.args = (self._redact(str(explained)),)  # a client quotes the URL, and the key in it
+            explained.args = (self._redact(str(explained)),)  # clients quote the URL, which contains the key
             raise explained from error
 
     def _goes_on(self, error: ModelError, failures: int, attempts: int, started: float) -> bool:
-        """Another attempt is made; where waiting for it makes no sense, the error learns to say so."""
+        """Whether to make another attempt; if waiting is pointless, the error's text is extended to say why."""
         if not error.retryable or failures >= min(attempts, error.attempts or attempts):
             return False
         elapsed_s = self._clock.monotonic() - started
@@ -233,9 +233,9 @@ class ChatModels:
         taken = set(chain.from_iterable(self._ids(call.messages)))
         message = self._redact.message(answer.message(request.ordinal, taken))
         if self._recorder is not None:
-            # Before the row: a kill in between repeats the request, and the later entry of an ordinal counts.
+            # Before the row: a kill in between repeats the request, and the later entry for an ordinal wins.
             self._recorder.add(request, message, answer)
-        self._budget.settle(call.task)  # in the commit of the reply: a kill leaves both, or neither
+        self._budget.settle(call.task)  # in the same commit as the reply: a kill leaves both or neither
         reply = Reply(
             record="",
             message=message,

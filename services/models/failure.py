@@ -1,6 +1,6 @@
-"""failure: what a client's exception means: whether to ask again, when, and what to tell.
+"""failure: interprets client exceptions: whether and when to retry, and what to report.
 
-Works on what all clients' exceptions have in common (a status, a response, a cause), so that no client is imported.
+Uses only what all clients' exceptions share (a status, a response, a cause), so that no client is imported.
 """
 
 import asyncio
@@ -20,32 +20,32 @@ from typing import Any, TypeVar, cast
 from interlock.state.errors import InterlockError, ModelAuthError, ModelError
 
 ATTEMPTS = 10
-"""Connection attempts in all (gemini-cli: 10)."""
+"""Maximum attempts in total (gemini-cli: 10)."""
 PATIENCE_S = 150.0
-"""After so long no further attempt begins; with what the last one may take (a quarter of a stall) it is 3 minutes."""
+"""No attempt begins after this; with the last one's maximum (a quarter of a stall) that makes 3 minutes."""
 _LONGEST_S = 60.0
-"""A server that asks for a longer delay isn't waited for."""
+"""If a server asks for a longer delay, the request fails instead."""
 _START_S, _FACTOR, _MAX_S, _JITTER = 5.0, 2.0, 30.0, 0.3
-"""gemini-cli's constants."""
+"""Constants of gemini-cli."""
 
 
 @dataclass(frozen=True)
 class Backoff:
-    """`scale` shortens every delay, the server's too; `random` can be seeded."""
+    """Delays between attempts. `scale` shortens all of them, including the server's; `random` can be seeded."""
 
     scale: float = 1.0
     random: Random = field(default_factory=Random)
     patience_s: float = PATIENCE_S
 
     def delay_s(self, failures: int, error: ModelError) -> float:
-        """Seconds to wait after so many failures in a row (1 or more)."""
+        """Return the seconds to wait after this many consecutive failures (1 or more)."""
         if error.retry_after_s is not None:
             return error.retry_after_s * self.scale
         base = min(_MAX_S, _START_S * _FACTOR ** (failures - 1))
         return base * (1 + self.random.uniform(-_JITTER, _JITTER)) * self.scale
 
     def refusal(self, error: ModelError, failures: int, elapsed_s: float, now: float) -> str:
-        """Why it isn't worth to wait for another attempt, and when to come back; empty: it is. `now` is Unix time."""
+        """Return why another attempt is pointless and when to come back, or an empty string. `now` is Unix time."""
         asked_s = error.retry_after_s or 0.0
         if asked_s > _LONGEST_S:
             back = time.strftime("%Y-%m-%d %H:%M", time.localtime(now + asked_s))
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class StalledError(TimeoutError):
-    """Nothing came for too long."""
+    """No output arrived within the time limit."""
 
 
 class _End:
@@ -76,7 +76,7 @@ class _End:
 
 _END = _End()
 _PARTS = 4
-"""Of a stall; at the end of each but the last it is told."""
+"""Parts of a stall; `on_silence` is called after each but the last."""
 
 
 async def raced(
@@ -88,8 +88,8 @@ async def raced(
 ) -> AsyncGenerator[T, None]:
     """Yield from `source`, which is always closed.
 
-    Raises `StalledError` after `stall_s` without a piece, `TimeoutError` after `total_s` in all. `on_silence` hears
-    of each quarter of a stall.
+    Raises `StalledError` after `stall_s` without an item, `TimeoutError` after `total_s` overall. `on_silence` is
+    called after each of the first three quarters of a stall.
     """
     loop = asyncio.get_running_loop()
     deadline = None if total_s is None else loop.time() + total_s
@@ -116,7 +116,7 @@ async def raced(
 async def _until(
     tasks: set[asyncio.Future[Any]], wait_s: float, on_silence: Callable[[float], None] | None
 ) -> None:
-    """Until one of the tasks is done, or the time is over; silence is told at the end of each part but the last."""
+    """Wait until one of the tasks is done or time is up, reporting silence after each part but the last."""
     for part in range(1, _PARTS + 1):
         await asyncio.wait(tasks, timeout=max(0.0, wait_s / _PARTS), return_when=asyncio.FIRST_COMPLETED)
         if any(task.done() for task in tasks):
@@ -126,7 +126,7 @@ async def _until(
 
 
 async def _ended(step: "asyncio.Future[T | _End]") -> None:
-    """A generator can't be closed while it runs; and asyncio complains of an exception that nobody looked at."""
+    """Finish the step: a running generator can't be closed, and asyncio complains about unretrieved exceptions."""
     if not step.done():
         step.cancel()
         await asyncio.wait({step})
@@ -137,10 +137,10 @@ async def _ended(step: "asyncio.Future[T | _End]") -> None:
 _RETRIED = frozenset({408, 429, 499})
 _TRANSPORT = ("APIConnectionError", "APITimeoutError", "UnknownApiResponseError", "JSONDecodeError")
 _ABSENT = ("ConnectError", "ClientConnectorError", "ClientConnectorDNSError")
-"""What httpx and aiohttp raise where no connection came about."""
+"""Exceptions of httpx and aiohttp for failed connections."""
 _ABSENT_ATTEMPTS, _ABSENT_S = 3, 1.0
 _PLAIN = ("builtins", "pydantic_core._pydantic_core")
-"""Modules of exceptions that any code raises."""
+"""Modules of exceptions that any code can raise."""
 _OVERFLOW = re.compile(
     r"exceeds the maximum number of tokens|context_length_exceeded|maximum context length|prompt is too long",
     re.I,
@@ -148,11 +148,11 @@ _OVERFLOW = re.compile(
 _BAD_KEY = re.compile(r"API[ _]key (not valid|expired|not found)|API_KEY_INVALID|invalid.{0,8}api.key", re.I)
 _USED_UP = re.compile(r"Per(Day|Month)|Daily|QUOTA_EXHAUSTED|insufficient_quota", re.I)
 _CAUSES = 5
-"""How deep a chain of causes is searched (gemini-cli: 5)."""
+"""Maximum length of the cause chain searched (gemini-cli: 5)."""
 
 
 def explain(error: Exception, model: str, now: float) -> ModelError:
-    """The `ModelError` that an exception of a client stands for; a bug of ours is raised as it is.
+    """Convert a client's exception to a `ModelError`; our own bugs are re-raised unchanged.
 
     `now` is Unix time, for dates in Retry-After.
     """
@@ -206,7 +206,7 @@ def _answered(error: BaseException, status: int, model: str, now: float) -> Mode
 
 
 def _is_lost(error: BaseException) -> bool:
-    """Resets, time-outs, answers that are no JSON: the request may work when it is made again."""
+    """Whether it is a reset, time-out or invalid JSON: a repeated request may succeed."""
     import httpx
 
     lost = (
@@ -221,12 +221,12 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def _is_absent(error: BaseException) -> bool:
-    """Nobody listens there, or no such host is known: waiting for long changes nothing."""
+    """Whether nothing listens there or the host is unknown: long waiting won't help."""
     return isinstance(error, (ConnectionRefusedError, socket.gaierror)) or type(error).__name__ in _ABSENT
 
 
 def _is_ours(error: Exception) -> bool:
-    """A bug of this program: no client raised it, it came from our own code."""
+    """Whether it is a bug of this program: raised in our own code, not in a client."""
     names = [frame.f_globals.get("__name__", "") for frame, _ in traceback.walk_tb(error.__traceback__)]
     roots = [name.partition(".")[0] for name in names]
     inner = next((root for root in reversed(roots) if root not in sys.stdlib_module_names), "")
@@ -234,7 +234,7 @@ def _is_ours(error: Exception) -> bool:
 
 
 def is_empty(error: Exception) -> bool:
-    """How LangChain tells a stream without any piece: an answer without a finish reason, for every provider."""
+    """Whether LangChain reports a stream without chunks: for every provider, an answer without a finish reason."""
     return isinstance(error, ValueError) and "No generation chunks" in str(error)
 
 
@@ -248,7 +248,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
-    """google-genai says `code`, others `status_code`; some have only the response."""
+    """Return the HTTP status: `code` in google-genai, `status_code` in others, sometimes only on the response."""
     for holder in (error, getattr(error, "response", None)):
         for name in ("status_code", "code"):
             value = getattr(holder, name, None)
@@ -258,7 +258,7 @@ def _status(error: BaseException) -> int | None:
 
 
 def _details(error: BaseException) -> list[Mapping[str, Any]]:
-    """Google's `error.details`: RetryInfo, QuotaFailure, ErrorInfo. A body of another shape has none."""
+    """Return Google's `error.details` (RetryInfo, QuotaFailure, ErrorInfo), or an empty list for other bodies."""
     body: Any = getattr(error, "details", None)
     try:
         found: list[Any] = (cast("list[Any]", body)[0] if isinstance(body, list) else body)["error"][
@@ -275,13 +275,13 @@ def _text(error: BaseException) -> str:
 
 
 def _line(text: str) -> str:
-    """One line, short: servers answer with pages of HTML too."""
+    """Shorten to one line: some servers answer with pages of HTML."""
     line = " ".join(text.split())
     return line if len(line) <= 300 else f"{line[:300]}…"
 
 
 def _server_delay(error: BaseException, details: list[Mapping[str, Any]], now: float) -> float | None:
-    """Seconds from RetryInfo, else from Retry-After (seconds, or a date)."""
+    """Return the delay in seconds from RetryInfo, else from Retry-After (seconds or a date)."""
     for detail in details:
         if str(detail.get("@type", "")).endswith("RetryInfo"):
             match = re.fullmatch(r"(\d+(?:\.\d+)?)s", str(detail.get("retryDelay", "")))

@@ -1,8 +1,8 @@
-"""gemini: Gemini through langchain-google-genai. Loaded only when a Gemini model is asked.
+"""gemini: Gemini through langchain-google-genai. Imported only when a Gemini model is used.
 
-The client converts every message anew for every request, 0.3–0.4 ms each: 200 ms a request after 300 turns. So
-`contents`, `systemInstruction` and `tools` are made here, once a message (`gemini_body`), and handed over as the SDK's
-`extra_body`, which replaces the client's own: 7 ms. Configuration, transport, errors and the answer stay the client's.
+The client converts every message for every request, 0.3–0.4 ms each: 200 ms per request after 300 turns. So `contents`,
+`systemInstruction` and `tools` are built here, once per message (`GeminiBody`), which takes 7 ms, and passed as the
+SDK's `extra_body`. The client handles configuration, transport, errors and answers.
 """
 
 import json
@@ -37,13 +37,13 @@ from interlock.state.messages import DataPart, Message, TextPart, ToolCall, Tool
 
 Json = dict[str, Any]
 NO_SIGNATURE = "skip_thought_signature_validator"
-"""What Gemini 3 takes for a call that another model or a person made (Google's documentation of thought signatures)."""
+"""Accepted by Gemini 3 for calls made by another model or a person (Google's documentation of thought signatures)."""
 _UNSIGNED = ("gemini-1", "gemini-2", "gemma", "learnlm")
-"""Families that ask for no signature."""
+"""Families that require no signature."""
 
 
 class _Shared(dict[str, Any]):
-    """JSON that the client reads but doesn't change: its deep copies of a request share it."""
+    """JSON that the client reads but never modifies, so its deep copies of a request can share it."""
 
     def __deepcopy__(self, memo: object) -> "_Shared":
         return self
@@ -55,7 +55,7 @@ class _SharedList(list[_Shared]):
 
 
 class GeminiBody:
-    """`contents`, `systemInstruction` and `tools` of a request."""
+    """Builds the `contents`, `systemInstruction` and `tools` of a request."""
 
     def __init__(self, model: str) -> None:
         self._signed = not model.startswith(_UNSIGNED)
@@ -75,7 +75,7 @@ class GeminiBody:
         return body
 
     def _contents(self, messages: Sequence[Message]) -> _SharedList:
-        """Neighbours of one role are one content: Gemini's roles alternate, and answers follow their calls at once."""
+        """Merge neighbours of one role: Gemini's roles must alternate, and answers directly follow their calls."""
         contents = _SharedList()
         unsigned_from = _last_question(messages) if self._signed else len(messages)
         for index, (message, parts) in enumerate(zip(messages, self._parts(messages), strict=True)):
@@ -92,7 +92,7 @@ class GeminiBody:
 
 
 class _Encoded:
-    """`contents` as JSON. Those of the last request are remembered: the client would encode the conversation anew."""
+    """Encodes `contents` as JSON, caching the last request's: the client would re-encode the whole conversation."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Json, bytes]] = {}
@@ -109,15 +109,15 @@ class _Encoded:
 
 
 _BY_HTTPX = find_spec("aiohttp") is None
-"""Where aiohttp is installed the SDK takes that, which has no hook for a request."""
+"""If aiohttp is installed the SDK uses it, and it has no request hook."""
 _CONTENTS: ContextVar[bytes] = ContextVar("contents")
-"""Of the request that is being made."""
+"""The encoded `contents` of the current request."""
 _PLACE = "contents of the request"
-"""What the client encodes in their place."""
+"""Placeholder that the client encodes instead."""
 
 
 async def _put_contents(request: httpx.Request) -> None:
-    """httpx's hook for a request that is about to be sent."""
+    """httpx request hook: replace the placeholder with the encoded contents."""
     head, place, rest = request.content.partition(json.dumps(_PLACE).encode())
     if place:
         request.stream = httpx.ByteStream(head + _CONTENTS.get() + rest)
@@ -132,16 +132,14 @@ def _declared(tools: Sequence[ToolDeclaration]) -> _Shared:
 
 
 def _last_question(messages: Sequence[Message]) -> int:
-    """Index of the user message that began this turn: after it every first call of an answer needs a signature.
-
-    One that follows a tool's answer is sent in the same content, so it begins nothing.
-    """
+    """Index of the user message that began this turn: after it, the first call of every answer needs a signature. A
+    user message that follows a tool's answer is sent in the same content, so it begins no turn."""
     asked = (i for i, m in enumerate(messages) if m.role == "user" and not m.is_empty)
     return max((i for i in asked if i == 0 or messages[i - 1].role != "tool"), default=-1)
 
 
 def _marked(parts: list[Json]) -> list[Json]:
-    """The parts, their first call signed."""
+    """Return the parts with a signature on the first call."""
     first = next((i for i, part in enumerate(parts) if "functionCall" in part), None)
     if first is None or "thoughtSignature" in parts[first]:
         return parts
@@ -149,7 +147,7 @@ def _marked(parts: list[Json]) -> list[Json]:
 
 
 def _parts(message: Message) -> list[Json]:
-    """Thoughts aren't sent back, their signatures are."""
+    """Convert a message. Thoughts aren't sent back, but their signatures are."""
     if message.role == "tool":
         return _answer(message)
     content = message.content
@@ -170,7 +168,7 @@ def _call(call: ToolCall) -> Json:
 
 
 def _answer(message: Message) -> list[Json]:
-    """The text as it is: the client would parse what looks like JSON and send the model something else."""
+    """Send the text verbatim: the client would parse what looks like JSON and change it."""
     key = "output" if message.status in (None, "success") else "error"
     response: Json = {
         "name": message.name or "",
@@ -182,7 +180,7 @@ def _answer(message: Message) -> list[Json]:
 
 
 def _id(call_id: str | None) -> Json:
-    """Only ids that Gemini gave are told to it."""
+    """Send back only ids assigned by Gemini."""
     return {} if not call_id or OWN_ID.fullmatch(call_id) else {"id": call_id}
 
 
@@ -193,21 +191,21 @@ def _text_or_data(part: TextPart | DataPart) -> Json:
 
 
 FIXED_SAMPLING = frozenset({"gemini-3.5-flash-lite", "gemini-3.6-flash"})
-"""Models that refuse a temperature (the client's own list)."""
+"""Models that reject a temperature (the client's own list)."""
 _THINKS = re.compile(r"gemini-(2\.5|[3-9]|\d\d)")
 _RANDOM_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
-"""What the client makes up (uuid4) where Gemini gives a call no id."""
+"""The client's made-up id (uuid4) for calls to which Gemini gave none."""
 _SIGNATURES = "__gemini_function_call_thought_signatures__"
 _HOOKED: Json = {"event_hooks": {"request": [_put_contents]}} if _BY_HTTPX else {}
 _REPLACED: list[BaseMessage] = [HumanMessage(".")]
-"""The client wants a message; `extra_body` replaces it."""
+"""The client requires a message; `extra_body` replaces it."""
 
 
 class GeminiProvider:
     """One model of Gemini's developer API."""
 
     def __init__(self, model: str, key: str, base_url: str, tls: ssl.SSLContext | None = None) -> None:
-        """`tls`: whom to trust; else the client reads the certificates, twice."""
+        """`tls`: the trusted certificates; without it the client loads them itself, twice."""
         turn_tracing_off()
         quiet_clients()
         self._ask(model)
@@ -215,17 +213,17 @@ class GeminiProvider:
             self._model = ChatGoogleGenerativeAI(
                 model=model,
                 api_key=key,  # pyright: ignore[reportArgumentType]
-                base_url=base_url,  # explicit, or an environment variable could send runs to a gateway
+                base_url=base_url,  # explicit: otherwise an environment variable could redirect runs to a gateway
                 vertexai=False,
                 temperature=None,
                 include_thoughts=_thinks(model),
-                max_retries=1,  # one attempt: retrying is ours
-                # httpx calls it the one, websockets, which nobody opens, the other.
+                max_retries=1,  # one attempt: retrying is our job
+                # httpx uses `verify`; websockets, never opened here, uses `ssl`.
                 client_args={**({"verify": tls, "ssl": tls} if tls else {}), **_HOOKED},
             )
 
     def for_model(self, model: str) -> "GeminiProvider":
-        """Another model through the same client; closing any of them closes it."""
+        """Return another model on the same client; closing any of them closes it."""
         own = copy(self)
         own._ask(model)
         changes = {"model": model, "include_thoughts": _thinks(model), "profile": None}
@@ -244,7 +242,7 @@ class GeminiProvider:
             body["contents"] = _PLACE
         options: dict[str, Any] = {
             "http_options": {"extra_body": body},
-            "automatic_function_calling": {"disable": True},  # else the SDK copies its request once more
+            "automatic_function_calling": {"disable": True},  # otherwise the SDK copies its request again
         }
         if not self._fixed:
             options["temperature"] = request.temperature
@@ -266,7 +264,7 @@ class GeminiProvider:
 async def _pieces(
     model: ChatGoogleGenerativeAI, options: dict[str, Any]
 ) -> AsyncGenerator[AIMessageChunk, None]:
-    """As `astream`, without its callbacks, which nobody waits for here: they are a tenth of what a request costs."""
+    """Like `astream` without its callbacks, which are unused here and cost a tenth of a request."""
     source = model._astream(_REPLACED, **options)  # pyright: ignore[reportPrivateUsage, reportUnknownMemberType]
     async with aclosing(cast(AsyncGenerator[ChatGenerationChunk], source)) as found:
         async for piece in found:
@@ -281,7 +279,7 @@ def _thinks(model: str) -> bool | None:
 
 @contextmanager
 def developer_api() -> Generator[None]:
-    """The SDK takes these variables over `vertexai=False`, and then wants a Google Cloud project."""
+    """Hide variables that override the SDK's `vertexai=False` and then require a Google Cloud project."""
     names = ("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_ENTERPRISE")
     taken = {name: os.environ.pop(name) for name in names if name in os.environ}
     try:
@@ -312,7 +310,7 @@ def _chunk(message: AIMessageChunk) -> Chunk:
 
 
 def _content(content: Any) -> tuple[str, str, str | None]:
-    """Text, thought and the signature of the text. Content is a string, or a list of strings and typed blocks."""
+    """Return text, thought and the text's signature. Content is a string, or a list of strings and typed blocks."""
     text, thought, signature = "", "", None
     for block in [content] if isinstance(content, str) else content:
         if isinstance(block, str):
@@ -335,7 +333,7 @@ def _pictures(content: Any) -> tuple[DataPart, ...]:
 
 
 def _sources(grounding: Mapping[str, Any]) -> str:
-    """Where the answer is from, as the end of its text."""
+    """Format the sources to append to the answer's text."""
     found = [chunk.get("web") for chunk in grounding.get("grounding_chunks") or ()]
     named = [
         f"[{n}] {web.get('title') or web.get('uri')} ({web.get('uri')})"

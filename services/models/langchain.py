@@ -1,4 +1,4 @@
-"""langchain: `provider:model` through any LangChain chat model that is installed. Loaded only when one is asked."""
+"""langchain: `provider:model` through any installed LangChain chat model. Imported only when one is used."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -36,8 +36,8 @@ from interlock.state.messages import DataPart, Message, TextPart
 
 
 def converted(message: Message) -> BaseMessage:
-    """One message; thoughts and Gemini's signatures stay behind."""
-    # Answers of tools are text to most providers: the text names what isn't there.
+    """Convert one message, without thoughts and Gemini's signatures."""
+    # Most providers accept only text in tool answers; the text mentions the omitted data.
     data = message.role != "tool" and any(isinstance(part, DataPart) for part in message.content)
     content: Any = [_block(p) for p in message.content if not isinstance(p, str)] if data else message.text
     if message.role == "system":
@@ -79,7 +79,7 @@ class LangChainProvider:
         self._messages = PerMessage(converted)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        """Make the request once. Calls come at the end: their arguments are streamed in pieces."""
+        """Make the request once. Calls are yielded at the end: their arguments arrive in pieces."""
         whole: AIMessageChunk | None = None
         async for piece in self._bound(request).astream(self._messages(request.messages)):
             chunk = cast(AIMessageChunk, piece)
@@ -91,7 +91,7 @@ class LangChainProvider:
             yield self._end(whole)
 
     async def aclose(self) -> None:
-        """LangChain's models close their connections with themselves."""
+        """No-op: LangChain's models have no close; their connections go with them."""
 
     def _bound(self, request: Request) -> Any:
         options: dict[str, Any] = {"temperature": request.temperature}
@@ -117,7 +117,7 @@ class LangChainProvider:
 
 
 def chat_class(model: str) -> type[BaseChatModel]:
-    """The class that serves `provider:model`. Raises `UserError` when it can't be loaded or is no chat model."""
+    """Return the class that serves `provider:model`. Raises `UserError` if it can't be loaded or is no chat model."""
     spec = _spec(model)
     try:
         cls = getattr(import_module(spec.module), spec.cls, None)
@@ -164,7 +164,7 @@ def _content(chunk: AIMessageChunk) -> tuple[str, str]:
 
 
 def _calls(whole: AIMessageChunk) -> tuple[tuple[CallPiece, ...], str]:
-    """The calls in order, and the arguments of the first that are no JSON object."""
+    """Return the calls in order, and the first whose arguments are no JSON object."""
     pieces: list[CallPiece] = []
     for call in whole.tool_call_chunks:
         try:

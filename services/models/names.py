@@ -1,7 +1,6 @@
-"""names: what a model's name means: alias, Gemini id, `provider:model`, `script:FILE`; and the provider that serves it.
+"""names: resolves model names (alias, Gemini id, `provider:model`, `script:FILE`) and loads providers on first use.
 
-A provider is loaded when it is first asked. LangSmith stays off, whatever the environment says: no run is sent to a
-third party.
+LangSmith is always off, whatever the environment says: no run is sent to a third party.
 """
 
 import asyncio
@@ -30,22 +29,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProviderSpec:
-    """One provider: where its chat model comes from and what it wants from the environment."""
+    """One provider: its chat model class and the environment variables it uses."""
 
     package: str
-    """What `pip install` needs."""
+    """Package name for `pip install`."""
     module: str
     cls: str
     key: str = ""
-    """Environment variable of the API key; empty: none is needed, or the client finds its own."""
+    """Environment variable of the API key; empty if none is needed or the client finds its own."""
     key_field: str = "api_key"
     url: str = ""
-    """Environment variable of the server's address; with it no key is needed (a server on this machine)."""
+    """Environment variable of the server's URL; if set, no key is needed (for local servers)."""
     url_field: str = "base_url"
     json: Literal["response_format", "format", ""] = ""
-    """How a JSON Schema is handed over; empty: only the prompt asks for it."""
+    """How a JSON Schema is passed; empty: only through the prompt."""
     retries_off: int | None = 0
-    """`max_retries` that means one attempt; null: the client has no such field."""
+    """The `max_retries` value that means one attempt; None if the client has no such field."""
 
 
 def _openai_like(package: str, cls: str, key: str) -> ProviderSpec:
@@ -80,11 +79,11 @@ PROVIDERS: dict[str, ProviderSpec] = {
     "bedrock": ProviderSpec("langchain-aws", "langchain_aws", "ChatBedrockConverse", retries_off=None),
 }
 GEMINI = ("gemini", "google", "google_genai")
-"""Prefixes that mean Gemini's developer API, which needs no prefix."""
+"""Prefixes for Gemini's developer API, which needs none."""
 
 
 def provider_spec(provider: str) -> ProviderSpec | None:
-    """The spec of `openai`, … or of a class by its path, `package.module.Class`; None: no such provider."""
+    """Return the spec of a known provider such as `openai`, or of a class path `package.module.Class`; else None."""
     module, dot, cls = provider.rpartition(".")
     if dot and cls[:1].isupper():
         return ProviderSpec(module.partition(".")[0], module, cls, retries_off=None)
@@ -92,7 +91,7 @@ def provider_spec(provider: str) -> ProviderSpec | None:
 
 
 ROUTED = "pro"
-"""What `auto` counts as where no request was routed yet. Which model answers is decided by the pipeline `route`."""
+"""Stands in for `auto` until a request is routed. The pipeline `route` chooses the model that answers."""
 ROLES = {
     "main": "auto",
     "classifier": "flash-lite",
@@ -107,15 +106,15 @@ ROLES = {
     "image": "image",
     "web_search": "flash",
 }
-"""Role → alias, under `model.roles` of the settings."""
+"""Role → alias; overridden by `model.roles` in settings."""
 DEFAULT_LIMIT = 1_048_576
-"""Context window in tokens where nothing else is known (gemini-cli: the same for all its models)."""
+"""Default context window in tokens (gemini-cli: the same for all its models)."""
 _LIMITS = (("gemma-4", 256_000),)
 _GEMINI_ID = re.compile(r"(models/)?(gemini|gemma|learnlm|tunedModels/)[\w./-]*")
 
 
 def resolve(settings: Settings, name: str) -> str:
-    """Alias → model name. Raises `UserError` with the nearest names for what can't be a model."""
+    """Resolve an alias. Raises `UserError` with the nearest names if it can't be a model, `ConfigError` for a cycle."""
     seen: list[str] = []
     at = name
     while (target := _alias(settings, at)) is not None:
@@ -129,10 +128,10 @@ def resolve(settings: Settings, name: str) -> str:
 
 
 def role_model(settings: Settings, role: str) -> str:
-    """The name that a role asks for, not yet resolved.
+    """Return the unresolved model name for a role.
 
-    Settings decide; else the role's default. Where the main model isn't Gemini's (a script, another provider), helper
-    roles use it too: who runs offline or elsewhere has no Gemini key.
+    Settings take precedence over the role's default. If the main model isn't Gemini's (a script, another provider),
+    helper roles use it too: such users may have no Gemini key.
     """
     if named := settings.model.roles.get(role):
         return named
@@ -143,13 +142,13 @@ def role_model(settings: Settings, role: str) -> str:
 
 
 def provider_of(model: str) -> str:
-    """`gemini`, `script` or the provider of a resolved name."""
+    """Return `gemini`, `script` or the provider of a resolved name."""
     provider, colon, _ = model.partition(":")
     return provider if colon else "gemini"
 
 
 def limit(settings: Settings, model: str) -> int:
-    """Context window in tokens: `model.tokenLimits` by the model's name or by an alias of it, else what is known."""
+    """Return the context window in tokens: `model.tokenLimits` by model name or alias, else the built-in value."""
     for name, tokens in settings.model.token_limits.items():
         if model in (name, settings.model.aliases.get(name)):
             return tokens
@@ -183,7 +182,7 @@ _EXPECTED = "Expected an alias, a Gemini model id, provider:model or script:FILE
 
 
 def _script(file: str) -> str:
-    """An absolute path, so that the run can be resumed from anywhere."""
+    """Make the path absolute, so that the run can be resumed from anywhere."""
     path = Path(file).expanduser().absolute()
     if not file or not path.is_file():
         raise UserError(
@@ -202,7 +201,7 @@ _WAYS = "Go on with one of: export GEMINI_API_KEY=…, -m provider:model, -m scr
 
 
 def check_credentials(settings: Settings, env: Mapping[str, str], model: str | None = None) -> None:
-    """Raise `CredentialsError` when `model` (default: the one in settings) has no key, `UserError` when no package."""
+    """Raise `CredentialsError` if `model` (default: from settings) lacks a key, `UserError` if it lacks a package."""
     name = model or settings.model.name
     resolved = resolve(settings, name)
     provider = provider_of(resolved)
@@ -223,7 +222,7 @@ def check_credentials(settings: Settings, env: Mapping[str, str], model: str | N
 
 
 def check_package(model: str) -> None:
-    """Raise `UserError` naming the `pip install` when the package of `provider:model` isn't there."""
+    """Raise `UserError` with the `pip install` command if the package for `provider:model` is missing."""
     spec = provider_spec(provider_of(model))
     if spec is None or find_spec(spec.module.partition(".")[0]) is None:
         package = spec.package if spec else provider_of(model)
@@ -231,12 +230,12 @@ def check_package(model: str) -> None:
 
 
 def gemini_key(env: Mapping[str, str]) -> str | None:
-    """The first key that is set, gemini-cli's name first."""
+    """Return the first key that is set, gemini-cli's name first."""
     return next((env[name] for name in GEMINI_KEYS if env.get(name)), None)
 
 
 class Providers:
-    """Providers of one drive, by name. With `fake` one script answers for all of them."""
+    """The providers of one drive, by model. With `fake`, one script answers for all of them."""
 
     def __init__(self, env: Mapping[str, str], fake: Path | None) -> None:
         self._env = env
@@ -245,7 +244,7 @@ class Providers:
         self._gemini: GeminiProvider | None = None
 
     async def get(self, model: str) -> Provider:
-        """Raises `UserError` when its package is missing, `CredentialsError` without a key."""
+        """Return the provider. Raises `UserError` if its package is missing, `CredentialsError` without a key."""
         if self._fake is not None:
             return self._fake
         if model not in self._known:
@@ -259,7 +258,7 @@ class Providers:
         self._gemini = None
 
     async def _connect(self, model: str) -> Provider:
-        """Imports happen in a thread: they take up to a second, the loop goes on and a cancellation is heard."""
+        """Import in a thread: it takes up to a second, and the loop must stay responsive to cancellation."""
         provider = provider_of(model)
         if provider == "script":
             return ScriptProvider(Path(model.partition(":")[2]))
@@ -269,7 +268,7 @@ class Providers:
         if self._gemini is None:
             self._gemini = await self._of_gemini(model)
             return self._gemini
-        return self._gemini.for_model(model)  # one client for all of its models: to make one takes 0.1 s
+        return self._gemini.for_model(model)  # one client for all of its models: creating one takes 0.1 s
 
     async def _of_gemini(self, model: str) -> "GeminiProvider":
         key = gemini_key(self._env)
@@ -288,9 +287,9 @@ def _imported_gemini() -> "type[GeminiProvider]":
 
 
 def _tls(url: str) -> ssl.SSLContext:
-    """As the client makes it. Reading the certificates takes 35 ms, in which the import beside it goes on."""
+    """Build the same context as the client would. Loading certificates takes 35 ms, concurrently with the import."""
     if url.startswith("http://") and not getproxies():
-        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, should a redirect lead elsewhere
+        return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts no one, in case a redirect leads elsewhere
     import certifi
 
     files, folder = os.environ.get("SSL_CERT_FILE", certifi.where()), os.environ.get("SSL_CERT_DIR")
@@ -305,13 +304,13 @@ def _imported_langchain(model: str) -> "type[LangChainProvider]":
 
 
 def turn_tracing_off() -> None:
-    """For this process. LangGraph traces too, so the engine calls this before it builds a graph."""
+    """Disable tracing in this process. LangGraph traces too, so the engine calls this before building a graph."""
     import langsmith
 
     langsmith.configure(enabled=False)
 
 
 def quiet_clients() -> None:
-    """Keep client libraries from writing warnings to stderr; what matters in them comes back as errors and problems."""
+    """Silence warnings that clients print to stderr; what matters is reported as errors and problems."""
     for name in ("google_genai", "langchain_google_genai", "langchain_openai"):
         logging.getLogger(name).addHandler(logging.NullHandler())

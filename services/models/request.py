@@ -1,6 +1,6 @@
-"""request: what every provider is asked, the pieces it answers with, and the one message that they make.
+"""request: the request to a provider, the chunks of its answer, and the message assembled from them.
 
-Calls that a model writes as tags in its text (`tools/_tags.py`) are read out of it.
+Also parses calls that a model writes as tags in its text (`tools/_tags.py`).
 """
 
 import base64
@@ -47,7 +47,7 @@ class Request:
     agent: str
     role: str
     ordinal: int
-    """Of the reply, per (agent, role)."""
+    """Ordinal of the reply, per (agent, role)."""
     attempt: int = 0
     """0-based, within one call."""
     feature: Feature = ""
@@ -65,7 +65,7 @@ class CallPiece:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One piece of an answer; what is unset says nothing."""
+    """One piece of an answer; unset fields add nothing."""
 
     text: str = ""
     thought: str = ""
@@ -75,14 +75,14 @@ class Chunk:
     problem: str | None = None
     data: tuple[DataPart, ...] = ()
     usage: Usage | None = None
-    """Adds to what earlier chunks said."""
+    """Added to the usage of earlier chunks."""
 
 
 class Provider(Protocol):
-    """One way of reaching models. A stream makes one attempt: it never retries by itself."""
+    """A source of models. A stream makes one attempt and never retries by itself."""
 
     def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        """The pieces, as they come. Whatever the client raises; `failure.explain` knows what it means."""
+        """Yield chunks as they arrive. Client exceptions pass through; `failure.explain` interprets them."""
         ...
 
     async def aclose(self) -> None:
@@ -95,13 +95,13 @@ _SLACK = 512
 
 
 class PerMessage(Generic[T]):
-    """Remembers by the identity of the record, which is immutable and which the transcript reads only once."""
+    """Caches by message identity: messages are immutable, and the transcript loads each only once."""
 
     def __init__(self, make: Callable[[Message], T]) -> None:
         self._make = make
         self._known: dict[int, tuple[Message, T]] = {}
         self._last: tuple[list[Message], list[T]] = ([], [])
-        """A conversation mostly grows: what was asked for last is compared in one go, which takes 10 ns a message."""
+        """A conversation mostly grows: comparing the last one as a prefix takes 10 ns per message."""
 
     def __call__(self, messages: Sequence[Message]) -> list[T]:
         known = self._known
@@ -123,7 +123,7 @@ class PerMessage(Generic[T]):
 
 
 class PerTools(Generic[T]):
-    """Remembers what it made of the tools of the last request: the next one mostly has the same."""
+    """Caches the result for the last request's tools, which are usually unchanged."""
 
     def __init__(self, make: Callable[[Sequence[ToolDeclaration]], T]) -> None:
         self._make = make
@@ -136,7 +136,7 @@ class PerTools(Generic[T]):
 
 
 def usage_of(metadata: Mapping[str, Any] | None) -> Usage | None:
-    """LangChain's `usage_metadata`: of a stream, what a chunk adds. Output includes thoughts."""
+    """Convert LangChain's `usage_metadata`; in a stream, what the chunk adds. Output includes thoughts."""
     if metadata is None:
         return None
     return Usage(
@@ -154,7 +154,7 @@ def base64_of(part: DataPart) -> str:
 
 
 def ending(who: str, finish: str | None, names: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Finish reason in our words, and what is wrong with the answer when it isn't one of an answer that is whole."""
+    """Return the normalized finish reason, and a problem unless it is that of a regular answer."""
     reason = names.get(finish.lower(), finish.lower()) if finish else None
     problem = None if reason in (None, "stop", "length") else f"{who} stopped the answer: {finish}."
     return reason, problem
@@ -165,7 +165,7 @@ def _digest(message: Message) -> bytes:
 
 
 class RequestHash:
-    """sha256 over everything that decides an answer: model, messages, tools, schema, temperature."""
+    """sha256 of everything that determines an answer: model, messages, tools, schema, temperature."""
 
     def __init__(self) -> None:
         self._digests = PerMessage(_digest)
@@ -180,54 +180,54 @@ class RequestHash:
 
 
 class Budget(Protocol):
-    """What the whole run may use. Each call is reserved before it is made, and settled or lost after."""
+    """The budget of the whole run. Each call is reserved beforehand, and settled or forfeited afterwards."""
 
     async def reserve(self, call: ModelCall, agent: str, model: str, tokens: int) -> None:
-        """Raises `Stopped` where the call must not be made. `tokens`: estimated, of the request."""
+        """Reserve a call; `tokens` is the request's estimated size. Raises `Stopped` if it must not be made."""
         ...
 
     def settle(self, task: str) -> None:
-        """Its use is known: it was answered, or refused by the provider."""
+        """Record that usage is known: the call was answered, or refused by the provider."""
         ...
 
     def lose(self, task: str) -> None:
-        """It was cut off: it counts at its estimate."""
+        """Record that the call was cut off: it counts at its estimate."""
         ...
 
 
 class ModelLog(Protocol):
-    """Replies of this run, by the task that asked and by (agent, role, ordinal) (`engine.md` 20)."""
+    """The run's replies, by the task that asked and by (agent, role, ordinal) (`engine.md` 20)."""
 
     def recorded(self, task: str) -> Reply | None:
-        """The reply that was recorded for this graph task before a crash."""
+        """Return the reply recorded for this graph task before a crash."""
         ...
 
     def ordinal(self, agent: str, role: str) -> int:
-        """Replies of this role recorded so far: the 0-based ordinal of the next one."""
+        """Return the 0-based ordinal of this role's next reply."""
         ...
 
     def record(self, call: ModelCall, request: Request, reply: Reply, request_hash: str) -> Reply:
         """Append the reply's message to the chain after `call.head` and write its row, in one transaction.
 
-        The reply as it is recorded: with its record.
+        Returns the reply with its record.
         """
         ...
 
 
 OWN_ID = re.compile(r"\d+\.\d+(\.\d+)?")
-"""Ids that we gave, which no provider is told."""
+"""Ids assigned by us, which are not sent to providers."""
 _HIGH = re.compile("[\ud800-\udbff]$")
 
 
 class _Joined:
-    """Text that grows; half of a surrogate pair waits for the other half, which the next chunk may bring."""
+    """Accumulates text; half a surrogate pair is held back until the next chunk."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._half = ""
 
     def add(self, text: str) -> str:
-        """What can be shown now."""
+        """Append text and return what can be shown now."""
         text = self._half + text
         self._half = text[-1:] if _HIGH.search(text) else ""
         ready = _paired(text[: len(text) - len(self._half)])
@@ -239,14 +239,14 @@ class _Joined:
 
 
 def _paired(text: str) -> str:
-    """Surrogate pairs as the characters they stand for; lone halves replaced."""
+    """Combine surrogate pairs; lone halves are replaced."""
     if text.isascii():
         return text
     return clean(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"))
 
 
 class Answer:
-    """What has come of an answer so far."""
+    """An answer being assembled."""
 
     def __init__(self) -> None:
         self._text, self._thought = _Joined(), _Joined()
@@ -257,10 +257,10 @@ class Answer:
         self.problem: str | None = None
         self.usage = Usage()
         self.shown = False
-        """Something was streamed to people: the request can't be repeated behind their backs."""
+        """Output was streamed to people: the request can't be repeated silently."""
 
     def add(self, chunk: Chunk) -> list[ModelItem]:
-        """Take a piece in; what of it is streamed."""
+        """Add a chunk and return the items to stream."""
         self._calls.extend(chunk.calls)
         self._data.extend(chunk.data)
         self._signature = chunk.signature or self._signature
@@ -277,13 +277,13 @@ class Answer:
         return items
 
     def cut(self, error: ModelError) -> None:
-        """The connection was lost after the answer had begun: no finish reason, and calls that may not be all."""
+        """Mark the answer as cut off: no finish reason, and no calls, as they may be incomplete."""
         self._calls.clear()
         self.finish_reason = None
         self.problem = f"The answer was cut off: {error}"
 
     def abandon(self, why: str, request: Sequence[Message]) -> None:
-        """Whoever asked wants no more of it. The provider didn't get to say what it cost: estimated."""
+        """Mark the answer as abandoned by the caller. If the provider hasn't reported usage, it is estimated."""
         self._calls.clear()
         self.finish_reason, self.problem = "abandoned", why
         if not self.usage.total:
@@ -291,7 +291,7 @@ class Answer:
             self.usage = Usage(input=spent, output=estimate_tokens(f"{self._thought}{self._text}"))
 
     def message(self, ordinal: int, taken: set[str]) -> Message:
-        """The record. Calls get the provider's id, else `<ordinal>.<index>`; `taken` are the history's ids."""
+        """Build the message. Calls without an id, or with one in `taken`, get `<ordinal>.<index>` as theirs."""
         taken = set(taken)
         calls: list[ToolCall] = []
         for index, piece in enumerate(self._calls):
@@ -317,7 +317,7 @@ def call_ids(message: Message) -> list[str]:
 
 
 def _own_id(ordinal: int, index: int, taken: set[str]) -> str:
-    """A history handed in at the door may hold `<ordinal>.<index>` of another run: then a third number is added."""
+    """Imported history may contain another run's `<ordinal>.<index>`; then a third number is added."""
     own = f"{ordinal}.{index}"
     repeats = 2
     while own in taken:
@@ -341,7 +341,7 @@ _MALFORMED = "malformed_function_call"
 async def tagged(
     pieces: AsyncGenerator[Chunk, None], tools: Sequence[ToolDeclaration]
 ) -> AsyncGenerator[Chunk, None]:
-    """The pieces without their tags, and at the end the calls. One that was cut off makes the answer malformed."""
+    """Strip tags from the text and yield the calls at the end. A call that was cut off makes the answer malformed."""
     schemas = {tool.name: tool.parameters for tool in tools}
     parser, reason, problem = parser_of(schemas), None, None
     async with aclosing(pieces):

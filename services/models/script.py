@@ -1,9 +1,8 @@
-"""script: replies from a file (`cli.md`, Models): the offline demo, users' own tests, `--fake-responses`.
+"""script: replies from a file (`cli.md`, Models), for the offline demo, users' own tests and `--fake-responses`.
 
-Which reply answers a request follows from what the run has recorded, not from what this process did: the reply with the
-ordinal of (agent, role). So a killed run goes on where it was. Entries with `error` belong to the reply after them: the
-attempts of one request meet them in order, each once in a process; after a kill the request is made again, and so are
-they. `engine.md` 20.
+The reply is chosen by what the run has recorded, not by what this process did: by its ordinal per (agent, role). So a
+killed run continues where it was. Entries with `error` belong to the reply after them: the attempts of a request get
+them in order, each once per process; after a kill the request is repeated, and so are its errors. `engine.md` 20.
 """
 
 import asyncio
@@ -22,22 +21,22 @@ from interlock.state.text import estimate_tokens
 
 
 class ScriptedCall(Frozen):
-    """A tool call that the model asks for."""
+    """A tool call by the model."""
 
     name: str
     args: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     id: str | None = None
-    """Only where the provider gave one; else `<ordinal>.<index>`."""
+    """Set only if the provider assigned one; default `<ordinal>.<index>`."""
     signature: str | None = None
 
 
 class ScriptedError(Frozen):
-    """A connection attempt that fails."""
+    """A failing connection attempt."""
 
     status: int | None = Field(default=None, ge=400, le=599)
     """HTTP status; null: the connection is lost."""
     retry_after: float | None = Field(default=None, ge=0)
-    """Seconds that the server asks to wait."""
+    """Delay in seconds requested by the server."""
     message: str = ""
 
 
@@ -48,9 +47,9 @@ class Scripted(Frozen):
     agent: str = ""
     """Path of the sub-agent that asks."""
     ordinal: int | None = None
-    """Written by recordings: of two entries with one ordinal the later counts."""
+    """Written by recordings: if two entries share an ordinal, the later one wins."""
     expect: str | None = None
-    """Regular expression, searched in what is new in the request."""
+    """Regular expression to find in the new part of the request."""
     text: str = ""
     thought: str = ""
     tool_calls: tuple[ScriptedCall, ...] = ()
@@ -58,9 +57,9 @@ class Scripted(Frozen):
     usage: Usage | None = None
     """Null: estimated."""
     delay_s: float = Field(default=0, ge=0)
-    """Seconds before the first piece."""
+    """Seconds before the first chunk."""
     chunks: int = Field(default=1, ge=1)
-    """Pieces that the text is streamed in."""
+    """Number of chunks in which the text is streamed."""
     signature: str | None = None
     finish_reason: str | None = "stop"
     """Null: the stream ends without one."""
@@ -80,7 +79,7 @@ _ENTRIES = TypeAdapter(list[Scripted])
 
 
 def read_script(path: Path) -> list[Scripted]:
-    """All entries. Raises `UserError` naming the file, the entry (from 0) and the field."""
+    """Read all entries. Raises `UserError` naming the file, the entry (from 0) and the field."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -113,7 +112,7 @@ def _parsed(path: Path, text: str) -> Any:
 
 
 def write_reply(path: Path, message: Message, **more: Any) -> None:
-    """As `write_entry`, of a reply's message; `more`: the entry's other fields."""
+    """Like `write_entry`, for a reply's message; `more` holds the entry's other fields."""
     calls = (
         ScriptedCall(
             name=call.name,
@@ -128,7 +127,7 @@ def write_reply(path: Path, message: Message, **more: Any) -> None:
 
 
 def write_entry(path: Path, entry: Scripted) -> None:
-    """Append one entry in one write: the file is a readable list after every reply, also after a kill."""
+    """Append one entry in a single write: the file stays a valid list, even after a kill."""
     fields = entry.model_dump(mode="json", exclude_defaults=True)
     with path.open("ab", buffering=0) as file:
         file.write(_dumped(fields).encode())
@@ -138,7 +137,7 @@ def _dumped(fields: dict[str, Any]) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Texts as people read them; what YAML would fold or mistake for a line break (U+0085) escaped."""
+        """Writes readable texts, escaping what YAML would fold or mistake for a line break (U+0085)."""
 
     def text(dumper: Any, value: str) -> yaml.ScalarNode:
         readable = value.replace("\n", "").isprintable()
@@ -150,22 +149,22 @@ def _dumped(fields: dict[str, Any]) -> str:
 
 
 _CONVERSATION = "main"
-"""The role without which there is no run; all others are helpers."""
+"""The role every run needs; all others are helpers."""
 _SHOWN = 600
-"""Characters of a request that an error message quotes."""
+"""Maximum characters of a request quoted in an error."""
 
 
 class ScriptError(RunError):
-    """A request that the script doesn't foresee. No `ModelError`: no node may take it for a model's failure.
+    """The script has no answer to a request. Not a `ModelError`, so that no node takes it for a model failure.
 
-    A helper role that a script never names isn't foreseen on purpose: its request fails, and the run does without.
+    Helper roles that a script never mentions fail with `ModelError` instead: the run continues without them.
     """
 
     kind = "script"
 
 
 class ScriptProvider:
-    """Answers from one file, which is read at the first request."""
+    """Answers from one file, read at the first request."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -174,7 +173,7 @@ class ScriptProvider:
         self._sizes = PerMessage(estimate_message)
 
     async def stream(self, request: Request) -> AsyncGenerator[Chunk, None]:
-        """Play one entry. Raises `ScriptError` when there is none, or when the request isn't what it expects."""
+        """Play one entry. Raises `ScriptError` if there is none, or if the request doesn't match `expect`."""
         entry = self._entry(request)
         self._check(entry, request)
         if entry.delay_s:
@@ -189,10 +188,10 @@ class ScriptProvider:
         yield self._end(entry, request)
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """No-op: nothing is open."""
 
     def _entry(self, request: Request) -> Scripted:
-        """The next error before the reply of this ordinal that wasn't met yet, else the reply."""
+        """Return the next unused error before the reply with this ordinal, else the reply."""
         key = (request.agent, request.role, request.ordinal)
         groups = self._groups().get(key[:2], [])
         who = f"role {request.role!r}" + (f" of agent {request.agent!r}" if request.agent else "")
@@ -241,7 +240,7 @@ class ScriptProvider:
 
 
 def request_text(request: Request) -> str:
-    """What `expect` is searched in: everything after the last answer of the model, tool answers as `name: text`."""
+    """Return the text searched by `expect`: everything after the model's last answer, tool answers as `name: text`."""
     new: list[Message] = []
     for message in reversed(request.messages):
         if message.role in ("assistant", "system"):
@@ -251,7 +250,7 @@ def request_text(request: Request) -> str:
 
 
 def _grouped(entries: list[Scripted]) -> dict[tuple[str, str], list[list[Scripted]]]:
-    """(agent, role) → for each ordinal its errors and then its reply. Errors at the end stand alone."""
+    """Group by (agent, role) and ordinal: errors followed by their reply. Trailing errors form their own group."""
     grouped: dict[tuple[str, str], list[list[Scripted]]] = {}
     waiting: dict[tuple[str, str], list[Scripted]] = {}
     for entry in entries:
@@ -269,13 +268,13 @@ def _grouped(entries: list[Scripted]) -> dict[tuple[str, str], list[list[Scripte
 
 
 def _pieces(entry: Scripted) -> list[str]:
-    """The text in `chunks` pieces of about one length."""
+    """Split the text into `chunks` pieces of about equal length."""
     size = -(-len(entry.text) // entry.chunks)
     return [entry.text[i : i + size] for i in range(0, len(entry.text), size)] if size else []
 
 
 def _failure(error: ScriptedError, path: Path) -> ModelError:
-    """What a server would be taken for that answers so; no status is a lost connection."""
+    """Build the error for a status; without one, a lost connection."""
     text = error.message or f"scripted by {path.name}"
     if error.status is None:
         return ModelError(f"The model could not be reached: {text}.", retryable=True)
@@ -292,13 +291,13 @@ def _failure(error: ScriptedError, path: Path) -> ModelError:
 
 
 class ReplyRecorder:
-    """Appends to one file. Whoever starts a new run starts a new file."""
+    """Appends to one file; each new run uses a new file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, request: Request, message: Message, answer: Answer) -> None:
-        """Write one reply; it is in the file when this returns."""
+        """Write one reply; it is in the file on return."""
         write_reply(
             self._path,
             message,

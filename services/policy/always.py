@@ -1,4 +1,4 @@
-"""always: what a person's always covers: for the run, and saved for later ones."""
+"""always: what an always-choice covers, for the run and saved for later ones."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _URLS = ("http://", "https://")
 def covering(
     command: ShellCommand, asked_by: Rule | None, session: Sequence[SessionRule], mode: str, line: ShellLine
 ) -> SessionRule | None:
-    """The session rule that lets this command pass."""
+    """Return the session rule that allows this command."""
     if not liftable(asked_by) or not set(command.assigns) <= HARMLESS_VARIABLES:
         return None
     usable = (r for r in session if _in_mode(r, mode) and (r.redirection or not line.redirects))
@@ -45,7 +45,7 @@ def _in_mode(rule: SessionRule, mode: str) -> bool:
 
 
 def target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
-    """What a call is about: the host for the network, else the path; null: can't be told."""
+    """Return what a call is about: the host for network calls, else the path; None if unknown."""
     if risk == "network":
         texts = [text for text in call.args.values() if isinstance(text, str)]
         hosts = {_host(url) for text in texts for url in _urls(text)}
@@ -57,17 +57,17 @@ def target(call: CallView, risk: Risk, workspace: Workspace) -> str | None:
         real = workspace.readable(path) if risk == "read" else workspace.writable(path)
     except PathRefused:
         return None
-    # Included directories may hold the same relative path: outside of the root only the whole one is unambiguous.
+    # Included directories may hold the same relative path: outside of the root it must be absolute.
     return workspace.relative(real) if real.is_relative_to(workspace.root) else str(real)
 
 
 def _urls(text: str) -> list[str]:
-    """The URLs in a text, from `http` to the next blank."""
+    """Return the URLs in a text, from `http` to the next blank."""
     return [w[w.lower().index("http") :] for w in text.split() if any(u in w.lower() for u in _URLS)]
 
 
 def _host(url: str) -> str | None:
-    """The host, with its port where one is given; null for what clients read in different ways."""
+    """Return the host with any port, or None if clients could parse the URL differently."""
     if "\\" in url or "@" in url or not url.isprintable() or url.lower().count("://") != 1:
         return None
     try:
@@ -82,24 +82,24 @@ def _host(url: str) -> str | None:
 def covers(
     rule: SessionRule, names: frozenset[str], about: str | None, mode: str, server: str | None
 ) -> bool:
-    """Whether a session rule covers a call that is no shell call."""
+    """Whether a session rule covers a call other than a shell call."""
     if not _in_mode(rule, mode) or rule.command_prefixes:
         return False
     if rule.server is not None:
         return rule.server == server
     if rule.tool not in names:
         return False
-    # Without a path it is about an MCP tool as a whole; there is no such rule for a tool of ours.
+    # Without a path it is about a whole MCP tool; there is no such rule for our own tools.
     return rule.path == about if rule.path is not None else server is not None
 
 
 _STRICT_FIRST: tuple[ApprovalMode, ...] = ("plan", "default", "auto_edit", "yolo")
 LOOSER: Mapping[str, tuple[ApprovalMode, ...]] = {m: _STRICT_FIRST[n:] for n, m in enumerate(_STRICT_FIRST)}
-"""A mode and those that allow more: a choice made in a loose mode doesn't hold in a stricter one."""
+"""Each mode and the more permissive ones: a choice made in a loose mode doesn't apply in a stricter one."""
 
 
 def shell_rule(call: CallView, line: ShellLine, mode: str) -> SessionRule | None:
-    """The leading words of every command of the line; null when one can't be narrowed."""
+    """Build a rule from the leading words of every command on the line; None if one can't be narrowed."""
     if line.opaque is not None or not line.effective:
         return None
     words = [leading_words(c) for c in line.effective]
@@ -128,14 +128,14 @@ _SUBCOMMANDS = {
     "gh": "status",
     "terraform": "fmt plan validate",
 }
-"""Programs whose second word says what they do, and the ones of it whose arguments don't change that."""
+"""Programs whose second word says what they do, with those second words whose arguments don't change that."""
 _RUNNERS = frozenset(("npm", "pnpm", "yarn"))
 _PROGRAMS = names("pytest ruff mypy pyright black isort flake8 eslint tsc prettier jest vitest")
 """Checkers and test runners: what they run is the project's own."""
 
 
 def leading_words(command: ShellCommand) -> str | None:
-    """The prefix, quoted for bash; null when it can't be told, or would stand for more than was shown."""
+    """Return the prefix, quoted for bash; None if it is unknown or would cover more than was shown."""
     if not command.words or command.danger or command.opaque:
         return None
     size = _size(command.argv)
@@ -144,7 +144,7 @@ def leading_words(command: ShellCommand) -> str | None:
 
 
 def works_alike_everywhere(prefix: str) -> bool:
-    """It runs nothing that the folder it is run in brings along."""
+    """Whether it runs nothing supplied by the current folder."""
     program = shlex.split(prefix)[0]
     return program in READERS or program == "git"
 
@@ -162,7 +162,7 @@ def _size(argv: tuple[str, ...]) -> int:
 
 FILE = "auto-saved.toml"
 PRIORITY = 950
-"""Of its tier (gemini-cli's place for always-choices)."""
+"""Priority within its tier (gemini-cli's for always-choices)."""
 _LOCK_WAIT_S = 10.0
 _HEADER = (
     "# What was allowed with `always, and save it`. Delete what shouldn't hold any more; the rest stays.\n"
@@ -171,10 +171,8 @@ Table = dict[str, Any]
 
 
 def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> list[Table]:
-    """The rules that an always-choice stands for, beyond its run. Files, and commands whose meaning the project
-
-    decides (`make test`, `./deploy`), are bound to the workspace; `git status` means the same everywhere.
-    """
+    """Build the saved rules for an always-choice. Files, and commands whose meaning depends on the project (`make
+    test`, `./deploy`), are bound to the workspace; `git status` means the same everywhere."""
     common: Table = {"toolName": rule.tool, "decision": "allow", "priority": PRIORITY}
     common |= {"modes": list(rule.modes)} if rule.modes else {}
     if rule.command_prefixes:
@@ -193,9 +191,9 @@ def tables_of(rule: SessionRule, server: str | None, host: bool, root: Path) -> 
 
 
 def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
-    """Add what isn't there yet; all that is there is kept. Raises `RunError` saying why it can't.
+    """Add rules that don't exist yet, keeping the others. Raises `RunError` saying why it can't.
 
-    `note`: one line on where it comes from. Null: nothing was to be added.
+    `note`: one line on where they come from. Returns None if there was nothing to add.
     """
     try:
         make_directories(folder, 0o700)
@@ -208,7 +206,7 @@ def save(folder: Path, tables: list[Table], note: str) -> SavedRules | None:
 
 
 def _add(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
-    """The file's text before and after."""
+    """Add the tables; returns the file's text before and after."""
     old = _text(path)
     there = _tables(old)
     new = [t for t in tables if not any(_same(t, other) for other in there)]
@@ -226,7 +224,7 @@ def _add(path: Path, tables: list[Table], note: str) -> tuple[str, str] | None:
 
 
 def _text(path: Path) -> str:
-    """A file that others could have written isn't made one that counts."""
+    """Read the file, refusing one that others could have written: saving would make it count."""
     if not os.path.lexists(path):
         return ""
     try:
@@ -239,13 +237,13 @@ def _tables(text: str) -> list[Table]:
     try:
         found: object = tomllib.loads(text).get("rule")
     except (ValueError, RecursionError):
-        return []  # a person's slip in it is reported at each run; what is added stands behind it
+        return []  # a user's mistake in it is reported at each run; new rules are appended after it
     tables = cast(list[object], found) if isinstance(found, list) else []
     return [cast(Table, t) for t in tables if isinstance(t, dict)]
 
 
 def _same(new: Table, old: Mapping[str, Any]) -> bool:
-    """The old one allows all that the new one would."""
+    """Whether the old rule allows everything that the new one would."""
     if old.keys() != new.keys():
         return False
     lists = ("modes", "commandPrefix")

@@ -1,4 +1,4 @@
-"""checkers: safety checkers: what they say of a call that the rules let pass, by rank, the strictest wins."""
+"""checkers: safety checkers run on calls that the rules allow, by rank; the strictest answer wins."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from interlock.state.messages import Frozen
 from interlock.state.tooling import Ended, PathRefused, Processes, Workspace
 
 _TIME_LIMIT_S = 5.0
-"""Seconds that an external checker may take (gemini-cli)."""
+"""Default time-out of an external checker in seconds (gemini-cli)."""
 
 
 class _Configured(BaseModel):
@@ -35,10 +35,10 @@ class _InProcess(_Configured):
 class _External(_Configured):
     type: Literal["external"]
     command: str = Field(pattern=r"\S")
-    """A line for bash."""
+    """A bash command line."""
     name: str = ""
     timeout: Annotated[float, Field(gt=0, le=600)] = _TIME_LIMIT_S
-    """Seconds."""
+    """In seconds."""
 
 
 class _CheckerFields(BaseModel):
@@ -46,7 +46,7 @@ class _CheckerFields(BaseModel):
 
 
 def to_checker(table: Mapping[str, Any], source: str, tier: int) -> Rule:
-    """A rule that never decides by itself. Raises `ValueError` whose text names the field."""
+    """Build a rule that never decides by itself. Raises `ValueError` naming the field."""
     if "decision" in table:
         raise ValueError("a safety checker has no decision: what it says is the decision")
     entries = {**table}
@@ -76,9 +76,9 @@ def _arguments(config: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 _PROTOCOL = "1.0.0"
 _LONGEST = 20_000
-"""Characters of an answer."""
+"""Maximum characters of an answer."""
 _QUIET = 'exec bash -c "$1" 2>/dev/null'
-"""What it says on stderr is for its author; only stdout is its answer."""
+"""stderr is for the checker's author; only stdout is the answer."""
 
 
 class CheckerAnswer(Frozen):
@@ -90,7 +90,7 @@ class CheckerAnswer(Frozen):
 
 
 class _Answer(BaseModel):
-    """What an external checker prints (gemini-cli's protocol)."""
+    """Output of an external checker (gemini-cli's protocol)."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -100,7 +100,7 @@ class _Answer(BaseModel):
 
 
 def lowered(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
-    """The verdict after what checkers said: they make it stricter, never looser."""
+    """Apply the checkers' answers, which can only make the verdict stricter."""
     strict = max(opinions, key=lambda s: STRICTNESS[s.decision], default=None)
     if strict is None or strict.decision == "allow":
         return verdict
@@ -118,7 +118,7 @@ def lowered(verdict: Verdict, opinions: Sequence[CheckerAnswer]) -> Verdict:
 
 
 def _read(checker: Checker, ended: Ended) -> tuple[Decision, str]:
-    """Raises `ValueError` saying what is wrong."""
+    """Parse a checker's result. Raises `ValueError` saying what is wrong."""
     if ended.how == "lost":
         why = f"The supervisor of the safety checker {checker.name} was killed: what it says is unknown."
         return "ask", why
@@ -149,7 +149,7 @@ def _allowed_path(checker: Checker, call: CallView, workspace: Workspace) -> tup
 
 
 def _paths(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, str]]:
-    """(argument, value) of all that are paths by their name, also in lists and objects."""
+    """Yield (argument, value) for arguments that are paths by name, also in lists and objects."""
     included = cast(list[str], checker.config.get("included_args", []))
     excluded = cast(list[str], checker.config.get("excluded_args", []))
     for name, value in leaves("", args):
@@ -161,21 +161,21 @@ def _paths(checker: Checker, args: dict[str, JsonValue]) -> Iterator[tuple[str, 
 
 
 _KEPT = 64
-"""Answers that are kept: the same call is decided on when it comes and when a person is asked about it."""
+"""Maximum cached answers: a call is evaluated when it arrives and again when a person is asked."""
 
 
 class SafetyCheckers:
-    """Asked after the rules."""
+    """Runs the checkers after the rules."""
 
     def __init__(self, book: RuleBook, workspace: Workspace, processes: Processes | None) -> None:
-        """`processes`: where those that are commands run."""
+        """`processes`: runs external checkers."""
         self._book, self._workspace, self._processes = book, workspace, processes
         self._answers: dict[tuple[str, ...], list[CheckerAnswer]] = {}
 
     async def answers(
         self, call: CallView, risk: Risk, mode: str, line: ShellLine | None, hints: Mapping[str, JsonValue]
     ) -> list[CheckerAnswer]:
-        """`line`: the call's, where it is a shell call."""
+        """Return the checkers' answers for a call; `line` is set for shell calls."""
         about = self._book.about(call, risk, mode, hints)
         wanted = [r for r in about if _concerns(r, call, line)]
         if not wanted:
@@ -188,7 +188,7 @@ class SafetyCheckers:
         return self._answers[key]
 
     async def _asked(self, rules: Sequence[Rule], call: CallView) -> list[CheckerAnswer]:
-        """In the order given, to the first that denies. A checker that fails denies."""
+        """Run the checkers in order until one denies. A failing checker denies."""
         found: list[CheckerAnswer] = []
         for rule, checker in ((r, r.checker) for r in rules if r.checker is not None):
             if checker.command is None:
@@ -225,7 +225,7 @@ class SafetyCheckers:
 
 
 def _concerns(rule: Rule, call: CallView, line: ShellLine | None) -> bool:
-    """In doubt it does: a checker can only make a decision stricter."""
+    """Whether a checker applies; if in doubt it does, as it can only make a decision stricter."""
     if line is None:
         return meets(rule, call.args, None)
     if not rule.narrows or line.opaque is not None:

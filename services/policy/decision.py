@@ -1,4 +1,4 @@
-"""decision: what was decided of a call, by which rule, of which part, and why, in sentences for people."""
+"""decision: the decision on a call or its parts: the deciding rule and the reason, in sentences for people."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,8 +13,8 @@ from interlock.state.messages import Frozen
 Cause = Literal[
     "rule", "session", "none", "danger", "opaque", "redirection", "elsewhere", "hidden", "protected"
 ]
-"""`none`: no rule met it. `hidden`: a rule that denies or asks may be about what can't be seen of it.
-`protected`: it would change what the program goes by."""
+"""`none`: no rule matched. `hidden`: a deny or ask rule may apply to what is only known at run time. `protected`: it
+would change files that the program trusts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,18 +24,18 @@ class Outcome:
     decision: Decision
     cause: Cause
     rule: Rule | None = None
-    """The deciding rule; for danger, opaque, redirection and elsewhere the one whose allow it lowered."""
+    """The deciding rule; for danger, opaque, redirection and elsewhere, the allow rule that was overridden."""
     session: SessionRule | None = None
     detail: str = ""
-    """What the danger is, or why it can't be seen through."""
+    """What the danger is, or why the command is opaque."""
 
     def asking(self, cause: Cause, detail: str) -> "Outcome":
-        """Lowered to an ask."""
+        """Return a copy lowered to ask."""
         return replace(self, decision="ask", cause=cause, detail=detail)
 
     @property
     def named(self) -> str:
-        """The deciding rule, with its file and line where it has one."""
+        """The deciding rule, with file and line if it has them."""
         if self.cause == "danger":
             return f"dangerous form: {self.detail}"
         if self.cause in ("opaque", "redirection", "elsewhere"):
@@ -69,7 +69,7 @@ class PolicyDecision:
     line: ShellLine | None = None
     parts: Sequence[PartOutcome] = ()
     about: str | None = None
-    """The file or host, where a rule asks for it."""
+    """The file or host, if a rule needs it."""
 
     def verdict(self) -> Verdict:
         outcome, mode = self.outcome, self.mode
@@ -92,7 +92,7 @@ class PolicyDecision:
 
 
 def unless_widened(now: Verdict, then: Verdict) -> Verdict:
-    """The verdict, which is at most to ask where the rules that a run began with were stricter."""
+    """Limit the verdict to ask if the rules at the start of the run were stricter."""
     if then.decision == "allow" or then.decision == now.decision:
         return now
     word = {"ask": "asked about", "deny": "denied"}[then.decision]
@@ -113,11 +113,11 @@ _DOES = {
     "state": "changes only the run itself",
 }
 _HARMLESS = ("read", "question", "state")
-"""They change nothing outside the run."""
+"""These change nothing outside the run."""
 _KIND = {"write": "edits", "execute": "commands", "network": "network calls"}
 _VERB = {"allow": "allowed", "ask": "asked about", "deny": "denied"}
 _SHOWN = 100
-"""Characters of a command in a reason; the request shows all of it."""
+"""Maximum characters of a command in a reason; the request shows all of it."""
 
 
 def rule_name(rule: Rule) -> str:
@@ -133,7 +133,7 @@ def _session(rule: SessionRule) -> str:
 
 
 def _by_person(what: str, outcome: Outcome) -> str | None:
-    """Where an always-choice decided, or a rule that somebody wrote; None: neither."""
+    """Explain a decision by an always-choice or a user-written rule; else None."""
     rule = outcome.rule
     if outcome.session is not None:
         return f"{what} is allowed for the rest of this session: {_session(outcome.session)}."
@@ -149,7 +149,7 @@ def _by_person(what: str, outcome: Outcome) -> str | None:
 
 
 def _of_call(tool: str, risk: Risk, mode: str, outcome: Outcome) -> str:
-    """The reason of a decision on a call that is no shell line."""
+    """Explain a decision on a call that is no shell line."""
     if outcome.cause == "protected":
         return f"`{tool}` {outcome.detail}, which is asked about in every mode."
     if reason := _by_person(f"`{tool}`", outcome):
@@ -171,7 +171,7 @@ def _of_call(tool: str, risk: Risk, mode: str, outcome: Outcome) -> str:
 
 
 def _of_part(mode: str, part: PartOutcome) -> str:
-    """The reason of a decision on one command."""
+    """Explain a decision on one command."""
     outcome, text, rule = part.outcome, _quoted(part.command.text), part.outcome.rule
     if outcome.cause == "danger":
         return f"{text} {outcome.detail}; that asks even where a rule allows it."
@@ -194,7 +194,7 @@ def _of_part(mode: str, part: PartOutcome) -> str:
 
 
 def _of_line(mode: str, outcome: Outcome, parts: Sequence[PartOutcome]) -> str:
-    """The reason of a decision on a shell line: that of the part which decided, or of the line as a whole."""
+    """Explain a decision on a shell line by the deciding part, or by the line as a whole."""
     rule, detail = outcome.rule, outcome.detail
     if outcome.cause == "protected":
         return f"The line {detail}, which is asked about in every mode."
@@ -228,13 +228,13 @@ _HIDDEN = "What it runs is only known when it runs{}, so it is asked about each 
 
 
 def _not_always(decided: PolicyDecision) -> str:
-    """Why no always-choice can spare the next question, or fits the call."""
+    """Explain why no always-choice fits the call or would prevent the next question."""
     if decided.outcome.decision == "deny":
         return "No session rule lifts a deny."
     asking = [o for o in (decided.outcome, *(p.outcome for p in decided.parts)) if o.decision == "ask"]
     if why := next((why for o in asking if (why := _unliftable(o)) is not None), None):
         return why
-    # What no rule was asked to forgive, because none allowed the rest.
+    # Reasons that no rule was tested against, as none allowed the rest.
     if decided.line is not None and decided.line.opaque is not None:
         return _HIDDEN.format(f" ({decided.line.opaque})")
     if danger := next((p.command.danger for p in decided.parts if p.command.danger), None):
@@ -263,18 +263,18 @@ def _unliftable(outcome: Outcome) -> str | None:
 
 
 class Considered(Frozen):
-    """A rule that is about the tool, and what became of it."""
+    """A rule about the tool, and whether it matched."""
 
     rule: str
     decision: Decision
     rank: float
-    """Tier + priority / 1000; the highest that meets the call decides."""
+    """Tier + priority / 1000; the highest matching rule decides."""
     met: Literal["yes", "no", "maybe"]
-    """Whether its conditions on the arguments were met by any part; `maybe`: only running would show."""
+    """Whether any part matched the rule's conditions on arguments; `maybe`: only known at run time."""
 
 
 class ExplainedPart(ShellPart):
-    """One simple command, and how it was understood."""
+    """One simple command, and how it was parsed."""
 
     argv: tuple[str, ...]
     rule: str
@@ -283,7 +283,7 @@ class ExplainedPart(ShellPart):
 
 
 class Explanation(Frozen):
-    """Decision, deciding rule, and for shell the verdict of each part."""
+    """Decision, deciding rule, and for shell the verdict on each part."""
 
     tool: str
     risk: Risk
@@ -291,13 +291,13 @@ class Explanation(Frozen):
     verdict: Verdict
     parts: tuple[ExplainedPart, ...] = ()
     unseen: str | None = None
-    """Shell: why not everything that the line would run is among the parts."""
+    """Shell: why the parts don't include everything that the line would run."""
     redirects: tuple[str, ...] = ()
     """Shell: each redirection, as `write out.txt`."""
     choices: tuple[Choice, ...] = ()
-    """What a person could answer; empty when nobody is asked."""
+    """What a person could answer; empty if no one is asked."""
     always: SessionRule | None = None
-    """What an always-choice would stand for."""
+    """The rule that an always-choice would create."""
     not_always: str | None = None
     """Why there is no always-choice, for an ask or a deny."""
     considered: tuple[Considered, ...]
@@ -307,7 +307,7 @@ class Explanation(Frozen):
 def explanation(
     decided: PolicyDecision, choices: tuple[Choice, ...], always: SessionRule | None
 ) -> Explanation:
-    """A decision with everything that led to it."""
+    """Explain a decision with everything that led to it."""
     line, decision, verdict = decided.line, decided.outcome.decision, decided.verdict()
     unspared = decision == "deny" or (decision == "ask" and always is None)
     redirects = line.redirects if line else ()

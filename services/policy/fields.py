@@ -1,5 +1,5 @@
-"""fields: rules as files and settings write them: `[[rule]]` tables; `tools.exclude`, `confirmationRequired`, `allowed`
-and `core`; and of MCP servers `mcp.excluded`, `mcp.allowed`, and those that `mcpServers` trusts."""
+"""fields: parses rules from `[[rule]]` tables and settings: `tools.exclude`, `confirmationRequired`, `allowed`, `core`;
+`mcp.excluded`, `mcp.allowed` and trusted `mcpServers`; the task loop's auto-approval."""
 
 import os
 import re
@@ -40,7 +40,7 @@ Mode = Annotated[ApprovalMode, BeforeValidator(lambda v: MODE_NAMES.get(v, v) if
 
 
 class RuleFields(BaseModel):
-    """One `[[rule]]` table. Names are gemini-cli's, but for `path`, `host` and `workspace`."""
+    """One `[[rule]]` table. Names are gemini-cli's, except `path`, `host` and `workspace`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -58,9 +58,9 @@ class RuleFields(BaseModel):
     path: str | None = None
     """As tools name it: relative to the workspace, absolute in an included directory."""
     host: str | None = None
-    """Of every address that the call names, with the port where one is given."""
+    """Must be the host of every URL in the call, with the port if there is one."""
     workspace: str | None = None
-    """Absolute path of the workspace that the rule is only about."""
+    """Absolute path of the only workspace that the rule applies to."""
     modes: list[Mode] = Field(default_factory=list[Mode])
     interactive: bool | None = None
     allowRedirection: bool = False  # noqa: N815
@@ -90,7 +90,7 @@ def usable_tool_name(name: str) -> bool:
 
 
 def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
-    """Raises `ValueError` whose text names the field."""
+    """Build a rule. Raises `ValueError` naming the field."""
     try:
         fields = RuleFields.model_validate(table)
     except ValidationError as error:
@@ -120,13 +120,13 @@ def to_rule(table: Mapping[str, Any], source: str, tier: int) -> Rule:
 
 
 def _of_server(tool: str, server: str | None) -> str:
-    """A tool's name as calls have it: with `mcpName` it may be named as its server names it."""
+    """Return a tool's name as used in calls: with `mcpName` it may be the server's own name for it."""
     plain = tool == "*" or tool.startswith("mcp_")
     return canonical(tool) if server is None or plain else mcp_name(server, tool)
 
 
 def _words(prefix: str) -> tuple[str, ...]:
-    """A command prefix as the words that bash would make of it. Raises `ValueError`."""
+    """Split a command prefix as bash would. Raises `ValueError`."""
     try:
         split = tuple(shlex.split(prefix))
     except ValueError as error:
@@ -144,7 +144,7 @@ def _pattern(field: str, text: str | None) -> Pattern | None:
 
 
 def first_error(error: ValidationError, fields: type[BaseModel]) -> str:
-    """The first of its errors, naming the field."""
+    """Format the first error, naming the field."""
     detail = error.errors(include_url=False)[0]
     place = ".".join(str(p) for p in detail["loc"])
     message = detail["msg"].removeprefix("Value error, ")
@@ -154,7 +154,7 @@ def first_error(error: ValidationError, fields: type[BaseModel]) -> str:
 
 
 def stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Rule:
-    """Asks in the place of a rule that can't be used: it may have been there to deny."""
+    """Build a rule that asks in place of an unusable one, which may have been meant to deny."""
     return Rule(
         source=source, tools=tools, decision="ask", tier=tier, priority=999, broken=problem, lowers=True
     )
@@ -162,7 +162,7 @@ def stand_in(source: str, tier: int, tools: tuple[str, ...], problem: str) -> Ru
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a rule file or setting, and what was made of it."""
+    """A problem in a rule file or setting, and its effect."""
 
     source: str
     """`FILE:LINE`, or the setting's name."""
@@ -174,12 +174,12 @@ class Problem:
 
 
 _OUTSIDE: tuple[Risk, ...] = ("read", "write", "execute", "network")
-"""What `tools.core` keeps to its list; questions and what only changes the run go on."""
+"""Risks restricted by `tools.core`; questions and changes to the run itself are always allowed."""
 _CALL = re.compile(r"(\w+)\((.*)\)", re.DOTALL)
 
 
 def settings_rules(settings: Settings) -> tuple[list[Rule], list[Problem]]:
-    """An entry that can't be read allows nothing; where it was to deny or to ask, everything asks.
+    """Build rules from settings. An unreadable allow entry allows nothing; if it was to deny or ask, everything asks.
 
     Priorities, here and below, are gemini-cli's within the user tier: 400 is its 4.4.
     """
@@ -219,7 +219,7 @@ def _of_entry(entry: str, source: str, decision: Decision, priority: int) -> Rul
 
 
 def _not_core() -> Iterator[Rule]:
-    """Plan mode has a list of its own."""
+    """Plan mode is exempt: it has its own list."""
     for risk in _OUTSIDE:
         yield Rule(
             source="settings tools.core",
@@ -248,14 +248,14 @@ def _servers(settings: Settings) -> Iterator[Rule]:
 # ---- the task loop's auto-approval (Roo Code's names)
 
 _PRIORITY = 300
-"""As `tools.allowed`."""
+"""Same as `tools.allowed`."""
 _WRITING = ("write_to_file", "apply_diff", "insert_content", "generate_image")
 _LONGEST = 90
 _MODES: frozenset[ApprovalMode] = frozenset({"default", "auto_edit"})
 
 
 def auto_approval_rules(settings: Settings) -> Iterator[Rule]:
-    """They are about the task loop's own tools. Of commands the longest beginning decides, of two alike the denial."""
+    """Rules for the task loop's own tools. The longest matching command prefix wins; of equal ones, the denial."""
     task = settings.task
     if not task.auto_approval:
         return

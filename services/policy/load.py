@@ -1,4 +1,4 @@
-"""load: rule files → rules and problems. What can't be read, or others could have written, never allows anything."""
+"""load: loads rule files and reports problems. One that is unreadable or writable by others never allows anything."""
 
 import os
 import re
@@ -37,20 +37,20 @@ _SUFFIX = ".toml"
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """What decides where rules are looked for."""
+    """Determines where rules are searched."""
 
     root: Path
     """The workspace."""
     home: Path
     trusted: bool
-    """Whether the workspace's own rules count."""
+    """Whether the workspace's own rules apply."""
     admin: Sequence[Path] = ADMIN_FOLDERS
     named: Sequence[Path] = ()
     """Files of `--policy`: the user's tier."""
 
 
 def rule_files(places: Places) -> list[tuple[Path, int]]:
-    """The rule files with their tiers. A folder that can't be listed is named itself: reading it says why."""
+    """List rule files with their tiers. An unreadable folder is listed itself: reading it then reports why."""
     own = project_paths(places.root, places.home, _RULES) if places.trusted else []
     tiers: tuple[tuple[int, Iterable[Path]], ...] = (
         (EXTENSION, _extensions(places.home)),
@@ -63,12 +63,12 @@ def rule_files(places: Places) -> list[tuple[Path, int]]:
 
 
 def workspace_files(root: Path, home: Path) -> list[Path]:
-    """The workspace's rule files, which count where somebody trusts it."""
+    """Return the workspace's rule files, which apply if it is trusted."""
     return [file for folder in project_paths(root, home, _RULES) for file in _listed(folder, _SUFFIX)]
 
 
 def user_folder(home: Path) -> Path:
-    """Where always-choices are saved."""
+    """Return the folder where always-choices are saved."""
     return home / FOLDERS[-1] / _RULES
 
 
@@ -79,7 +79,7 @@ def _extensions(home: Path) -> Iterator[Path]:
 
 
 def _listed(folder: Path, suffix: str) -> list[Path]:
-    """Entries by name; the folder itself when it is there and can't be listed."""
+    """List entries by name, or the folder itself if it exists but can't be listed."""
     try:
         with os.scandir(folder) as entries:
             names = [e.name for e in entries if e.name.endswith(suffix) and not e.name.startswith(".")]
@@ -91,20 +91,20 @@ def _listed(folder: Path, suffix: str) -> list[Path]:
 
 
 _LARGEST = 1_000_000
-"""Bytes of a rule file."""
+"""Maximum size of a rule file in bytes."""
 _READABLE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-"""Not blocking: a pipe that lies there must not hold the run."""
+"""Non-blocking: a pipe in its place must not block the run."""
 
 
 class RuleTextError(ValueError):
-    """A rule file that doesn't count; the text says why."""
+    """A rule file is rejected; the text says why."""
 
 
 def read_rules(path: Path, tier: int) -> str:
-    """Raises `RuleTextError`.
+    """Read a rule file. Raises `RuleTextError`.
 
-    A file of the user, an extension or the admin doesn't count when others may write it or its folder: they would
-    decide what is allowed. Who trusts a workspace trusts whoever may write in it.
+    A file of the user, an extension or the admin is rejected if others may write it or its folder: they could decide
+    what is allowed. Trusting a workspace includes trusting everyone who can write to it.
     """
     try:
         handle = os.open(path, _READABLE)
@@ -136,7 +136,7 @@ def _check(found: os.stat_result, tier: int, what: str) -> None:
 
 
 _HEADER = re.compile(r"^[ \t]*\[(?![ \t]*[^\[\]\n]*\.)", re.MULTILINE)
-"""Of a table; not of `[rule.toolAnnotations]`, a part of the table before it."""
+"""Header of a table; not of `[rule.toolAnnotations]`, which belongs to the preceding table."""
 _AT = re.compile(r" ?\(at line (\d+), column (\d+)\)$")
 
 
@@ -148,18 +148,18 @@ class _Chunk:
     kind: str = ""
     table: Mapping[str, Any] = field(default_factory=dict[str, Any])
     error: str = ""
-    """Set for a piece that isn't TOML, or no table where one belongs."""
+    """Set if it isn't TOML, or not a table where one is expected."""
 
 
 def _chunks_of(text: str) -> list[_Chunk]:
-    """The tables of a rule file, each with its line: a wrong one doesn't hide the others.
+    """Split a rule file into tables with their lines, so that one error doesn't hide the others.
 
-    A file that is wrong as a whole is read piece by piece.
+    A file that fails to parse as a whole is parsed piece by piece.
     """
     try:
         tables = list(_tables(tomllib.loads(text), 1))
     except ValueError:
-        # RecursionError is one for `[[[[…`, but TOML's arrays can be nested, so it is met below too.
+        # RecursionError is a ValueError for `[[[[…`, but arrays nest too, so it also occurs below.
         return [c for line, piece in _pieces(text) for c in _one(line, piece)]
     except RecursionError:
         return [_Chunk(1, error="nested too deeply")]
@@ -170,7 +170,7 @@ def _chunks_of(text: str) -> list[_Chunk]:
 
 
 def _pieces(text: str) -> Iterator[tuple[int, str]]:
-    """(line, text) from one table header to the next."""
+    """Yield (line, text) from one table header to the next."""
     line = 1
     for start, end in pairwise((0, *(m.start() for m in _HEADER.finditer(text)), len(text))):
         if text[start:end].strip():
@@ -203,7 +203,7 @@ _NO_ALLOW = "no rule of this file allows anything until it is right"
 
 
 class RuleText(NamedTuple):
-    """A rule file as it was read."""
+    """A rule file as read."""
 
     path: str
     tier: int
@@ -214,7 +214,7 @@ class RuleText(NamedTuple):
 
 
 def read_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
-    """The texts of `files`, each with its tier."""
+    """Read `files`, each with its tier."""
     found: list[RuleText] = []
     for path, tier in files:
         try:
@@ -225,10 +225,10 @@ def read_files(files: Sequence[tuple[Path, int]]) -> list[RuleText]:
 
 
 def rules_of(texts: Sequence[RuleText]) -> tuple[list[Rule], list[Problem]]:
-    """The rules of rule files.
+    """Parse rule files.
 
-    A file with an error loses its allow rules; its deny and ask rules stay. For each rule that can't be used,
-    and for a file that can't be read, its tier asks about what the rule may have been about.
+    A file with an error loses its allow rules and keeps its deny and ask rules. Every unusable rule, or unreadable
+    file, is replaced by one in its tier that asks about what it may have covered.
     """
     read = [_one_file(text) for text in texts]
     rules = [rule for found, _ in read for rule in found]
@@ -236,13 +236,13 @@ def rules_of(texts: Sequence[RuleText]) -> tuple[list[Rule], list[Problem]]:
 
 
 def load_rules(files: Sequence[tuple[Path, int]]) -> tuple[list[Rule], list[Problem]]:
-    """The rules of `files`, as `rules_of`."""
+    """Load the rules of `files`; see `rules_of`."""
     return rules_of(read_files(files))
 
 
 @cache
 def shipped_rules() -> tuple[Rule, ...]:
-    """The default rules. Raises `SetupError` when the package is damaged."""
+    """Return the default rules. Raises `SetupError` if the package is damaged."""
     path = Path(__file__).with_name("default.toml")
     rules, problems = _one_file(read_files([(path, SHIPPED)])[0]._replace(path="default.toml"))
     if problems:
@@ -284,7 +284,7 @@ def _rule(chunk: _Chunk, source: str, tier: int) -> Rule:
 
 
 def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a rule that can't be used may be about."""
+    """Return the tools that an unusable rule may be about."""
     value: object = table.get("toolName")
     names = cast(list[object], value) if isinstance(value, list) else [value]
     if not names or not all(isinstance(n, str) and usable_tool_name(n) for n in names):
@@ -293,7 +293,7 @@ def _tools(table: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def conflicts(rules: Sequence[Rule]) -> list[Problem]:
-    """Rules of one rank and the same conditions that decide differently; the stricter holds."""
+    """Report rules of equal rank and conditions that decide differently; the stricter one applies."""
     seen: dict[object, Rule] = {}
     problems: list[Problem] = []
     for rule in rules:
@@ -315,7 +315,7 @@ def _conditions(rule: Rule) -> object:
 _RISKS: frozenset[str] = frozenset(get_args(Risk))
 _OPERATORS = frozenset({"&&", "||", "|", ";", "&", ">", ">>", "<", "*"})
 _QUIET = re.compile(r"\\.|\[\^?\]?[^\]]*\]", re.DOTALL)
-"""Escapes and classes, where `^` and `$` are characters."""
+"""Escapes and character classes, where `^` and `$` are literal."""
 _ANCHOR_WITHIN = re.compile(r"[^(|^]\^|\$[^)|$]")
 _ARGS_START = re.compile(r"\^+(\\?\{|\[|\(|\.|\\|$)")
 
@@ -323,7 +323,7 @@ _ARGS_START = re.compile(r"\^+(\\?\{|\[|\(|\.|\\|$)")
 def about_nothing(
     rules: Iterable[Rule], agents: Collection[str], servers: Collection[str]
 ) -> Iterator[Problem]:
-    """Rules that no call can meet. A name may be known in another folder: that is said, not refused."""
+    """Report rules that no call can match. Names may exist in another folder, so this is no error."""
     tools = {*TOOLS, *ALIASES, *ELSEWHERE, *agents, "*"}
     for rule in rules:
         if rule.tier == SHIPPED or rule.broken is not None:

@@ -1,4 +1,4 @@
-"""matching: whether a rule's conditions meet a simple command: wide for what restricts, narrow for what allows."""
+"""matching: matches rules against simple commands: broadly for rules that restrict, narrowly for those that allow."""
 
 import json
 import shlex
@@ -19,7 +19,7 @@ from interlock.state.workspace import Protection
 
 
 class Match(IntEnum):
-    """`MAYBE`: it depends on a value that only running would show."""
+    """`MAYBE`: it depends on a value known only at run time."""
 
     NO = 0
     MAYBE = 1
@@ -27,7 +27,7 @@ class Match(IntEnum):
 
 
 def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> bool:
-    """Whether an allow rule is about this command, for certain."""
+    """Whether an allow rule certainly covers this command."""
     if not rule.narrows:
         return True
     if rule.reading or not set(command.assigns) <= HARMLESS_VARIABLES:
@@ -41,7 +41,7 @@ def allows(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> 
 
 
 def begins(command: ShellCommand, prefix: Sequence[str]) -> bool:
-    """Its leading words are known, and are these."""
+    """Whether its leading words are known and equal the prefix."""
     if not command.words or command.words[0].text != prefix[0]:
         return False
     lead = command.words[: len(prefix)]
@@ -51,7 +51,7 @@ def begins(command: ShellCommand, prefix: Sequence[str]) -> bool:
 
 
 def restricts(rule: Rule, command: ShellCommand, args: Mapping[str, JsonValue]) -> Match:
-    """Whether a deny or ask rule is about this command, or might be."""
+    """Whether a deny or ask rule covers this command, or might."""
     if not rule.narrows:
         return Match.YES
     if rule.prefixes:
@@ -80,7 +80,7 @@ def _prefix(words: Sequence[Word], prefix: Sequence[str]) -> Match:
 
 
 def _behind_options(words: Sequence[Word], prefix: Sequence[str], place: int) -> Match:
-    """`git -C .. push` for the prefix `git push`: which words are an option's value isn't known here."""
+    """Match `git -C .. push` with the prefix `git push`: it is unknown which words are option values."""
     if place == 0 or not words[place].text.startswith("-"):
         return Match.NO
     later = iter(words[place:])
@@ -99,7 +99,7 @@ def _regex(pattern: Pattern, command: ShellCommand) -> Match:
 
 
 def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
-    """`git -C .. push --force` for the pattern `git push .*`: which words are an option's value isn't known here."""
+    """Match `git -C .. push --force` with `git push .*`: it is unknown which words are option values."""
     if len(argv) < 3 or not argv[1].startswith("-"):
         return False
     later = (" ".join((program_of(argv[0]), *argv[at:])) for at in range(2, min(len(argv), 12)))
@@ -107,7 +107,7 @@ def _past_options(pattern: Pattern, argv: Sequence[str]) -> bool:
 
 
 def _beginnings(command: ShellCommand) -> set[str]:
-    """What is known of it, up to the first value that only running would show."""
+    """Return the known part of the command, up to the first value known only at run time."""
     known = _known(command.words)
     first, blank, rest = known.partition(" ")
     return {known, first.rsplit("/", 1)[-1] + blank + rest, program_of(first) + blank + rest}
@@ -129,9 +129,9 @@ def _args(pattern: Pattern, command: ShellCommand, args: Mapping[str, JsonValue]
     return Match.NO if known else Match.MAYBE
 
 
-@lru_cache(maxsize=64)  # each rule asks anew
+@lru_cache(maxsize=64)  # called again for each rule
 def _spellings(text: str, argv: tuple[str, ...]) -> frozenset[str]:
-    """The ways to write the same command that a pattern may have been meant for."""
+    """Return the spellings of a command that a pattern may have been written for."""
     if not argv:
         return frozenset({text})
     short = (argv[0].rsplit("/", 1)[-1], *argv[1:])
@@ -155,9 +155,9 @@ _CHANGES: frozenset[Risk] = frozenset({"write", "execute"})
 
 
 def searchable(args: Mapping[str, JsonValue]) -> str:
-    """JSON with sorted keys and a NUL on both sides of each top-level pair: a pattern can name a whole pair.
+    """JSON with sorted keys and a NUL on both sides of each top-level pair, so that a pattern can match a whole pair.
 
-    Empty for a call without arguments: no pattern meets it (gemini-cli's rule).
+    Empty for a call without arguments, which no pattern matches (as in gemini-cli).
     """
     if not args:
         return ""
@@ -170,7 +170,7 @@ def _json(value: JsonValue) -> str:
 
 
 def meets(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
-    """Whether a call that is no shell line meets a rule's conditions. `about`: the file or host, if it can be told."""
+    """Whether a call other than a shell line matches a rule's conditions. `about`: the file or host, if known."""
     if rule.prefixes or rule.command is not None:
         return False
     if rule.target is not None:
@@ -179,7 +179,7 @@ def meets(rule: Rule, args: Mapping[str, JsonValue], about: str | None) -> bool:
 
 
 def protection(call: CallView, risk: Risk, workspace: Workspace) -> Protection | None:
-    """Why what a call would change isn't the model's to write; None: it may be, or the call changes no file."""
+    """Return why the model may not write a file that the call would change; None if it may, or no file is changed."""
     if risk not in _CHANGES:
         return None
     paths = (value for name, value in leaves("", call.args) if is_path(name.rpartition(".")[2]))
@@ -187,8 +187,8 @@ def protection(call: CallView, risk: Risk, workspace: Workspace) -> Protection |
 
 
 def names_it(rule: Rule, call: CallView, about: str | None, protected: Protection) -> bool:
-    """Whether a rule of the user or the admin allows a change of just this: by its path, or by a pattern that the
-    same arguments with another name in its place don't meet."""
+    """Whether a user or admin rule allows this very change: by its path, or by a pattern that no longer matches once
+    the name in the arguments is replaced."""
     if rule.tier not in (USER, ADMIN) or rule.decision != "allow" or not meets(rule, call.args, about):
         return False
     if rule.target is not None:
@@ -200,7 +200,7 @@ def names_it(rule: Rule, call: CallView, about: str | None, protected: Protectio
 
 
 def leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
-    """(dotted name, text) of every text among arguments."""
+    """Yield (dotted name, text) for every string in the arguments."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, list):
@@ -212,7 +212,7 @@ def leaves(name: str, value: object) -> Iterator[tuple[str, str]]:
 
 
 def is_path(name: str) -> bool:
-    """Whether an argument is a path, by its name."""
+    """Whether an argument's name suggests a path."""
     folded = name.casefold()
     return folded in _PATH_NAMES or any(word in folded for word in _PATH_WORDS)
 
@@ -220,7 +220,7 @@ def is_path(name: str) -> bool:
 def with_plan_file(
     hints: Mapping[str, JsonValue], call: CallView, risk: Risk, mode: str, workspace: Workspace
 ) -> Mapping[str, JsonValue]:
-    """Whether the call writes the run's plan. Only we say so, no server."""
+    """Add a hint if the call writes the run's plan. Only we may set it, never a server."""
     own = {k: v for k, v in hints.items() if k != _PLAN_FILE}
     path = call.args.get("file_path")
     if mode == "plan" and risk == "write" and isinstance(path, str) and workspace.plan_file(path) is not None:

@@ -1,4 +1,4 @@
-"""modes: the modes that there are: built in, the user's and a trusted project's; and what each lets through."""
+"""modes: the available modes (built in, the user's and a trusted project's) and the tools each allows."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -31,7 +31,7 @@ PROJECT_FILE = ".roomodes"
 GLOBAL_FILE = Path(SETTINGS_FOLDERS[-1]) / "custom_modes.yaml"
 """Below the home directory; Roo Code's name for it."""
 _LARGEST = 1_000_000
-"""Bytes of a file of modes."""
+"""Maximum size of a modes file in bytes."""
 _TYPOGRAPHY = str.maketrans(
     {
         "\u00a0": " ",
@@ -41,7 +41,7 @@ _TYPOGRAPHY = str.maketrans(
         **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
     }
 )
-"""What editors and web pages put in the place of plain characters, where YAML needs those."""
+"""Typographic characters from editors and web pages → the plain ones that YAML requires."""
 
 
 class _Restriction(BaseModel):
@@ -65,13 +65,13 @@ def _no_twice(what: str, names: Sequence[str]) -> None:
 
 
 def _as_pair(value: object) -> object:
-    """`edit` and `[edit]` are `[edit, {}]`."""
+    """Normalize `edit` and `[edit]` to `[edit, {}]`."""
     items = cast(list[object], value) if isinstance(value, list) else [value]
     return (items[0], dict[str, object]()) if len(items) == 1 else items
 
 
 class _Mode(BaseModel):
-    """One mode as a file has it; keys that only Roo Code's editor needs are left alone."""
+    """One mode in a file; keys used only by Roo Code's editor are ignored."""
 
     model_config = ConfigDict(extra="ignore")
     slug: str = Field(pattern=r"^[a-zA-Z0-9-]+$")
@@ -141,7 +141,7 @@ def _listed(mode: Mode) -> str:
 
 
 def mode_tools(book: ModeBook) -> dict[str, Tool]:
-    """The tools that name a mode, with those that there are."""
+    """Return the tools with a mode parameter, restricted to the available modes."""
     slugs = tuple(mode.slug for mode in book.all())
     named = {"switch_mode": (switch_mode.TOOL, "mode_slug"), "new_task": (new_task.TOOL, "mode")}
     return {
@@ -151,7 +151,7 @@ def mode_tools(book: ModeBook) -> dict[str, Tool]:
 
 
 def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[str]]:
-    """Every mode that counts, and a line for each file that is ignored as a whole, because something in it is wrong."""
+    """Load all modes; returns also a line for each file ignored as a whole because of an error."""
     problems: list[str] = []
     modes = {mode.slug: mode.model_copy(update={"role": render(f"modes/{mode.slug}")}) for mode in BUILT_IN}
     custom: dict[str, Mode] = {}
@@ -168,7 +168,7 @@ def load_modes(root: Path, home: Path, trusted: bool) -> tuple[ModeBook, list[st
 
 
 def _read(file: Path, source: str) -> list[Mode]:
-    """Raises `OSError`, or `ValueError` saying what is wrong."""
+    """Read a modes file. Raises `OSError`, or `ValueError` saying what is wrong."""
     try:
         if file.stat().st_size > _LARGEST:
             raise ValueError(f"it is larger than {_LARGEST} bytes")
@@ -190,7 +190,7 @@ def _mode(mode: _Mode, source: str) -> Mode:
 
 
 def _parsed(text: str) -> object:
-    """YAML, of which JSON is a part; once more with what typography made of it undone, and as JSON."""
+    """Parse as YAML (a superset of JSON); if that fails, retry with typography undone, then as JSON."""
     try:
         return parse_yaml(text)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""policy: what may run, what is asked about, what is denied: rules in tiers, and shell lines part by part."""
+"""policy: decides what is allowed, asked about or denied: rules in tiers, and shell lines part by part."""
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -57,7 +57,7 @@ _ALWAYS: tuple[Choice, ...] = ("proceed_always", "proceed_always_tool", "proceed
 
 
 class RulePolicy:
-    """Decides by rules: those given, those that settings stand for, and the shipped ones."""
+    """Decides by the given rules, those from settings, and the shipped ones."""
 
     def __init__(
         self,
@@ -69,17 +69,23 @@ class RulePolicy:
         save_to: Path | None = None,
         started: "RulePolicy | None" = None,
     ) -> None:
+<<<<<<< HEAD
         """`save_to`: folder for saved choices, if any.
 
         `started`: the rules that the run began with, where they have changed since; the stricter decision holds.
         """
         self.started = started
+=======
+        """`save_to`: folder for saved choices, if any."""
+        self.started: RulePolicy | None = None
+        """The rules at the start of the run, if they have changed since: the stricter decision applies."""
+>>>>>>> en2
         from_settings, self.problems = settings_rules(settings)
         self._workspace = workspace
         self._save_to = save_to
         self._scope = scope or Scope()
         self.annotations: Annotations = _no_annotations
-        """What is known of a tool besides its risk; of an MCP server's tool, what is believed of the server's word."""
+        """Returns what is known of a tool besides its risk; for MCP tools, the trusted annotations."""
         here = str(workspace.root)
         mine = [r for r in rules if r.workspace is None or os.path.realpath(r.workspace) == here]
         deciding = [r for r in mine if r.checker is None]
@@ -89,7 +95,7 @@ class RulePolicy:
         self._processes: Processes | None = None
 
     def run_checkers_with(self, processes: Processes) -> None:
-        """Where safety checkers that are commands run."""
+        """Set where external safety checkers run."""
         self._processes = processes
         if self.started is not None:
             self.started.run_checkers_with(processes)
@@ -106,7 +112,7 @@ class RulePolicy:
         session: Sequence[SessionRule] = _NO_RULES,
         annotations: Mapping[str, JsonValue] | None = None,
     ) -> Verdict:
-        """`annotations`: what an MCP server says of its tool."""
+        """Decide by the rules; `annotations`: those of an MCP tool."""
         verdict = self._decide(call, risk, mode, session, annotations or {}).verdict()
         if self.started is None or verdict.decision == "deny":
             return verdict
@@ -115,7 +121,7 @@ class RulePolicy:
     async def decide(
         self, call: CallView, risk: Risk, mode: str, session: Sequence[SessionRule] = _NO_RULES
     ) -> Verdict:
-        """`check`, and then what safety checkers say; one that fails denies."""
+        """`check`, followed by the safety checkers; a failing checker denies."""
         hints = self.annotations(call.name)
         verdict = self.check(call, risk, mode, session, hints)
         return lowered(verdict, await self.checked(call, risk, mode, verdict, hints))
@@ -123,7 +129,7 @@ class RulePolicy:
     async def checked(
         self, call: CallView, risk: Risk, mode: str, verdict: Verdict, annotations: Mapping[str, JsonValue]
     ) -> list[CheckerAnswer]:
-        """What safety checkers say of a call; they aren't asked about a denied one."""
+        """Run the safety checkers on a call, unless it is denied."""
         before = await self.started.checked(call, risk, mode, verdict, annotations) if self.started else []
         if not self._checking.rules or verdict.decision == "deny":
             return before
@@ -133,19 +139,19 @@ class RulePolicy:
     def explain(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue] | None = None
     ) -> Explanation:
-        """The verdict without session rules, the parts as understood, and every rule that was considered."""
+        """Explain the verdict without session rules, with the parsed parts and every rule considered."""
         decided = self._decide(call, risk, mode, _NO_RULES, annotations or {})
         choices = self.choices(call, risk, decided.verdict())
         rules = (self.narrow(call, risk, c, mode) for c in _ALWAYS if c in choices)
         return explanation(decided, choices, next(rules, None))
 
     def only_reads(self, call: CallView) -> bool:
-        """Whether it is a shell line that is known to change nothing."""
+        """Whether it is a shell line known to change nothing."""
         line = _line(call)
         return line is not None and only_reads(call, line, self._workspace)
 
     def fingerprint(self) -> str:
-        """Of all rules, and of whose calls they are about: with the same a call is decided alike."""
+        """Return a hash of all rules and their scope: equal fingerprints mean equal decisions."""
         rules = (*self._book.rules, *self._checking.rules)
         plain = [[_plain(getattr(rule, field.name)) for field in fields(rule)] for rule in rules]
         began = self.started.fingerprint() if self.started else ""
@@ -153,7 +159,7 @@ class RulePolicy:
         return sha256(whole.encode()).hexdigest()[:16]
 
     def choices(self, call: CallView, risk: Risk, verdict: Verdict) -> tuple[Choice, ...]:
-        """An always-choice is offered where it would be narrow, and would spare the next question."""
+        """Return the choices offered. An always-choice must be narrow and prevent the next question."""
         if verdict.decision != "ask" or verdict.by_checker:
             return _ONCE
         sparing: list[Choice] = []
@@ -164,7 +170,7 @@ class RulePolicy:
         return (_ONCE[0], *sparing, *_ONCE[1:])
 
     def narrow(self, call: CallView, risk: Risk, choice: Choice, mode: str) -> SessionRule | None:
-        """The session rule of an always-choice; null where it would be a blanket one, or for an unknown mode."""
+        """Return the session rule of an always-choice; None if it would be a blanket rule, or the mode is unknown."""
         mode = MODE_NAMES.get(mode, mode)
         if mode not in LOOSER or choice not in _ALWAYS or (choice == _SAVED and self._save_to is None):
             return None
@@ -180,24 +186,24 @@ class RulePolicy:
         return None if about is None else SessionRule(tool=call.name, path=about, modes=LOOSER[mode])
 
     def save(self, risk: Risk, rule: SessionRule, note: str) -> SavedRules | None:
-        """Keep a narrowed rule for later runs. Blocks for the disk; raises `RunError`."""
+        """Save a narrowed rule for later runs. Blocks on disk; raises `RunError`."""
         server = server_of(rule.tool, self._scope.servers)
         tables = tables_of(rule, server, risk == "network", self._workspace.root)
         return None if self._save_to is None else save(self._save_to, tables, note)
 
     def idle_rules(self, agents: Collection[str], servers: Collection[str]) -> list[Problem]:
-        """Rules that are about no call: `agents` and `servers` are those that there are here."""
+        """Report rules that match no call, given the `agents` and `servers` available here."""
         rules = (*self._book.rules, *self._checking.rules)
         return list(about_nothing(rules, agents, servers))
 
     def for_agent(self, name: str) -> "RulePolicy":
-        """The same rules, for the calls of a sub-agent."""
+        """Return the same rules for the calls of a sub-agent."""
         return self._scoped(replace(self._scope, agent=name))
 
     def with_servers(
         self, servers: Iterable[str], annotations: Annotations = _no_annotations
     ) -> "RulePolicy":
-        """The same rules, where these MCP servers are connected."""
+        """Return the same rules with these MCP servers connected."""
         own = self._scoped(replace(self._scope, servers=frozenset(servers)))
         own.annotations = annotations
         return own
@@ -255,7 +261,7 @@ class RulePolicy:
 def workspace_policy(
     settings: Settings, workspace: Workspace, files: Sequence[tuple[Path, int]] = ()
 ) -> RulePolicy:
-    """The policy of a workspace; `files` with their tiers. What is wrong with them is in its `problems`."""
+    """Build a workspace's policy from `files` with their tiers. Errors in them are in its `problems`."""
     rules, problems = load_rules(files)
     policy = RulePolicy(rules, settings, workspace)
     policy.problems = [*problems, *policy.problems]
@@ -263,7 +269,7 @@ def workspace_policy(
 
 
 def _line(call: CallView) -> ShellLine | None:
-    """What a shell call would run; None: it is another tool's."""
+    """Parse the line a shell call would run; None for other tools."""
     if canonical(call.name) not in SHELL_TOOLS:
         return None
     command = call.args.get("command")
@@ -271,7 +277,7 @@ def _line(call: CallView) -> ShellLine | None:
 
 
 def _plain(value: object) -> object:
-    """As text that is the same in every process."""
+    """Convert to a representation that is the same in every process."""
     if isinstance(value, Pattern):
         return value.text
     return sorted(value) if isinstance(value, frozenset) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]

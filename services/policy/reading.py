@@ -1,7 +1,7 @@
-"""reading: where a line of the shell works, and which commands only read there: what the shipped rule allows.
+"""reading: determines where a shell line runs and which commands only read there, which the shipped rule allows.
 
-Only listed options pass: what writes, runs a program, follows links or reads a list of files from elsewhere isn't
-among them. Paths are held to what the file tools may read.
+Only listed options pass: none writes, runs a program, follows links or reads a list of files from elsewhere. Paths are
+limited to what the file tools may read.
 """
 
 import os
@@ -22,7 +22,7 @@ from interlock.state.tooling import PathRefused, Workspace
 _MOVES = frozenset({"cd", "pushd", "popd"})
 _FOLDER_ARGS = ("dir_path", "directory", "cwd")
 _MOST_ENTRIES = 2_000
-"""Files that are looked at to say that a folder can be searched whole."""
+"""Maximum files checked when deciding whether a folder can be searched as a whole."""
 _MOST_MATCHES = 200
 _GLOB = re.compile(r"[\w./*?+,@%-]+", re.ASCII)
 _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
@@ -30,10 +30,10 @@ _REVISION = re.compile(r"[\w./~^@{}:,+=%-]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class _Reader(Options):
-    """The options that a program may have, and what its operands are."""
+    """The options that a program may have, and the kind of its operands."""
 
     operands: Literal["paths", "pattern", "text", "none"] = "paths"
-    """`pattern`: paths behind one that is none."""
+    """`pattern`: a pattern followed by paths."""
     most: int = 1_000
 
 
@@ -121,16 +121,16 @@ _FIND_VALUES = names(
 
 @dataclass(frozen=True, slots=True)
 class Folders:
-    """Where the commands of a line may run. A rule counts for the workspace's own folder."""
+    """Where the commands of a line may run. Rules apply to the workspace's own folder."""
 
     bases: tuple[str, ...]
-    """Each folder that may be current, as the workspace reads paths; empty: not known, or outside of it."""
+    """Every folder that may be current, as paths for the workspace; empty if unknown or outside of it."""
     elsewhere: str | None = None
-    """What takes the line to another folder, as a clause; null: nothing does."""
+    """A clause saying what takes the line to another folder, if anything does."""
 
 
 def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders:
-    """Of the folder that the call names, and of one plain `cd`."""
+    """Determine the folders from the call's folder argument and at most one plain `cd`."""
     start = next((v for k in _FOLDER_ARGS if isinstance(v := call.args.get(k), str)), ".")
     own = start == "." or _inside(start, workspace) == workspace.root
     bases, clauses = [start], [] if own else [f"runs in {start!r}"]
@@ -148,7 +148,7 @@ def folders_of(call: CallView, line: ShellLine, workspace: Workspace) -> Folders
 
 
 def _target(command: ShellCommand) -> str | None:
-    """Of `cd FOLDER`; null: where it leads isn't plain."""
+    """Return the target of `cd FOLDER`, or None if it isn't plain."""
     words = command.words
     if len(words) != 2 or words[0].text != "cd" or not words[1].literal:
         return None
@@ -156,7 +156,7 @@ def _target(command: ShellCommand) -> str | None:
 
 
 def _inside(folder: str, workspace: Workspace) -> Path | None:
-    """Its real path; None: it is outside of the workspace, or kept from tools."""
+    """Return its real path, or None if it is outside the workspace or kept from tools."""
     try:
         return workspace.readable(folder)
     except PathRefused:
@@ -165,14 +165,14 @@ def _inside(folder: str, workspace: Workspace) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What plain reading is for one line."""
+    """Recognizes plain reading in one line."""
 
     line: ShellLine
     folders: Folders
     workspace: Workspace
 
     def plain(self, command: ShellCommand) -> bool:
-        """Whether the command only reads, in the workspace, what tools may read."""
+        """Whether the command only reads files in the workspace that tools may read."""
         if not command.words or command.assigns or command.opaque or command.danger or not self.folders.bases:
             return False
         program = command.words[0].text
@@ -189,7 +189,7 @@ class Reading:
         return reader is not None and self._reads(program, reader, command.words[1:])
 
     def _is_own(self, program: str) -> bool:
-        """Whether the project brings a program of that name along, by a folder of it among those of the PATH."""
+        """Whether the project supplies a program of that name through a PATH folder of its own."""
         own = _own_folders(os.environ.get("PATH", ""), tuple(map(str, self.workspace.roots)))
         here = [str(self.workspace.root / base) for base in self.folders.bases] if own else ()
         return any(os.path.lexists(os.path.join(base, folder, program)) for folder in own for base in here)  # noqa: PTH118
@@ -211,7 +211,7 @@ class Reading:
         return not searches or self._searchable([w.text for w in operands] or ["."], program == "rg")
 
     def _path(self, word: Word) -> bool:
-        """A path inside, in whichever folder the command may run; a glob is what it stands for there now."""
+        """Whether it is a path inside in every possible folder; globs are expanded now."""
         if word.text == "-" or (word.literal and word.text == "/dev/null"):
             return True
         if word.literal:
@@ -240,7 +240,7 @@ class Reading:
         return True
 
     def _searchable(self, folders: Sequence[str], skips_hidden: bool) -> bool:
-        """Whether nothing in the folders is kept from tools. `skips_hidden`: and what git ignores, as ripgrep does."""
+        """Whether nothing in the folders is kept from tools. `skips_hidden`: ignoring what ripgrep skips."""
         pending = [
             str(self.workspace.root / posixpath.join(b, f)) for b in self.folders.bases for f in folders
         ]
@@ -296,14 +296,14 @@ class Reading:
         return known and all(runs_nothing(self.workspace.root / base) for base in self.folders.bases)
 
     def _revision(self, text: str) -> bool:
-        """A revision, a path, or both: `HEAD~2:src/a.py`."""
+        """Whether it is a revision, a path, or both: `HEAD~2:src/a.py`."""
         parts = [p for side in text.split("..") for p in side.split(":")]
         return _REVISION.fullmatch(text) is not None and all(self._readable(p) for p in parts if p.strip("."))
 
 
 @lru_cache(maxsize=8)
 def _own_folders(path: str, roots: tuple[str, ...]) -> tuple[str, ...]:
-    """Folders of the PATH that lie in the workspace, or in whatever folder is current."""
+    """Return the PATH folders in the workspace, or relative to the current folder."""
     own: list[str] = []
     for folder in path.split(os.pathsep):
         real = Path(os.path.realpath(folder))
@@ -321,20 +321,19 @@ _SAFE_KEYS = re.compile(
     r"|user\.(name|email)|init\.defaultbranch|pull\.(rebase|ff)|push\.(default|autosetupremote)|color\.\w+"
     r"|commit\.gpgsign|tag\.gpgsign|merge\.(ff|conflictstyle)|rerere\.\w+|advice\.\w+"
 )
-"""Keys that hold no command, no path and no other file of keys. Everything else may."""
+"""Keys that contain no command, path or other configuration file. All others may."""
 _SECTION = re.compile(r"\[\s*([A-Za-z0-9.-]+)(?:\s+\"(?:[^\"\\\n]|\\.)*\")?\s*\]")
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9-]*)\s*(?:=[^\\]*)?")
 _LARGEST = 20_000
 _LARGEST_INDEX = 50_000_000
 _SUBMODULE = b"\x00\x00\xe0\x00"
-"""The mode of an entry of the index that is a repository of its own, which `git status` goes into."""
+"""Mode of index entries that are repositories of their own, which `git status` enters."""
 
 
 def runs_nothing(folder: Path) -> bool:
-    """Whether the repository that git would find from `folder` has no settings, hooks or submodules that run programs.
+    """Whether the repository git finds from `folder` has no settings, hooks or submodules that run programs.
 
-    Bare repositories are never found: tools run with `safe.bareRepository=explicit`. What the user's own
-    configuration runs is the user's.
+    Bare repositories aren't found (tools set `safe.bareRepository=explicit`); the user's configuration is trusted.
     """
     for place in (folder, *folder.parents):
         own = place / ".git"
@@ -348,7 +347,7 @@ def runs_nothing(folder: Path) -> bool:
 def _is_plain(git: Path) -> bool:
     if any((git / name).exists() for name in ("config.worktree", "commondir", "hooks/post-index-change")):
         return False
-    if any(git.glob("sharedindex.*")):  # where other entries stand
+    if any(git.glob("sharedindex.*")):  # it holds further entries
         return False
     try:
         return _are_plain(str(git), _state(git / "config"), _state(git / "index"))
@@ -357,7 +356,7 @@ def _is_plain(git: Path) -> bool:
 
 
 def _state(file: Path) -> tuple[int, int, int]:
-    """Another one when the file has changed."""
+    """Return a value that differs once the file has changed."""
     try:
         status = file.stat()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""rule: one rule of the policy and its patterns, which calls it is about, and the rules of all tiers in their order."""
+"""rule: one policy rule and its patterns, the calls it applies to, and the rules of all tiers in order."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -14,20 +14,20 @@ from interlock.state.subagent import INVESTIGATOR
 from interlock.state.text import clean
 from interlock.tools.table import TOOLS
 
-# ---- patterns: regular expressions. RE2 matches in linear time: none can hold the loop
+# ---- patterns: regular expressions. RE2 matches in linear time, so none can block the loop
 
 _MEMORY = 1 << 20
-"""Bytes that one compiled pattern may take; a larger one is refused at load."""
+"""Maximum bytes of a compiled pattern; larger ones are rejected at load."""
 _LONGEST = 2_000
-"""Characters of a pattern."""
+"""Maximum characters of a pattern."""
 _RANGE = 100
-"""Bytes of a text by which it is known not to match."""
+"""Length of the prefix, in bytes, used to rule out a match."""
 _CHOICE = re.compile(r'((?:\(\?s\))?["\w :/-]*)\((["\w :/|-]+)\)(?=["\w :/-])', re.ASCII)
-"""Plain words to choose from (`(curl|wget) …`), which nothing that follows repeats or leaves out."""
+"""A choice of plain words (`(curl|wget) …`) that no following operator makes repeatable or optional."""
 
 
 class PatternError(ValueError):
-    """A pattern that can't be used; the text says why, for people."""
+    """An unusable pattern; the text tells people why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +38,18 @@ class Pattern:
     _match: Callable[[str], Any]
     _search: Callable[[str], Any]
     _ranges: Sequence[tuple[bytes, bytes]]
-    """Every text that begins with a match lies in one of these."""
+    """Ranges that contain every text beginning with a match."""
 
     def starts(self, text: str) -> bool:
         return self._match(clean(text)) is not None
 
     def may_start(self, known: str) -> bool:
-        """Whether a text that begins with `known` might begin with a match: false only where the engine proves it."""
+        """Whether a text beginning with `known` might begin with a match: False only if provably impossible."""
         begun = clean(known).encode()
         return any(least[: len(begun)] <= begun <= most for least, most in self._ranges)
 
     def leads_with(self, text: str) -> bool:
-        """All that it matches begins so."""
+        """Whether everything it matches begins with this text."""
         return all(end.startswith(text.encode()) for one in self._ranges for end in one)
 
     def found(self, text: str) -> bool:
@@ -70,7 +70,7 @@ def _engine() -> tuple[Any, Any]:
 
 
 def compile_pattern(text: str) -> Pattern:
-    """Raises `PatternError`: back-references and look-around are not in RE2's language."""
+    """Compile a pattern. Raises `PatternError`: RE2 has no back-references or look-around."""
     if len(text) > _LONGEST:
         raise PatternError(f"pattern of {len(text)} characters, expected at most {_LONGEST}")
     module, options = _engine()
@@ -88,7 +88,7 @@ def compile_pattern(text: str) -> Pattern:
 
 
 def _range(text: str) -> tuple[bytes, bytes]:
-    """Of what follows a match, too: an assertion at its end (`\\B`) looks at that."""
+    """Return the range of texts that begin with a match, including what follows it: a final `\\B` depends on that."""
     module, options = _engine()
     try:
         return module.compile(f"^(?:{text})(?s:.*)", options).possiblematchrange(_RANGE)
@@ -99,27 +99,27 @@ def _range(text: str) -> tuple[bytes, bytes]:
 # ---- rules
 
 SHIPPED, EXTENSION, WORKSPACE, USER, ADMIN = 1, 2, 3, 4, 5
-"""Tiers (`pipelines.md` §4, Policy): a higher one decides first, whatever the priorities."""
+"""Tiers (`pipelines.md` §4, Policy): a higher one decides first, regardless of priorities."""
 TIER_NAMES = dict(enumerate(("shipped", "extension", "workspace", "user", "admin"), SHIPPED))
 
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """Looks at a call that the rules let pass."""
+    """Checks a call that the rules allow."""
 
     name: str
     config: Mapping[str, JsonValue]
     command: str | None = None
-    """A line for bash; null: `allowed-path`, which is built in."""
+    """A bash command line; None for the built-in `allowed-path`."""
     timeout_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. It decides a call that meets all of its conditions, unless a higher rank does first."""
+    """One rule. It decides a call that meets all of its conditions, unless a higher-ranking one does."""
 
     source: str
-    """`FILE:LINE`, or the setting that it stands for."""
+    """`FILE:LINE`, or the setting it comes from."""
     tools: tuple[str, ...]
     """Exact names, `*`, `mcp_*` or `mcp_SERVER_*`."""
     decision: Decision
@@ -129,30 +129,30 @@ class Rule:
     modes: frozenset[ApprovalMode] = frozenset()
     """Empty: every mode."""
     prefixes: tuple[tuple[str, ...], ...] = ()
-    """Leading words of a shell command, any of them."""
+    """Alternatives for the leading words of a shell command."""
     command: Pattern | None = None
     """Matched at the beginning of a shell command."""
     reading: bool = False
-    """About commands that only read, with plain arguments inside the workspace (`reading.py`)."""
+    """Applies to commands that only read, with plain arguments inside the workspace (`reading.py`)."""
     args: Pattern | None = None
     """Searched in the arguments as JSON."""
     allow_redirection: bool = False
     deny_message: str | None = None
     target: str | None = None
-    """The file as tools name it, or the host, that a call must be about."""
+    """The file, as tools name it, or the host that a call must be about."""
     workspace: str | None = None
-    """Real path of the only workspace that it is about."""
+    """Real path of the only workspace it applies to."""
     annotations: Mapping[str, JsonValue] = field(default_factory=dict[str, JsonValue])
     server: str | None = None
     subagent: str | None = None
     interactive: bool | None = None
     broken: str | None = None
-    """Set when it stands in for a rule that can't be used: the problem."""
+    """Set if it replaces an unusable rule: the problem."""
     lowers: bool = False
-    """It makes an allow below it an ask, and weakens no deny."""
+    """It turns a lower-ranking allow into an ask, and weakens no deny."""
 
     checker: Checker | None = None
-    """Set: it doesn't decide, it says which calls the checker is asked about."""
+    """Set if it doesn't decide, but selects the calls for a checker."""
 
     @property
     def rank(self) -> float:
@@ -160,32 +160,32 @@ class Rule:
 
     @property
     def narrows(self) -> bool:
-        """It has a condition on the arguments."""
+        """Whether it has a condition on the arguments."""
         return self.reading or bool(self.prefixes) or not (self.command is self.args is self.target is None)
 
 
 SESSION_RANK = 3.95
-"""Where always-choices stand among the rules (gemini-cli): a user's or an admin's rule goes before them."""
+"""Rank of always-choices (gemini-cli): above it, rules of the user and the admin."""
 
 
 def liftable(rule: Rule | None) -> bool:
-    """Whether an always-choice can take the place of this rule's ask."""
+    """Whether an always-choice can override this rule's ask."""
     return rule is None or rule.rank < SESSION_RANK
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose calls these are."""
+    """The origin of the calls."""
 
     agent: str = ""
     """Name of the sub-agent; empty for the main agent."""
     interactive: bool = False
     servers: frozenset[str] = frozenset()
-    """Connected MCP servers: tool names alone can't tell `a` with tool `b_c` from `a_b` with tool `c`."""
+    """Connected MCP servers: by tool name alone, `a` with tool `b_c` looks like `a_b` with tool `c`."""
 
 
 def server_of(tool: str, servers: frozenset[str]) -> str | None:
-    """The MCP server that a tool belongs to: the longest known name that fits."""
+    """Return the MCP server a tool belongs to: the longest matching name."""
     fitting = [s for s in servers if tool.startswith(f"mcp_{s}_")]
     return max(fitting, key=len, default=None)
 
@@ -193,7 +193,7 @@ def server_of(tool: str, servers: frozenset[str]) -> str | None:
 def _about(
     rule: Rule, names: frozenset[str], mode: str, annotations: Mapping[str, JsonValue], scope: Scope
 ) -> bool:
-    """Whether the rule is about this tool, arguments aside. `names`: the tool's name and its aliases."""
+    """Whether the rule applies to this tool, arguments aside. `names`: the tool's name and its aliases."""
     return (
         (not rule.modes or mode in rule.modes)
         and rule.subagent in (None, scope.agent)
@@ -213,7 +213,7 @@ def _names(pattern: str, name: str) -> bool:
 def _serves(rule: Rule, names: frozenset[str], scope: Scope) -> bool:
     if rule.server is None or rule.server in {server_of(name, scope.servers) for name in names}:
         return True
-    # A server that isn't known can't be told by its tool's name: what restricts is about it all the same.
+    # A tool's name doesn't identify an unknown server: rules that restrict apply all the same.
     return rule.decision != "allow" and any(n.startswith(f"mcp_{rule.server}_") for n in names)
 
 
@@ -224,12 +224,12 @@ _AGENT = "invoke_agent"
 
 
 def canonical(name: str) -> str:
-    """Our own name of a tool."""
+    """Resolve a tool's alias to our name."""
     return ALIASES.get(name, name)
 
 
 def agent_of(tool: str, args: Mapping[str, JsonValue]) -> str | None:
-    """The agent that a call starts."""
+    """Return the agent that a call starts."""
     name = args.get("agent_name")
     if canonical(tool) == _AGENT and isinstance(name, str):
         return name
@@ -237,7 +237,7 @@ def agent_of(tool: str, args: Mapping[str, JsonValue]) -> str | None:
 
 
 def names_of(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
-    """The names under which what a call does can be denied, asked about or hooked."""
+    """Return the names by which a call can be denied, asked about or hooked."""
     own = canonical(tool)
     aliases = {alias for alias, name in ALIASES.items() if name == own}
     agent = agent_of(tool, args)
@@ -245,18 +245,18 @@ def names_of(tool: str, args: Mapping[str, JsonValue]) -> frozenset[str]:
 
 
 def rule_args(call: CallView) -> Mapping[str, JsonValue]:
-    """The arguments as rules see them: a tool that starts one agent has it among them."""
+    """Return the arguments as rules see them, including the agent of a tool that starts a fixed one."""
     return {**call.args, "agent_name": INVESTIGATOR} if call.name == INVESTIGATOR else call.args
 
 
 STRICTNESS: Mapping[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 _INERT: frozenset[Risk] = frozenset({"question", "state"})
 _MODE_TOOLS = frozenset({"enter_plan_mode", "exit_plan_mode", _AGENT})
-"""Whether they may be called at all depends on the mode alone."""
+"""Only the mode determines whether these may be called at all."""
 
 
 class RuleBook:
-    """Rules, highest rank first; at equal rank the stricter first, then in the order given."""
+    """Rules, highest rank first; at equal rank the stricter first, then in the given order."""
 
     def __init__(self, rules: Iterable[Rule], scope: Scope) -> None:
         self.rules = tuple(sorted(rules, key=lambda r: (-r.rank, -STRICTNESS[r.decision])))
@@ -266,7 +266,7 @@ class RuleBook:
     def about(
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
     ) -> tuple[Rule, ...]:
-        """The rules about a call, arguments aside, highest rank first."""
+        """Return the rules that apply to a call, arguments aside, highest rank first."""
         if annotations:
             return self._select(call, risk, mode, annotations)
         key = (call.name, agent_of(call.name, call.args), risk, mode)
@@ -278,34 +278,34 @@ class RuleBook:
         self, call: CallView, risk: Risk, mode: str, annotations: Mapping[str, JsonValue]
     ) -> tuple[Rule, ...]:
         own, every = frozenset({call.name, canonical(call.name)}), names_of(call.name, call.args)
-        # A rule against one agent by its name among the arguments is against the tool that starts just that one, too.
+        # A rule against an agent by name in the arguments also restricts the tool that starts only it.
         agents = every | {_AGENT} if agent_of(call.name, call.args) is not None else every
         hints = {"readOnlyHint": risk == "read", **annotations, "risk": risk}
         counted: list[Rule] = []
         for rule in self.rules:
-            # What allows a name allows no agent of that name; what restricts one restricts all that it stands for.
+            # Allowing a name doesn't allow an agent of that name; restricting one restricts all its aliases.
             names = own if rule.decision == "allow" else agents if rule.args is not None else every
             if _about(rule, names, mode, hints, self._scope) and (now := _counted(rule, risk, mode)):
                 counted.append(now)
         shipped = [r.decision for r in counted if r.tier == SHIPPED]
         if own & _MODE_TOOLS and "deny" in shipped:
-            # Where the mode has no place for it, no rule makes one.
+            # If the mode excludes the tool, no rule can allow it.
             return tuple(r for r in counted if r.decision == "deny" or r.tier == SHIPPED)
         return tuple(counted)
 
 
 def _counted(rule: Rule, risk: Risk, mode: str) -> Rule | None:
-    """The rule as it counts for such calls; None: it doesn't."""
+    """Return the rule as it applies in this mode, or None."""
     if rule.broken is not None:
         return None if risk in _INERT else rule
     if mode != "plan" or rule.tier == SHIPPED or rule.decision == "deny":
         return rule
-    # What plan mode may do is said once: no extension, workspace, user or admin can add to it.
+    # Plan mode is fixed: no extension, workspace, user or admin can extend it.
     return replace(rule, lowers=True) if rule.decision == "ask" else None
 
 
 def first(rules: Iterable[Rule], met: Callable[[Rule], bool]) -> Rule | None:
-    """The deciding rule."""
+    """Return the deciding rule."""
     lowering: Rule | None = None
     for rule in rules:
         if not met(rule):

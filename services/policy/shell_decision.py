@@ -1,4 +1,4 @@
-"""shell_decision: what the rules say of a shell line: each simple command by itself, the strictest wins."""
+"""shell_decision: applies the rules to a shell line: each simple command by itself; the strictest decision wins."""
 
 import posixpath
 import re
@@ -30,20 +30,20 @@ def decide_line(
     session: Sequence[SessionRule],
     workspace: Workspace,
 ) -> tuple[Outcome, list[PartOutcome]]:
-    """The decision on the line, and on each part that a rule must allow or that a rule refuses.
+    """Decide on the line, and on each part that needs a rule's permission or that a rule refuses.
 
-    `rules` and `session` are about the shell tool, the rules highest rank first.
+    `rules` and `session` are those for the shell tool, rules with the highest rank first.
     """
     folders = folders_of(call, line, workspace)
     check = _LineCheck(call, line, rules, mode, session, workspace, folders)
     reading = Reading(line, folders, workspace) if any(r.reading for r in rules) else None
-    # For a line without a command that needs leave, such as `> file`: only rules for all commands meet it.
+    # For a line without a command, such as `> file`: only rules for all commands match it.
     bare = ShellCommand(line.text, (), opaque=line.opaque)
     parts: list[PartOutcome] = []
     for command in line.effective or (bare,):
         plain = reading is not None and reading.plain(command)
         parts.append(PartOutcome(command, check.judged(command, plain), plain))
-    # Wrappers (`timeout …`) and the line as a whole need no rule's leave, but a rule may be against them.
+    # Wrappers (`timeout …`) and the line as a whole need no permission, but a rule may refuse them.
     for command in (*(c for c in line.commands if c.transparent), ShellCommand(line.text, ())):
         if (outcome := check.against(command)) is not None:
             parts.append(PartOutcome(command, outcome))
@@ -52,7 +52,7 @@ def decide_line(
 
 
 def only_reads(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
-    """Whether a line is seen through, and all that it does is plain reading."""
+    """Whether a line is fully understood and does only plain reading."""
     reading = Reading(line, folders_of(call, line, workspace), workspace)
     kept = (r.target for r in line.redirects if r.kind == "write")
     writes = any(target is None or (target.text, target.literal) != ("/dev/null", True) for target in kept)
@@ -61,8 +61,6 @@ def only_reads(call: CallView, line: ShellLine, workspace: Workspace) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _LineCheck:
-    """What a decision on a line is made from."""
-
     call: CallView
     line: ShellLine
     rules: Sequence[Rule]
@@ -72,7 +70,7 @@ class _LineCheck:
     folders: Folders
 
     def judged(self, command: ShellCommand, plain: bool) -> Outcome:
-        """The decision on one command."""
+        """Decide on one command."""
         outcome = self._by_rules(command, plain)
         if outcome.decision == "ask":
             rule = covering(command, outcome.rule, self.session, self.mode, self.line)
@@ -90,7 +88,7 @@ class _LineCheck:
         return outcome
 
     def _holds_elsewhere(self, command: ShellCommand) -> bool:
-        """Whether a rule for the workspace's own folder counts in one below it, too: git would read its settings."""
+        """Whether a rule for the workspace's folder applies below it too; not for git, which reads settings there."""
         return bool(self.folders.bases and command.words) and command.words[0].text in READERS
 
     def _by_rules(self, command: ShellCommand, plain: bool) -> Outcome:
@@ -104,13 +102,13 @@ class _LineCheck:
             match = self._restricts(rule, command)
             if match is Match.YES and not rule.lowers:
                 return Outcome(rule.decision, "rule", rule)
-            # A rule that may be about this counts like one that only lowers.
+            # A rule that may apply counts like one that only lowers.
             if match is not Match.NO:
                 lowered = lowered or Outcome("ask", "rule" if match is Match.YES else "hidden", rule)
         return lowered or Outcome("ask", "none")
 
     def against(self, command: ShellCommand) -> Outcome | None:
-        """What a rule with a condition refuses, of what needs no leave."""
+        """Return the refusal, by a rule with a condition, of something that needs no permission."""
         narrow = replace(self, rules=[r for r in self.rules if r.narrows])
         outcome = narrow._by_rules(command, plain=False)
         return None if outcome.decision == "allow" or outcome.cause == "none" else outcome
@@ -120,14 +118,14 @@ class _LineCheck:
         return Match.MAYBE if match is Match.NO and command.code and _named(rule, command) else match
 
     def lowered(self, outcome: Outcome, parts: Sequence[PartOutcome]) -> Outcome:
-        """What holds for the line as a whole and makes an allow an ask."""
+        """Lower an allow to an ask for reasons that concern the line as a whole."""
         line, opaque = self.line, self.line.opaque
         if protected := protected_target(line, self.folders, self.workspace):
             return outcome.asking("protected", protected)
         if opaque is not None and self.mode != "yolo":
             return outcome.asking("opaque", opaque)
         if opaque is not None:
-            # Only yolo lets a line pass that can't be seen through, and not past a rule that may be about it.
+            # Only yolo allows an opaque line, and not against a rule that may apply to it.
             rank = outcome.rule.rank if outcome.rule else 0
             narrow = (r for r in self.rules if r.narrows and r.decision != "allow" and r.rank > rank)
             against = next(narrow, None)
@@ -147,7 +145,7 @@ def _redirects(outcome: Outcome) -> bool:
 
 
 def _named(rule: Rule, command: ShellCommand) -> bool:
-    """The program text among the arguments names what the rule is against: `awk 'BEGIN{system("rm -rf /")}'`."""
+    """Whether program text in the arguments names what the rule restricts: `awk 'BEGIN{system("rm -rf /")}'`."""
     text = _QUOTES.sub(" ", " ".join(command.argv))
     if rule.command is not None:
         return any(rule.command.starts(text[place.start() :]) for place in islice(_WORD.finditer(text), 500))
@@ -159,7 +157,7 @@ def _named(rule: Rule, command: ShellCommand) -> bool:
 
 
 def protected_target(line: ShellLine, folders: Folders, workspace: Workspace) -> str | None:
-    """Which redirection changes what the program goes by, as a clause; null: none does."""
+    """Return a clause about a redirection that writes to a protected file, or None."""
     for target in (r.target for r in line.redirects if r.kind == "write" and r.target is not None):
         for base in folders.bases or (".",):
             found = workspace.protected(posixpath.join(base, target.text))
@@ -169,7 +167,7 @@ def protected_target(line: ShellLine, folders: Folders, workspace: Workspace) ->
 
 
 def escape(line: ShellLine, folders: Folders, workspace: Workspace) -> str | None:
-    """Which redirection writes where tools may not, or opens a connection, as a clause; null: none does."""
+    """Return a clause about a redirection that writes where tools may not or opens a connection, or None."""
     targets = [(r.kind, r.target) for r in line.redirects if r.target is not None]
     net = next((t.text for _, t in targets if t.lead.startswith(_NETWORK)), None)
     if net is not None:

@@ -1,5 +1,5 @@
-"""processes: runs commands under a supervisor: whatever becomes of the run, none outlives it (`engine.md` 16); and what
-they wrote, in bounded memory."""
+"""processes: runs commands under a supervisor, so that none outlives the run (`engine.md` 16), and captures their
+output in bounded memory."""
 
 import asyncio
 import codecs
@@ -31,7 +31,7 @@ class _Background:
 
 
 class SupervisedProcesses:
-    """Implements `Processes`. `env` is what tools get: see `tool_environment`; `most` as of `Supervised`."""
+    """Implements `Processes`. `env`: see `tool_environment`; `most`: see `Supervised`."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class SupervisedProcesses:
         self._background: list[_Background] = []
         self._sandbox = sandbox
         self._held = ExitStack()
-        """What background commands stand on in their sandboxes."""
+        """Resources of background commands' sandboxes."""
 
     async def run(
         self,
@@ -64,8 +64,8 @@ class SupervisedProcesses:
         on_output: Callable[[str], None] | None = None,
         ours: bool = False,
     ) -> Ended:
-        """As `Processes.run`; a failure that a sandbox may be the reason of has a `hint`."""
-        # What a program of ours, or a hook, says is parsed: a mark could become an argument.
+        """See `Processes.run`; a failure possibly caused by the sandbox has a `hint`."""
+        # Output of our programs and hooks is parsed and not redacted: a mark could become an argument.
         output = ProcessOutput(limit_chars, self._outputs, self._redact if on_output else None)
         with ExitStack() as stack:
             read, write = os.pipe()
@@ -100,9 +100,9 @@ class SupervisedProcesses:
         env: Mapping[str, str] | None = None,
         ours: bool = False,
     ) -> int:
-        """Start in the background; the pid of the command. Output goes to a file in `outputs/`.
+        """Start a command in the background and return its pid. Output goes to a file in `outputs/`.
 
-        Raises `RunError` when it can't be started.
+        Raises `RunError` if it can't be started.
         """
         try:
             prefix = [] if ours else await self._entered(self._held, cwd, alone=False)
@@ -133,7 +133,7 @@ class SupervisedProcesses:
     def background(self) -> Sequence[Mapping[str, Any]]:
         """Background processes of this drive: {pid, label, running, exit_code, output_file}.
 
-        `exit_code` is negative for a signal. What a command left behind runs on, also when it isn't `running` itself.
+        `exit_code` is negative for a signal. A command's children may still run when it is no longer `running` itself.
         """
         for one in self._background:
             one.child.listen()
@@ -149,7 +149,7 @@ class SupervisedProcesses:
         ]
 
     def close(self) -> None:
-        """End all background processes. Without it they end with this process."""
+        """End all background processes; otherwise they end with this process."""
         for one in self._background:
             one.child.kill()
         for one in self._background:
@@ -158,7 +158,7 @@ class SupervisedProcesses:
         self._held.close()
 
     async def _entered(self, stack: ExitStack, cwd: Path, *, alone: bool = True) -> list[str]:
-        """What puts a command into the sandbox, if there is one, while `stack` is open. Raises `ValueError`."""
+        """Return the prefix that runs a command in the sandbox, if any, while `stack` is open. Raises `ValueError`."""
         if self._sandbox is None:
             return []
         try:
@@ -175,13 +175,13 @@ def _reason(error: OSError | ValueError) -> str:
 
 
 _HEAD_SHARE = 0.2
-"""Of the limit; the rest is for the tail, where a command says how it went (`pipelines.md` §9)."""
+"""Share of the limit; the rest is for the tail, where commands report their result (`pipelines.md` §9)."""
 SPOOL_BYTES = 2**30
-"""A command that never stops talking must not fill the disk: later bytes are dropped, and that is said."""
+"""Keeps an endless command from filling the disk: later bytes are dropped, and the omission is noted."""
 
 
 class ProcessOutput:
-    """Decodes as it comes. While all of it fits in `limit` characters nothing is written to disk."""
+    """Decodes output incrementally. Nothing is written to disk while it fits in `limit` characters."""
 
     def __init__(self, limit: int, outputs: Outputs, redact: Redactor | None = None) -> None:
         self._limit, self._head_limit = limit, int(limit * _HEAD_SHARE)
@@ -198,11 +198,11 @@ class ProcessOutput:
         self._spooled = 0
         self._digest = hashlib.sha256()
         self.note = ""
-        """Why the file isn't complete, or isn't there."""
+        """Why the file is incomplete or missing."""
 
     def feed(self, chunk: bytes) -> str:
-        """Take what came; the text that it completes."""
-        if self._redacting:  # before anything is cut, kept or decoded
+        """Add bytes and return the text they complete."""
+        if self._redacting:  # before anything is cut, stored or decoded
             chunk = self._redacting.feed(chunk.decode("latin-1")).encode("latin-1")
         return self._taken(chunk)
 
@@ -213,7 +213,7 @@ class ProcessOutput:
         return text
 
     def end(self) -> str:
-        """No more will come; the replacement for a character that was cut off, if any."""
+        """Finish; returns any remaining text, with a replacement for a truncated character."""
         rest = self._redacting.end().encode("latin-1") if self._redacting else b""
         last = self._taken(rest)
         text = self._decoder.decode(b"", final=True)
@@ -222,18 +222,18 @@ class ProcessOutput:
 
     @property
     def omitted(self) -> int:
-        """Characters left out of `text()`."""
+        """Number of characters left out of `text()`."""
         return max(0, self._total - self._limit)
 
     def text(self) -> str:
-        """All of it, or the first 20 % and last 80 % of the limit around a line that says what is missing."""
+        """Return all of it, or the first 20 % and last 80 % of the limit around a line stating what is missing."""
         tail = "".join(self._tail)
         if not self.omitted:
             return self._head + tail
         return f"{self._head}\n[… {self.omitted:,} characters left out …]\n{tail[-self._tail_limit :]}"
 
     def save(self) -> Path | None:
-        """Make the file with every byte durable (may take long), named by its content; None: nothing was left out."""
+        """Make the full output durable (may be slow), content-addressed; None if nothing was left out or on failure."""
         if self._spool is None:
             return None
         try:
@@ -248,10 +248,10 @@ class ProcessOutput:
         return named
 
     def discard(self) -> None:
-        """Close and remove the file, if it has not been saved."""
+        """Close and remove the file unless it was saved."""
         if self._spool is not None:
             spool, self._spool = self._spool, None
-            spool.raw.close()  # not `close`: what a full disk refused must not be tried again
+            spool.raw.close()  # not `close`, which would retry a write refused by a full disk
             Path(spool.name).unlink(missing_ok=True)
 
     def _keep_text(self, text: str) -> None:
@@ -294,11 +294,11 @@ class ProcessOutput:
 
 
 _CHUNK = 65_536
-"""Bytes a read: what a pipe holds."""
+"""Bytes per read: a pipe's capacity."""
 _STOP_S = GRACE_S + 6.0
-"""A supervisor that was asked to stop has ended by then, or what it supervises can't be killed."""
+"""By then a stopped supervisor has exited, or its processes can't be killed."""
 _DRAIN_S = 1.0
-"""Only what escaped its supervisor (`escape_note`) can hold the output open for longer."""
+"""Only processes that escaped their supervisor (`escape_note`) can keep the output open for longer."""
 
 Why = Literal["exited", "timeout", "inactivity"]
 

@@ -1,4 +1,4 @@
-"""supervised: the run's end of one supervisor. Starts it, hears how the command fares, stops or kills it."""
+"""supervised: the run's handle on one supervisor: starts it, tracks the command's status, stops or kills it."""
 
 import asyncio
 import os
@@ -15,31 +15,31 @@ from typing import Literal
 
 _SUPERVISOR = str(Path(__file__).with_name("supervisor.py"))
 GRACE_S = 2.0
-"""From SIGTERM to SIGKILL when a command is stopped."""
+"""Seconds between SIGTERM and SIGKILL when a command is stopped."""
 _REAP_S = 6.0
-"""A supervisor gives up on what survives SIGKILL after 5 s."""
+"""A supervisor gives up on processes that survive SIGKILL for 5 s."""
 _RESCAN_S = 0.005
 _MARK = "INTERLOCK_COMMAND"
-"""In the environment of a command: finds what it left behind when its supervisors were killed."""
+"""Environment variable that identifies a command's orphans after its supervisors were killed."""
 _LAST_SIGNAL = 31
-"""Above it are the real-time signals."""
+"""Higher numbers are real-time signals."""
 Mode = Literal["once", "background", "once-sandboxed", "background-sandboxed"]
-"""After `once` nothing lives on; `sandboxed`: it starts bubblewrap, and tells and signals the command in it."""
+"""`once`: nothing outlives the command; `sandboxed`: under bubblewrap, reporting and signalling the inner command."""
 
 
 class Supervised:
     """One command under its supervisor. `close` must be called; it kills whatever is left."""
 
     pid: int | None = None
-    """Of the command, once it has started."""
+    """The command's pid, once it has started."""
     exit_code: int | None = None
     signal: int | None = None
     error: str | None = None
     """Why the command could not be started."""
     limit: str | None = None
-    """What it used too much of, and was ended for."""
+    """The limit it exceeded and was killed for."""
     over = False
-    """The supervisor has ended, and all descendants with it."""
+    """The supervisor has exited, and all descendants with it."""
 
     def __init__(
         self,
@@ -53,9 +53,9 @@ class Supervised:
         errors: int | None = None,
         most: tuple[int, int] = (0, 0),
     ) -> None:
-        """`output`, `errors`: descriptors, still the caller's to close; without `errors` stderr goes to `output`.
+        """`output`, `errors`: descriptors that the caller closes; without `errors` stderr goes to `output`.
 
-        `most`: processes, and bytes of memory, of all that it starts; 0: no limit. Raises `OSError`, `ValueError`.
+        `most`: limits on processes and bytes of memory, children included; 0: none. Raises `OSError`, `ValueError`.
         """
         self._heard, self._sandboxed = b"", mode.endswith("sandboxed")
         self._mark = secrets.token_hex(8)
@@ -86,7 +86,7 @@ class Supervised:
         return self.over or self.exit_code is not None or self.signal is not None
 
     def listen(self) -> None:
-        """Take in what the supervisor has said so far, without waiting."""
+        """Read the supervisor's messages so far, without waiting."""
         with suppress(BlockingIOError):
             while not self.over:
                 data = os.read(self._status, 4096)
@@ -98,17 +98,17 @@ class Supervised:
 
     @property
     def lost(self) -> bool:
-        """The supervisor was killed: nobody saw how the command ended, or whether it did."""
+        """The supervisor was killed: how, or whether, the command ended is unknown."""
         return self.over and self.exit_code is None and self.signal is None and self.error is None
 
     async def started(self) -> None:
-        """Return when `pid` or `error` is known, or the supervisor has ended."""
+        """Return when `pid` or `error` is known, or the supervisor has exited."""
         while not (self.over or self.pid or self.error):
             await readable(self._status)
             self.listen()
 
     async def finished(self) -> None:
-        """Return when the supervisor has ended."""
+        """Return when the supervisor has exited."""
         while not self.over:
             await readable(self._status)
             self.listen()
@@ -117,7 +117,7 @@ class Supervised:
 
     def stop(self) -> None:
         """SIGTERM to the command's group; SIGKILL to everything `GRACE_S` later."""
-        with suppress(BrokenPipeError):  # it ended by itself meanwhile
+        with suppress(BrokenPipeError):  # it has ended in the meantime
             os.write(self._lifeline, b"T")
 
     def kill(self) -> None:
@@ -127,7 +127,7 @@ class Supervised:
             self._lifeline = -1
 
     def close(self) -> None:
-        """Kill what is left and wait for that: milliseconds, at worst `_REAP_S`."""
+        """Kill what is left and wait for it: milliseconds, at worst `_REAP_S`."""
         self.kill()
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_REAP_S)
@@ -152,7 +152,7 @@ class Supervised:
             case "pid":
                 self.pid = int(value)
             case "exit" if self._sandboxed and 128 < int(value) <= 128 + _LAST_SIGNAL:
-                self.signal = int(value) - 128  # as shells tell it, bubblewrap does
+                self.signal = int(value) - 128  # bubblewrap reports signals as shells do
             case "exit":
                 self.exit_code = int(value)
             case "signal":
@@ -164,7 +164,7 @@ class Supervised:
 
 
 def orphans(mark: str, session: int) -> list[int]:
-    """Living processes that carry the mark, are in the session, or descend from one that is or does."""
+    """List live processes that carry the mark, are in the session, or descend from one of these."""
     found: set[int] = set()
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -182,7 +182,7 @@ def orphans(mark: str, session: int) -> list[int]:
 
 
 def _pipes() -> tuple[tuple[int, int], tuple[int, int]]:
-    """Our ends (to write the lifeline, to read the status), and the supervisor's."""
+    """Return our ends (lifeline write, status read) and the supervisor's."""
     lifeline_read, lifeline = os.pipe()
     status, status_write = os.pipe()
     os.set_blocking(status, False)
@@ -196,7 +196,7 @@ def _close(descriptors: tuple[int, int]) -> None:
 
 @contextmanager
 def _source(stdin: bytes | int | None) -> Generator[int]:
-    """For bytes a file and not a pipe: nobody has to feed it while the command runs."""
+    """Provide stdin. Bytes go through a file rather than a pipe, which would have to be fed while the command runs."""
     if not isinstance(stdin, bytes):
         yield subprocess.DEVNULL if stdin is None else stdin
         return
@@ -207,7 +207,7 @@ def _source(stdin: bytes | int | None) -> Generator[int]:
 
 
 async def readable(descriptor: int) -> None:
-    """Return when something can be read, or the other end is closed."""
+    """Return when data can be read, or the other end is closed."""
     loop = asyncio.get_running_loop()
     ready = loop.create_future()
 

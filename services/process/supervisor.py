@@ -1,18 +1,17 @@
-"""supervisor: runs one command and ends all its descendants, at the latest when the run that asked for it is gone.
+"""supervisor: runs one command and ends all its descendants, at the latest when the run that started it is gone.
 
-Started as `python -I -S supervisor.py LIFELINE STATUS once|background[-sandboxed] GRACE PROCESSES MEMORY ARGV…`, in
-its own session. More PROCESSES than that, or more MEMORY (bytes), end them all; 0: no limit.
-LIFELINE is the read end of a pipe whose write end only the run has: a byte on it means stop (SIGTERM to the
-command's group, SIGKILL to all after GRACE seconds), end-of-file means SIGKILL to all at once. STATUS is told
-`pid N`, then `exit N`, `signal N` or `error TEXT`; before it `limit TEXT`, where that is why. After `once` nothing
-outlives the command; after `background` its descendants live on until the lifeline ends. `-sandboxed`: ARGV is
-bubblewrap, and the command runs below it.
+Started as `python -I -S supervisor.py LIFELINE STATUS once|background[-sandboxed] GRACE PROCESSES MEMORY ARGV…`, in its
+own session. Exceeding PROCESSES or MEMORY (bytes) ends them all; 0: no limit. LIFELINE is the read end of a pipe whose
+write end only the run has: a byte means stop (SIGTERM to the command's group, SIGKILL to all after GRACE seconds),
+end-of-file means SIGKILL to all at once. STATUS receives `pid N`, then `exit N`, `signal N` or `error TEXT`, after
+`limit TEXT` if that is why. After `once` nothing outlives the command; after `background` its descendants live until
+the lifeline closes. `-sandboxed`: ARGV is bubblewrap, and the command runs below it.
 
-A fork bomb doesn't outrun it: for a user the kernel ends the multiplying not far above PROCESSES; root's processes
-it doesn't count, so there the supervisor comes before all that the command started, whatever their number. And whole
-process groups are killed at once: no member can fork meanwhile.
+A fork bomb can't outrun it: for ordinary users the kernel stops forking not far above PROCESSES; root isn't limited, so
+there the supervisor gets priority over all of the command's processes. Whole process groups are killed at once, so that
+no member can fork in between.
 
-There are two, so that a SIGKILL of either leaves nothing behind: the guard inherits what the worker had.
+There are two processes, so that a SIGKILL of either leaves nothing behind: the guard inherits the worker's children.
 """
 
 import ctypes
@@ -28,19 +27,19 @@ from pathlib import Path
 
 _PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h
 _RESCAN_S = 0.005
-_GIVE_UP_S = 5.0  # what survives SIGKILL for longer (a hung disk, another user's process) is left to init
+_GIVE_UP_S = 5.0  # then SIGKILL's survivors (a hung disk, another user's process) are left to init
 _PARENT = re.compile(rb"\d+ \(.*\) \S (\d+) (\d+) ", re.DOTALL)
-"""The parent and the group."""
+"""Matches the parent and the group."""
 _GONE = (ProcessLookupError, PermissionError)
 _LOOK_S = 0.1
-"""How often what a command's processes use is looked at: the looking costs a few files each."""
+"""Interval for checking resource use: each check reads a few files per process."""
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _ROOM, _THREADS = 2, 2000
-"""The kernel counts all threads of the user: its limit is so many times PROCESSES, and as many more."""
+"""The kernel counts all the user's threads: it allows _ROOM × PROCESSES + _THREADS beyond those running."""
 
 
 def escape_note() -> str | None:
-    """What can outlive a killed run on this system; None: nothing can. For `doctor`."""
+    """Describe what can outlive a killed run on this system, or None. For `doctor`."""
     if _linux():
         return None
     return f"{sys.platform} has no child-subreaper: a command that leaves its process group outlives a killed run"
@@ -55,7 +54,7 @@ def _become_subreaper() -> bool:
 
 
 def bound_note() -> str:
-    """How a command's limit on processes is held here. For `doctor`."""
+    """Describe how the limit on a command's processes is enforced here. For `doctor`."""
     if not _linux():
         return "commands have no limit on processes and memory"
     if os.geteuid():
@@ -73,8 +72,8 @@ def _can_come_first() -> bool:
 
 
 def _come_first() -> bool:
-    """Before every process that isn't real-time. What is started from here later would be, too."""
-    with suppress(OSError):  # not root, or not allowed to it
+    """Run ahead of every process that isn't real-time. Processes started from here later would inherit this."""
+    with suppress(OSError):  # not root, or not permitted
         if _linux():
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
             return True
@@ -82,7 +81,7 @@ def _come_first() -> bool:
 
 
 def _bind(processes: int) -> None:
-    """Have the kernel refuse what multiplies faster than it is looked at."""
+    """Have the kernel refuse forks that outpace our checks."""
     if not processes or not _linux():
         return
     most = _threads_of_user() + processes * _ROOM + _THREADS
@@ -101,12 +100,12 @@ def _threads_of_user() -> int:
 
 
 def _descendants(of: int) -> dict[int, int]:
-    """Each with its process group, parents first."""
+    """Map descendants to their process groups, parents first."""
     children: dict[int, list[int]] = {}
     groups: dict[int, int] = {}
     for process in Path("/proc").iterdir():
         if process.name.isdigit():
-            with suppress(OSError):  # it ended meanwhile
+            with suppress(OSError):  # it has ended in the meantime
                 match = _PARENT.match((process / "stat").read_bytes())
                 if match:
                     children.setdefault(int(match[1]), []).append(int(process.name))
@@ -126,7 +125,7 @@ def _children(pid: int) -> list[int]:
 
 
 def _memory(pid: int) -> int:
-    """Bytes; what processes share counts once for all of them, where that can be read."""
+    """Return memory in bytes; shared memory is split among its users. 0 if unreadable."""
     with suppress(OSError, ValueError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
             if line.startswith(b"Pss:"):
@@ -141,7 +140,7 @@ def _resident(pid: int) -> int:
 
 
 def _excess(processes: int, memory: int) -> str:
-    """What this process's descendants use too much of; empty: nothing."""
+    """Return the limit that this process's descendants exceed, or an empty string."""
     found = _children(os.getpid())
     for pid in found:
         found += _children(pid)
@@ -153,13 +152,13 @@ def _excess(processes: int, memory: int) -> str:
 
 
 def _spawn(command: list[str]) -> int:
-    """Start the command in a process group of its own. Raises `OSError` as exec did."""
-    ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # by Python, and exec would hand that on
+    """Start the command in its own process group. Raises `OSError` like exec."""
+    ignored = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored by Python, and exec would inherit that
     return os.posix_spawnp(command[0], command, os.environ, setpgroup=0, setsigmask=(), setsigdef=ignored)
 
 
 def _let_go_of_streams() -> None:
-    """The command's output must end when the command's processes do."""
+    """Release the streams: the command's output must end when its processes do."""
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
@@ -177,7 +176,7 @@ class Reaper:
         """No child is left; for a subreaper: no descendant."""
 
     def reap(self) -> None:
-        """Take note of everything that ended, without waiting."""
+        """Collect everything that has ended, without waiting."""
         try:
             while (ended := os.waitpid(-1, os.WNOHANG))[0]:
                 if ended[0] == self._pid:
@@ -186,7 +185,7 @@ class Reaper:
             self.empty = True
 
     def kill_all(self) -> None:
-        """SIGKILL, again and again, until none is left."""
+        """Send SIGKILL repeatedly until none is left."""
         give_up = time.monotonic() + _GIVE_UP_S
         self.reap()
         while not self.empty and time.monotonic() < give_up:
@@ -209,13 +208,13 @@ class Reaper:
                 os.killpg(self._group(), number)
 
     def _group(self) -> int:
-        """The command's; in a sandbox also that of the sandbox's first process, which passes polite signals over."""
+        """Return the command's group; in a sandbox it includes the sandbox's first process, which ignores SIGTERM."""
         below = _descendants(self._pid) if self._sandboxed else {}
         return next(iter(below.values()), self._pid)
 
 
 class Worker:
-    """Starts the command and waits for what comes first: its end, a stop, or the end of the run."""
+    """Starts the command and waits for its end, a stop, or the end of the run."""
 
     def __init__(
         self, lifeline: int, status: int, mode: str, grace_s: float, most: tuple[int, int], contained: bool
@@ -228,13 +227,13 @@ class Worker:
         for descriptor in (self._wake, wake_write):
             os.set_blocking(descriptor, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # without a handler it would not wake
+        signal.signal(signal.SIGCHLD, lambda _number, _frame: None)  # without a handler it would not wake us
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, self._end_now)
 
     def work(self, command: list[str]) -> None:
         if self._lifeline in select.select([self._lifeline], [], [], 0)[0]:
-            return  # the run was killed, or thought better of it, while this process was starting
+            return  # the run was killed or changed its mind while this process was starting
         _bind(self._most[0])
         try:
             pid = _spawn(command)
@@ -263,7 +262,7 @@ class Worker:
     def _over(self, reaper: Reaper) -> bool:
         if self._kill_at is not None:
             return reaper.ended is not None or time.monotonic() >= self._kill_at
-        if self._keep:  # without a subreaper only the lifeline can tell when the group isn't needed any more
+        if self._keep:  # without a subreaper only the lifeline tells when the group is no longer needed
             return reaper.empty and self._contained
         return reaper.ended is not None
 
@@ -289,7 +288,7 @@ class Worker:
         self._kill_at = 0.0
 
     def _tell(self, line: str) -> None:
-        with suppress(BrokenPipeError):  # the run is gone: the lifeline says so next
+        with suppress(BrokenPipeError):  # the run is gone: the lifeline reports it next
             os.write(self._status, f"{line}\n".encode(errors="replace"))
 
 

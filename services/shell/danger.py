@@ -1,6 +1,6 @@
 """danger: forms that ask even where a rule allows the command: they write, delete, publish or run other programs.
 
-A rule allows what it names: options that make a command do something else than its kind are listed here.
+A rule allows the command it names; listed here are options that make it do something of another kind.
 """
 
 import re
@@ -14,7 +14,7 @@ INDIFFERENT = names(
     "echo printf ls cat head tail wc grep egrep fgrep cut tr nl tac rev stat file basename dirname realpath readlink"
     " du df pwd cd which type mkdir touch cp mv seq sleep diff cmp comm paste expand fold"
 )
-"""None of their options writes elsewhere or runs anything: an argument that isn't known changes nothing of that."""
+"""None of their options writes elsewhere or runs anything, so unknown arguments are harmless."""
 _UNKNOWN = "has arguments that are only known when it runs"
 _SYSTEM = "changes the system"
 _OUTSIDE = "acts outside of this machine or project"
@@ -140,12 +140,12 @@ _GIT_GLOBAL = (
     ("-C --git-dir --work-tree --namespace --bare", "works in another folder"),
 )
 _WHOLE = names("npm pnpm yarn npx pytest py.test cargo go")
-"""Their long options are met as a whole only."""
+"""Their long options are matched only as a whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Options and words that make a command do something of its own kind; any of them."""
+    """Options and words, any of which makes a command do something of another kind."""
 
     why: str
     letters: frozenset[str]
@@ -154,7 +154,7 @@ class Form:
     leads: tuple[str, ...]
 
     def met(self, words: Sequence[Word], *, whole: bool = False) -> bool:
-        """`whole`: long names only as a whole, by one dash or two; else by any beginning, as GNU programs take them."""
+        """`whole`: long names match only exactly, with one or two dashes; else by any prefix, as in GNU programs."""
         letters: set[str] = set()
         longs: list[str] = []
         for word in words:
@@ -174,7 +174,7 @@ class Form:
 
 
 def form(why: str, text: str) -> Form:
-    """`-x` a letter, `--name` a long name, `+…` a word that begins so, and whole words."""
+    """Parse a form: `-x` is a letter, `--name` a long name, `+…` a prefix of a word, the rest whole words."""
     tokens = text.split()
     short = [t for t in tokens if len(t) == 2 and t[0] == "-" and t[1].isalpha()]
     longs = [t for t in tokens if t.startswith("--") and len(t) > 2]
@@ -212,7 +212,7 @@ _DEVICE = re.compile(r"/dev/(?!null$|stdout$|stderr$|stdin$|tty$|zero$|urandom$|
 
 
 def danger_of(program: str, words: _Words) -> str | None:
-    """A clause that says what is dangerous; None: nothing that is known here."""
+    """Return a clause saying what is dangerous, or None if nothing is known to be."""
     if program.startswith("mkfs"):
         return "writes over data"
     if program in _IS_ALWAYS:
@@ -233,9 +233,9 @@ def danger_of(program: str, words: _Words) -> str | None:
 
 
 def _unknown(arguments: _Words) -> str | None:
-    """An argument that isn't known may be an option, or a word that makes it do something else.
+    """An unknown argument may be an option, or a word that changes what the command does.
 
-    A path below a folder that is named can be neither.
+    A path below a named folder can be neither.
     """
     unknown = (w for w in arguments if not w.literal)
     return _UNKNOWN if any(w.may_be_option or "/" not in w.lead for w in unknown) else None
@@ -274,14 +274,14 @@ _AWK_ACTS = re.compile(r"system|getline|[|>@]|fflush|close")
 
 
 def _awk(words: _Words) -> str | None:
-    """Only `-F` and a program that is seen."""
+    """Accept only `-F` and a literal program."""
     options = [w for w in words[1:] if w.lead.startswith("-")]
     acts = any(not w.literal or _AWK_ACTS.search(w.text) for w in words[1:])
     return None if all(w.text.startswith("-F") for w in options) and not acts else _UNSEEN
 
 
 def _one_operand(words: _Words) -> str | None:
-    """They write to the second."""
+    """Refuse a second operand, which they write to."""
     operands = [w for w in words[1:] if not w.lead.startswith("-") or w.text == "-"]
     return _WRITES if len(operands) > 1 or any(w.splits for w in operands) else None
 

@@ -1,4 +1,4 @@
-"""model: what is known of a shell line: its words, simple commands and redirections; which variables it may set."""
+"""model: a parsed shell line: its words, simple commands and redirections, and which variables it may set."""
 
 import re
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Literal
 
 _MOST_COMMANDS = 300
 _MOST_WORDS = 8_000
-"""Keep one decision below 100 ms."""
+"""Together they keep one decision below 100 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +16,11 @@ class Word:
     """One word of a command."""
 
     text: str
-    """Quoting resolved when `literal`; else as it was written."""
+    """Unquoted if `literal`; otherwise as written."""
     literal: bool = True
-    """Its value is known: no expansion, glob, brace or tilde takes part in it."""
+    """Its value is known: it has no expansion, glob, brace or tilde."""
     lead: str = ""
-    """The known beginning of its value; all of it when `literal`."""
+    """The known beginning of its value; all of it if `literal`."""
     splits: bool = False
     """May become several words, or none (unquoted expansion, brace, glob)."""
     wild: bool = False
@@ -28,18 +28,18 @@ class Word:
 
     @property
     def may_be_option(self) -> bool:
-        """Its value isn't known, and may begin with a dash."""
+        """Whether its value is unknown and may begin with a dash."""
         return not self.literal and (self.wild or self.lead == "" or self.lead.startswith("-"))
 
 
 def names(text: str) -> frozenset[str]:
-    """A set of names, written as text."""
+    """Split text into a set of names."""
     return frozenset(text.split())
 
 
 @lru_cache(maxsize=1_000)
 def program_of(text: str) -> str:
-    """A program's name without its folder; in lower case, since file names may ignore it (`SUDO` on macOS)."""
+    """Return a program's name without folder, in lower case, as file systems may ignore case (`SUDO` on macOS)."""
     return text.rsplit("/", 1)[-1].lower()
 
 
@@ -60,19 +60,19 @@ class ShellCommand:
     """One simple command that the line may run."""
 
     text: str
-    """As it was written; for what a wrapper runs, the words joined."""
+    """As written; for a command run by a wrapper, the joined words."""
     words: tuple[Word, ...]
-    """Program and arguments; without assignments and redirections."""
+    """Program and arguments, without assignments and redirections."""
     assigns: tuple[str, ...] = ()
-    """Names of variables that are set for this command only."""
+    """Names of variables set for this command only."""
     danger: str | None = None
     """Why it asks even where a rule allows it: a clause without a full stop."""
     opaque: str | None = None
-    """Why it can't be seen through."""
+    """Why it is opaque."""
     code: bool = False
-    """Its arguments may hold commands in a language that isn't looked into: `python -c`, `git -c alias.x=!…`."""
+    """Its arguments may contain commands in a language that isn't parsed: `python -c`, `git -c alias.x=!…`."""
     transparent: bool = False
-    """Harmless by itself: it only runs other commands of the list (`timeout`), or does nothing (`true`)."""
+    """Harmless by itself: it only runs other listed commands (`timeout`), or does nothing (`true`)."""
 
     @property
     def argv(self) -> tuple[str, ...]:
@@ -80,21 +80,21 @@ class ShellCommand:
 
     @property
     def literal(self) -> bool:
-        """Every argument is known."""
+        """Whether every argument is known."""
         return all(word.literal for word in self.words)
 
 
 @dataclass(frozen=True, slots=True)
 class ShellLine:
-    """A whole line: every simple command in it, at any depth, in the order in which they were met."""
+    """A whole line: every simple command in it, at any depth, in order."""
 
     text: str
     commands: tuple[ShellCommand, ...]
     redirects: tuple[Redirect, ...]
     assigns: tuple[str, ...]
-    """Names of variables that the line sets for what comes after."""
+    """Names of variables that the line sets for later commands."""
     opaque: str | None
-    """Why not everything that the line would run is in `commands`; null: it is."""
+    """Why `commands` may not include everything that the line would run; None if it does."""
 
     @property
     def danger(self) -> str | None:
@@ -107,12 +107,12 @@ class ShellLine:
 
 
 class TooMuch(Exception):  # noqa: N818 - not an error: the line is looked into no further
-    """Text: why."""
+    """Stops the analysis; the text says why."""
 
 
 @dataclass(slots=True)
 class Found:
-    """What was found so far, while a line, and what its `bash -c` holds, is walked."""
+    """Collects findings while a line, and any line its `bash -c` runs, is parsed."""
 
     look_into: "Callable[[str, Found], None]"
     depth: int = 0
@@ -123,7 +123,7 @@ class Found:
     words: int = 0
 
     def blur(self, why: str) -> None:
-        """Not everything that would run is known; the first reason is kept."""
+        """Record that not everything that would run is known; the first reason is kept."""
         self.opaque = self.opaque or why
 
     def add(self, command: ShellCommand) -> None:
@@ -134,7 +134,7 @@ class Found:
             self.blur(command.opaque)
 
     def deeper(self, script: str) -> None:
-        """Look into the line that a command runs."""
+        """Parse the line that a command runs."""
         self.depth += 1
         self.look_into(script, self)
         self.depth -= 1
@@ -151,20 +151,20 @@ HARMLESS_VARIABLES = names(
     "CI NO_COLOR FORCE_COLOR CLICOLOR TERM COLUMNS LINES LANG LC_ALL LC_CTYPE TZ NODE_ENV RAILS_ENV DEBUG VERBOSE"
     " PYTHONDONTWRITEBYTECODE PYTHONUNBUFFERED RUST_BACKTRACE RUST_LOG SOURCE_DATE_EPOCH"
 )
-"""Set before a command they leave what it does as it is, so that a rule for the command still holds."""
+"""Setting these doesn't change what a command does, so a rule for the command still applies."""
 _OWN = re.compile(r"(?!histchars$)[a-z][a-z0-9]*", re.ASCII)
-"""Names that people give variables of a line; bash and programs have none such, but for that one."""
+"""Names people give to variables in a line; bash and programs use none of these, except the one excluded."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _READS_ANEW = re.compile(r"BASH\w*|POSIXLY_CORRECT|SHELLOPTS|IFS|ENV|GIT_CONFIG\w*")
-"""Bash or git reads the rest in another way, or more files, whatever the value."""
+"""These make bash or git interpret the rest differently or read more files, whatever the value."""
 _PLAIN_VALUE = re.compile(r"\d*")
 
 
 def assignment_problem(name: str, value: str) -> str | None:
-    """Why an assignment may run more than can be seen, as a clause. `value`: as written.
+    """Return a clause saying why an assignment may run hidden code, or None. `value`: as written.
 
-    Bash evaluates the value of some variables as arithmetic (`BASHPID`, `RANDOM`), where `a[$(…)]` runs a command,
-    and of others as a command line; a number is neither.
+    Bash evaluates some variables as arithmetic (`BASHPID`, `RANDOM`), where `a[$(…)]` runs a command, and others as a
+    command line; a number is safe in both.
     """
     if name in HARMLESS_VARIABLES or _OWN.fullmatch(name):
         return "an array isn't understood" if value.startswith("(") else None
@@ -174,7 +174,7 @@ def assignment_problem(name: str, value: str) -> str | None:
 
 
 def sets_clause(name: str) -> str | None:
-    """What is dangerous about setting it for other commands, as a clause."""
+    """Return a clause saying why setting it for other commands is dangerous, or None."""
     if name in HARMLESS_VARIABLES or _OWN.fullmatch(name):
         return None
     return f"sets {name[:60]}, which may change what commands do"

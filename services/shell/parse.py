@@ -1,7 +1,7 @@
-"""parse: a line of bash → the simple commands that it would run.
+"""parse: parses a line of bash into the simple commands that it would run.
 
-Reads a plain part of bash, and that as bash does; the rest makes the line opaque. Commands are collected from an
-opaque line all the same, so that what is denied is found anywhere.
+Reads a plain subset of bash exactly as bash does; anything else makes the line opaque. Commands of an opaque line are
+still collected, so that a deny rule matches anywhere.
 """
 
 import re
@@ -24,16 +24,16 @@ from interlock.services.shell.words import Words
 from interlock.state.text import visible
 
 LONGEST = 20_000
-"""Characters of a line that is looked into."""
+"""Maximum characters of a line that is parsed."""
 _DEEPEST = 5
-"""`bash -c` in `bash -c`."""
+"""Maximum nesting of `bash -c`."""
 _GLUED = re.compile(r"(?<![ \t\n])\\\n|\\\n#")
-"""Bash takes the break out and goes on in the same word, operator or comment; people read two."""
+"""Bash removes the line break and continues the same word, operator or comment; people read two."""
 
 
 @lru_cache(maxsize=256)
 def parse(line: str) -> ShellLine:
-    """Every simple command in `line`. Never raises; what can't be seen through is marked opaque."""
+    """Return every simple command in `line`. Never raises; the line is marked opaque if not fully understood."""
     found = Found(_look_into)
     _look_into(line, found)
     assigns = tuple(dict.fromkeys(found.assigns))
@@ -89,12 +89,12 @@ _KEYWORDS: dict[str, tuple[Sequence[str], str]] = {
     "}": (("{",), ""),
     "esac": (("case",), ""),
 }
-"""Keyword → what must be open, and what is open after it: nothing for those that end it."""
+"""Keyword → what must be open before it, and what it opens: nothing for closing keywords."""
 
 
 @dataclass(slots=True)
 class _Place:
-    """Where the reader is among the commands of a program."""
+    """The parser's position within the commands of a program."""
 
     open: list[str] = field(default_factory=list[str])
     """Compound commands that haven't ended."""
@@ -102,18 +102,16 @@ class _Place:
     assigns: list[str] = field(default_factory=list[str])
     start: int = 0
     end: int = 0
-    """Of the simple command's text."""
+    """`start` and `end` delimit the simple command's text."""
     begun: bool = False
-    """Something of a simple command was read: no keyword any more."""
+    """Part of a simple command was read: no keyword can follow."""
     closed: bool = False
-    """A compound command has ended: an operator or a redirection follows."""
+    """A compound command has ended: an operator or a redirection must follow."""
     owed: bool = False
     """`&&`, `|`, `!` …: a command must follow."""
 
 
 class _Reader(Words):
-    """One line, read once from left to right."""
-
     place: _Place
 
     def program(self, *, nested: bool = False) -> None:
@@ -148,7 +146,7 @@ class _Reader(Words):
         self.at = found if found >= 0 else len(self.text)
 
     def _command(self) -> None:
-        """The simple command that ends here."""
+        """End the current simple command."""
         place, words = self.place, self.place.words
         text = self.text[place.start : place.end]
         if words and words[0].text == "time" and not text.startswith("time"):
@@ -232,7 +230,7 @@ class _Reader(Words):
     # ---- compound commands
 
     def _keyword(self, word: str) -> bool:
-        """Whether it is a word that bash reads as its own here."""
+        """Whether bash treats the word as a keyword here."""
         place = self.place
         if word == "!":
             place.owed = True
@@ -282,7 +280,7 @@ class _Reader(Words):
         return self.word() if self.at < len(self.text) else Word("", True, "")
 
     def _condition(self) -> bool:
-        """`[[ … ]]`, where it is one that evaluates nothing; else only what it substitutes is looked at."""
+        """Parse `[[ … ]]` if it evaluates nothing; otherwise record doubt and parse only its substitutions."""
         known = _CONDITION.match(self.text, self.at)
         if known is None and self.text[self.at + 2 : self.at + 3] not in (" ", "\t", "\n"):
             return False
@@ -297,7 +295,7 @@ class _Reader(Words):
         return True
 
     def _skip(self, ends: str, last: str = "") -> None:
-        """Read words that are no command's: to one of `ends`, which is left, or past the word `last`."""
+        """Read words that belong to no command: up to one of `ends` (not consumed), or past the word `last`."""
         while True:
             self._blank()
             char = self.text[self.at : self.at + 1]
@@ -342,6 +340,6 @@ class _Reader(Words):
         elif operator in (">&", "<&") and target.literal and _DESCRIPTOR.fullmatch(target.text):
             self.found.redirects.append(Redirect("duplicate", target))
         else:
-            if operator in (">&", "<&"):  # bash 5.2 expands the name of a file behind `>&` twice
+            if operator in (">&", "<&"):  # bash 5.2 expands a file name after `>&` twice
                 self.doubt("a redirection that bash expands twice")
             self.found.redirects.append(Redirect("read" if operator.startswith("<") else "write", target))

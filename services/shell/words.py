@@ -1,4 +1,4 @@
-"""words: reads the words of a line as bash does: quoting, expansions, globs. What it can't tell is doubted: opaque."""
+"""words: reads the words of a line as bash does: quoting, expansions, globs. Uncertain ones make the line opaque."""
 
 import re
 from dataclasses import dataclass, field
@@ -9,10 +9,10 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:,@%+\-]+")
 _ENDS_WORD = frozenset(" \t\n;|&<>()")
 _VARIABLE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\d|[@*#?$!-])", re.ASCII)
 _BRACES = re.compile(r"\$\{(?:#?\w+|\w+(?::?[-+]|%%?|##?)[\w./:@,+*?-]*)\}", re.ASCII)
-"""Forms of `${…}` that neither assign nor evaluate, with a plain word in them."""
+"""Forms of `${…}` that neither assign nor evaluate, containing a plain word."""
 _NUMBERS = re.compile(r"\$\(\((?:[\d\s+\-*/%<>=&|^!~,?:]|\([\d\s+\-*/%<>=&|^!~,?:]*\))*\)\)")
 _SUBSTITUTION = re.compile(r"\$\((?!\()(?!.*<<)[^#\n]*\)", re.DOTALL)
-"""Not with comments, line breaks or here-documents: bash 5.2 writes those anew and may come to other commands."""
+"""Without comments, line breaks or here-documents: bash 5.2 rewrites those and may get other commands."""
 _ESCAPES = dict(zip("ntabeEfrv", "\n\t\a\b\x1b\x1b\f\r\v", strict=True))
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9a-fA-F]{1,2})|[uU]([0-9a-fA-F]{1,8})|(c.|x\{)|(.))", re.DOTALL)
 _ANSI = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
@@ -22,24 +22,22 @@ _DELIMITER = re.compile(
 )
 _EXPANDS_IN_BODY = re.compile(r"[`\\]|\$[^\w\s]", re.ASCII)
 _DEEPEST = 60
-"""Substitutions in substitutions; beyond, Python's own stack is at risk."""
+"""Maximum nesting of substitutions; beyond it, Python's own stack is at risk."""
 
 
 @dataclass(slots=True)
 class _Scan:
-    """A word in the making."""
-
     start: int
     known: list[str] = field(default_factory=list[str])
-    """Its value so far, as pieces."""
+    """Its value so far, in pieces."""
     lead: str | None = None
     splits: bool = False
     wild: bool = False
     opened: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-    """Each unquoted `[` and `{`: its place, and how many pieces were known before it."""
+    """Each unquoted `[` and `{`: its position, and the number of pieces before it."""
 
     def dynamic(self, *, splits: bool = False, wild: bool = False) -> None:
-        """What follows is only known when it runs."""
+        """Mark what follows as known only at run time."""
         if self.lead is None:
             self.lead = "".join(self.known)
         self.splits, self.wild = self.splits or splits, self.wild or wild
@@ -52,11 +50,11 @@ class _Document:
     name: str
     quoted: bool
     tabs: bool
-    """`<<-`: tabs before the end are taken off."""
+    """`<<-`: leading tabs are stripped."""
 
 
 class Words:
-    """Reads `text` from `at` on; what is met goes to `found`."""
+    """Reads `text` from `at` on, recording commands in `found`."""
 
     def __init__(self, text: str, found: Found) -> None:
         self.text, self.found, self.at = text, found, 0
@@ -64,11 +62,11 @@ class Words:
         self._level = 0
 
     def program(self, *, nested: bool = False) -> None:
-        """Read commands to the end; `nested`: to the `)` of a substitution, which is left."""
+        """Read commands to the end; `nested`: up to the `)` of a substitution (not consumed)."""
         raise NotImplementedError
 
     def doubt(self, why: str) -> None:
-        """Bash may read this in another way, or run more than can be seen. What can be seen is noted all the same."""
+        """Record that bash may read this differently, or run more than is visible; parsing continues."""
         self.found.blur(why)
 
     def word(self) -> Word:
@@ -97,7 +95,7 @@ class Words:
         return Word(source, False, scan.lead, scan.splits, scan.wild)
 
     def _step(self, scan: _Scan) -> bool:
-        """Read a run of plain characters, a quoted piece or an expansion; False: it isn't part of the word."""
+        """Read a run of plain characters, a quoted piece or an expansion; False at the end of the word."""
         plain = _PLAIN.match(self.text, self.at)
         char = self.text[self.at]
         if plain:
@@ -173,7 +171,7 @@ class Words:
         if not quoted and self.text.startswith(("$'", '$"'), start):
             self._ansi(scan)
         elif self._expansion():
-            # Bash expands braces before it looks at quotes within quotes: `"${x:-"{a,b}"}"`.
+            # Bash expands braces before it handles quotes within quotes: `"${x:-"{a,b}"}"`.
             source = self.text[start : self.at]
             several = not quoted or "@" in source or (source.startswith("${") and '"' in source)
             scan.dynamic(splits=several, wild=several)
@@ -182,7 +180,7 @@ class Words:
             self.at += 1
 
     def _expansion(self) -> bool:
-        """Read what `$` or a backquote begins; False: nothing, it stands for itself."""
+        """Read what `$` or a backquote begins; False if it stands for itself."""
         known = next(
             (m for form in (_VARIABLE, _BRACES, _NUMBERS) if (m := form.match(self.text, self.at))), None
         )
@@ -240,7 +238,7 @@ class Words:
     # ---- here-documents
 
     def document(self, operator: str) -> None:
-        """Read the delimiter behind `<<`; the body follows at the end of the line."""
+        """Read the delimiter after `<<`; the body follows at the end of the line."""
         self.found.redirects.append(Redirect("text", None))
         delimiter = _DELIMITER.match(self.text, self.at)
         if delimiter is None or self.documents:
@@ -252,7 +250,7 @@ class Words:
         self.documents.append(_Document(delimiter["name"] or delimiter["bare"], quoted, operator == "<<-"))
 
     def bodies(self) -> None:
-        """Read the here-documents that begin at this line's end."""
+        """Read the bodies of the here-documents announced on this line."""
         for document in self.documents:
             closing = re.compile(rf"^{chr(9) + '*' if document.tabs else ''}{document.name}$", re.MULTILINE)
             end = closing.search(self.text, self.at)
@@ -267,7 +265,7 @@ class Words:
         self.documents.clear()
 
     def _body(self, stop: int) -> None:
-        """See what a body that isn't quoted runs."""
+        """Record what an unquoted body runs."""
         outside = re.compile(r"[^$`\\]+|\\.?", re.DOTALL)
         while self.at < stop:
             if (plain := outside.match(self.text, self.at, stop)) is not None:
@@ -283,6 +281,6 @@ def _unescape(match: re.Match[str]) -> str:
     if control is not None:
         return _NOT_KNOWN
     code = int(octal, 8) if octal else int(two or many, 16)
-    # Bytes from 0x80 on make characters together with their neighbours.
+    # Bytes from 0x80 on combine with their neighbours into characters.
     known = 0 < code < 0x80 or (many and code < 0x110000 and not 0xD800 <= code < 0xE000)
     return chr(code) if known else _NOT_KNOWN

@@ -1,7 +1,7 @@
-"""restore: a workspace's files made what a snapshot has. Run as a program it finishes what is pending in a repository.
+"""restore: restores a workspace's files from a snapshot. Run as a program, it finishes a repository's pending restore.
 
-That program is a process and a session of its own: a kill of whoever asked leaves the files as they were or as they
-are to be, and what a power cut breaks off is finished by the next one.
+The program runs as a process in its own session: killing the caller leaves the files either as they were or fully
+restored, and what a power cut interrupts is finished by the next restore.
 """
 
 import json
@@ -30,14 +30,14 @@ _PENDING = "interlock-pending.json"
 
 @dataclass
 class Work:
-    """What is to be done, in this order; paths are relative to the root."""
+    """The steps of a restore, in order; paths are relative to the root."""
 
     root: str
     repository: str
-    """Folder that has the blobs."""
+    """Folder with the blobs."""
     gone: list[str] = field(default_factory=list[str])
     folders_gone: list[str] = field(default_factory=list[str])
-    """Deepest first; one that isn't empty stays."""
+    """Deepest first; non-empty ones stay."""
     folders: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     """Outermost first, with their permissions."""
     files: list[tuple[str, int, str]] = field(default_factory=list[tuple[str, int, str]])
@@ -52,7 +52,7 @@ class Work:
 
 
 def between(now: Contents, then: Contents, root: Path, repository: Path) -> Work:
-    """What makes `then` of `now`."""
+    """Compute the steps from `now` to `then`."""
     differ = {path for path, kept in then.files.items() if now.files.get(path) != kept}
     return Work(
         str(root),
@@ -65,21 +65,21 @@ def between(now: Contents, then: Contents, root: Path, repository: Path) -> Work
 
 
 def blocked(work: Work, now: Contents) -> list[str]:
-    """Paths where something lies that no snapshot has: ignored, too large or private."""
+    """Paths occupied by files that no snapshot includes: ignored, too large or private."""
     root = Path(work.root)
     known = now.files.keys() | now.folders.keys()
     return [path for path, _, _ in work.files if path not in known and os.path.lexists(root / path)]
 
 
 def carry_out(work: Work) -> None:
-    """Do it, through a process that outlives a kill of this one. Raises `SnapshotError`."""
+    """Carry out the work in a process that survives a kill of this one. Raises `SnapshotError`."""
     folder = Path(work.repository)
     replace_file(folder / _PENDING, json.dumps(asdict(work)).encode())
     finish_pending(folder)
 
 
 def finish_pending(folder: Path) -> bool:
-    """Finish what was broken off in this repository; whether there was anything."""
+    """Finish an interrupted restore in this repository; returns whether there was one."""
     if not (folder / _PENDING).exists():
         return False
     command = [sys.executable, "-P", "-m", "interlock.services.snapshots.restore", str(folder)]
@@ -102,7 +102,7 @@ def _finish(folder: Path) -> None:
 
 
 def apply(work: Work, *, durable: bool) -> None:
-    """Raises OSError. Done again after a kill it ends the same. Not `durable`: into a new folder, and never synced."""
+    """Apply the work, idempotently. Raises OSError. Not `durable`: into a new folder, and unsynced."""
     root = Path(work.root)
     os.umask(umask := os.umask(0o077))
     anchor = Anchor(root)
@@ -133,7 +133,7 @@ def apply(work: Work, *, durable: bool) -> None:
 
 
 def _place_in_folder(path: str) -> list[str]:
-    """One folder's files stand together."""
+    """Sort key that groups files by folder."""
     return [_folder_of(path), path]
 
 
@@ -142,11 +142,11 @@ def _folder_of(path: str) -> str:
 
 
 def _open_up(work: Work) -> None:
-    """Folders that their owner may not change are opened, and in the end made what they were, or are to be."""
+    """Open folders that their owner may not change; their final permissions are set at the end."""
     known = {path for path, _ in work.folders}
     for path in sorted({_folder_of(p) for p in (*work.paths, *work.folders_gone, *known)} - {""}):
         folder = Path(work.root, path)
-        with suppress(OSError):  # not there yet
+        with suppress(OSError):  # doesn't exist yet
             mode = stat.S_IMODE(folder.lstat().st_mode)
             if mode & stat.S_IRWXU != stat.S_IRWXU:
                 _set_mode(folder, mode | stat.S_IRWXU)

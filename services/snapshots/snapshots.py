@@ -1,7 +1,7 @@
-"""snapshots: a workspace's files as they were, kept in a shadow repository: a bare git repository, never the user's.
+"""snapshots: past states of a workspace's files, in a shadow repository: a bare git repository, never the user's.
 
-Written by `git fast-import`, which converts nothing and runs nothing: no hook, filter, attribute or configuration of
-the workspace has a say in it. Nothing is ever collected: a commit stays as long as the repository; it is packed.
+Written by `git fast-import`, which converts nothing and runs nothing: hooks, filters, attributes and configuration of
+the workspace have no effect. Commits are never collected; objects get packed.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from interlock.state.workspace import Workspace
 
 NO_GIT = "git isn't installed, and snapshots of files are kept with it: install it (apt install git, brew install git)."
 _FILES, _LAYOUT = "files", "layout.json"
-"""In each commit: the workspace's files below one, what git doesn't keep of them in the other."""
+"""In each commit: the folder with the workspace's files, and the file with metadata that git doesn't store."""
 _KINDS = {"120000": stat.S_IFLNK, "100644": stat.S_IFREG, "100755": stat.S_IFREG | 0o100}
 _SETTINGS = (
     *("core.fsmonitor=false", f"core.hooksPath={os.devnull}", f"core.attributesFile={os.devnull}"),
@@ -41,28 +41,28 @@ _ALONE = {
     "LC_ALL": "C",
 }
 _AT_ONCE = 500
-"""Paths on a command line."""
+"""Maximum paths per command line."""
 _MOST_LOOSE, _MOST_PACKS = 3_000, 50
-"""Objects in files of their own, and packs, until they are packed. 620 edits in a workspace of 10,000 files made 3,700
-objects of 16 MB, which in 1.5 s became a pack of 0.4 MB."""
+"""Limits on loose objects and packs before repacking. 620 edits in a workspace of 10,000 files produced 3,700 objects
+of 16 MB, packed in 1.5 s to 0.4 MB."""
 
 
 class SnapshotError(RunError):
-    """A snapshot can't be made or read."""
+    """A snapshot can't be created or read."""
 
     kind = "snapshot"
 
 
 class Kept(NamedTuple):
-    """A file as a snapshot has it."""
+    """A file in a snapshot."""
 
     mode: int
-    """Kind and permissions."""
+    """Type and permissions."""
     blob: str
 
 
 class Contents(NamedTuple):
-    """All that a snapshot has, by path."""
+    """Everything in a snapshot, by path."""
 
     files: Mapping[str, Kept]
     folders: Mapping[str, int]
@@ -70,12 +70,12 @@ class Contents(NamedTuple):
 
 
 def repository_name(root: Path) -> str:
-    """Of a workspace's shadow repository in `snapshots/`."""
+    """Name of a workspace's shadow repository in `snapshots/`."""
     return hashlib.sha256(str(root).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 class Repository:
-    """Made when something is first written to it. Methods raise `SnapshotError` in one line."""
+    """A shadow repository, created on first write. Methods raise `SnapshotError` with a one-line message."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -83,15 +83,15 @@ class Repository:
     def commit(
         self, ref: str, parent: str, changes: Iterator[Change], layout: Callable[[], bytes], last: bytes
     ) -> str:
-        """Add a snapshot after `parent` (empty: the first); its id, `parent` where nothing changed.
+        """Add a snapshot after `parent` (empty for the first); returns its id, or `parent` if nothing changed.
 
-        `layout` is asked once the changes are taken; `last` is what it said of `parent`.
+        `layout` is called after the changes are consumed; `last` is its value for `parent`.
         """
         first = next(changes, None)
         if first is None and parent and layout() == last:
             return parent
         self._make()
-        # Of a git that was killed: a ref is a run's, which has one driver.
+        # Left by a killed git: a ref belongs to one run, which has one driver.
         (self._folder / f"{ref}.lock").unlink(missing_ok=True)
         with self._started("fast-import", "--quiet", "--force", "--done", stdin=subprocess.PIPE) as git:
             assert git.stdin is not None and git.stdout is not None
@@ -124,10 +124,8 @@ class Repository:
         return Contents(files, {path: odd.get(path, usual.get("folder", 0)) for path in sorted(folders)})
 
     def blobs(self, names: Sequence[str]) -> Iterator[bytes]:
-        """The bytes of each, in this order."""
-        with (
-            tempfile.TemporaryFile() as asked
-        ):  # a pipe, and the answers in another, would wait for each other
+        """Yield the bytes of each blob, in the given order."""
+        with tempfile.TemporaryFile() as asked:  # two pipes would deadlock
             asked.write("".join(f"{name}\n" for name in names).encode())
             asked.seek(0)
             with self._started("cat-file", "--batch", "--buffer", stdin=asked) as git:
@@ -142,7 +140,7 @@ class Repository:
                     git.stdout.read(1)
 
     def diff(self, old: str, new: str, paths: Sequence[str]) -> str:
-        """What git shows of these paths."""
+        """Return git's diff of these paths."""
         shown = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
         sides = (f"--relative={_FILES}/", old, new)
         below = [f"{_FILES}/{path}" for path in paths]
@@ -150,8 +148,8 @@ class Repository:
         return b"".join(self._output(*shown, *sides, "--", *part) for part in some).decode(errors="replace")
 
     def pack(self) -> None:
-        """Put objects into one file where there are many. Killed, or beside another process, nothing is lost."""
-        one = self._folder / "objects" / "17"  # a 256th of them
+        """Pack loose objects if there are many. Safe against kills and concurrent processes."""
+        one = self._folder / "objects" / "17"  # holds a 256th of them
         if not (self._folder / "HEAD").exists():
             return
         if len([*one.glob("*")]) > _MOST_LOOSE // 256:
@@ -166,10 +164,9 @@ class Repository:
         made = Path(tempfile.mkdtemp(prefix=".new-", dir=self._folder.parent))
         with self._started("init", "--quiet", "--bare", "--template=", str(made), stdin=subprocess.DEVNULL):
             pass
-        # A commit is of the folder `files`: without it, of an empty workspace, it couldn't be compared.
         try:
             made.rename(self._folder)
-        except OSError:  # another process was first
+        except OSError:  # another process was faster
             shutil.rmtree(made)
 
     def _output(self, *arguments: str) -> bytes:
@@ -210,7 +207,7 @@ class Repository:
 
 
 def _line(path: str, mode: int | None, data: bytes) -> bytes:
-    """What tells fast-import of one path."""
+    """Format the fast-import command for one path."""
     name = os.fsencode(path).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     if mode is None:
         return b'D "%s"\n' % name
@@ -232,13 +229,13 @@ class WorkspaceSnapshots:
         self._lock = threading.Lock()
 
     def take(self, ref: str, changed: str = "") -> str:
-        """The commit that holds the files as they are now. Raises `SnapshotError`, `TooManyFilesError`.
+        """Return the commit with the current files. Raises `SnapshotError`, `TooManyFilesError`.
 
-        `changed`: the one file, relative to the workspace, that can have changed since the last.
+        `changed`: the only file, relative to the workspace, that can have changed since the last snapshot.
         """
         with self._lock:
             tree = self._tree or self._known()
-            self._tree = None  # not known any more, should this fail
+            self._tree = None  # invalid if this fails
             layout = b""
 
             def laid_out() -> bytes:
@@ -254,7 +251,7 @@ class WorkspaceSnapshots:
             return self._commit
 
     def close(self) -> None:
-        """Another process goes on from what this one knows; what isn't saved is looked at again."""
+        """Save the tree for the next process and pack the repository; files not saved would be examined again."""
         with self._lock:
             if self._tree is not None and self._saved != self._commit:
                 self._save(self._tree)
@@ -269,7 +266,7 @@ class WorkspaceSnapshots:
             known = cast(dict[str, Any], json.loads(self._index.read_bytes()))
             tree = Tree(self._workspace, self._limits, known["folders"])
             self._commit, self._layout = known["commit"], known["layout"].encode()
-        except (OSError, ValueError, KeyError, TypeError):  # none yet, or one of another version
+        except (OSError, ValueError, KeyError, TypeError):  # none yet, or of another version
             self._commit, self._layout = "", b""
             return Tree(self._workspace, self._limits)
         self._saved = self._commit

@@ -1,6 +1,6 @@
-"""tree: what lies in a workspace: bytes, permissions and links of its files, and what of it changed since last time.
+"""tree: the state of a workspace's files (bytes, permissions, links) and the changes since the last look.
 
-Looked at by the files' own marks (change time, inode), as git does: what a turn left alone isn't read again.
+Changes are detected by change time and inode, as in git: untouched files aren't read again.
 """
 
 import hashlib
@@ -24,37 +24,37 @@ from interlock.state.workspace import Place, Workspace
 
 _RULES = {".gitignore", *AGENT_FILES}
 _TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_100_000_000
-"""What was changed so shortly before it was looked at may be changed once more without a sign of it: the kernel's clock
-for files ticks every 1 to 10 ms, some file systems count whole seconds only."""
+"""A file changed this shortly before it was examined may change again without a new time stamp: the kernel's clock for
+files ticks every 1 to 10 ms, and some file systems store only whole seconds."""
 _SEARCH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class TooManyFilesError(RunError):
-    """A folder like `/` or a home directory."""
+    """The folder has too many files, such as `/` or a home directory."""
 
     kind = "snapshot"
 
 
 class File(NamedTuple):
     mode: int
-    """As `lstat` has it: the kind, and the permissions."""
+    """As in `lstat`: type and permissions."""
     blob: str
-    """git's id of its bytes, or of a link's target; empty: it is left out, being too large or closed to us."""
+    """git's id of its bytes, or of a link's target; empty if it is left out as too large or unreadable."""
     mark: tuple[int, int] | None
-    """Change time, inode; None: it must be read again."""
+    """Change time and inode; None if it must be read again."""
 
 
 @dataclass
 class Folder:
     mode: int = 0
     mark: int | None = None
-    """Change time; None: it must be listed again."""
+    """Change time; None if it must be listed again."""
     files: dict[str, File] = field(default_factory=dict[str, File])
     """By name."""
 
 
 class Change(NamedTuple):
-    """One path, relative to the workspace; `mode` None: it is gone."""
+    """One path, relative to the workspace; `mode` None: it was removed."""
 
     path: str
     mode: int | None
@@ -62,18 +62,18 @@ class Change(NamedTuple):
 
 
 class Tree:
-    """One workspace folder, as it was when it was last looked at."""
+    """One workspace folder, as of the last look."""
 
     def __init__(
         self, workspace: Workspace, limits: SnapshotSettings, known: Mapping[str, Any] | None = None
     ) -> None:
-        """`known`: what `known` gave, of this process or another."""
+        """`known`: the result of `known`, from this process or another."""
         self._workspace, self._most = workspace, limits.max_files
         self._longest = round(limits.max_file_mb * (1 << 20))
         self._base = f"{workspace.root}/"
         self.folders = {"": Folder()}
         self._layout = b""
-        """As last asked for; empty once it may be another."""
+        """The last result; empty once it may be stale."""
         for path, (mode, mark, files) in (known or {}).items():
             mine = {
                 name: File(kind, blob, tuple(seen) if seen else None)
@@ -82,13 +82,13 @@ class Tree:
             self.folders[path] = Folder(mode, mark, mine)
 
     def known(self) -> dict[str, Any]:
-        """JSON-like."""
+        """Return the state as JSON-like data."""
         return {path: (folder.mode, folder.mark, folder.files) for path, folder in self.folders.items()}
 
     def changes(self, inside: str | None = None) -> Iterator[Change]:
-        """Since last time; what is gone comes first. All of it must be taken, else the tree isn't known any more.
+        """Yield changes since the last look, removals first. Must be consumed completely, or the tree becomes invalid.
 
-        `inside`: only right in this folder something can have changed, if it was there before.
+        `inside`: if known, only direct entries of this folder can have changed.
         """
         due, gone = self._looked([inside] if inside in self.folders else [*self.folders])
         if any(path.rpartition("/")[2] in _RULES for path in (*due, *gone)):
@@ -102,7 +102,7 @@ class Tree:
             yield from self._read(folder, paths)
 
     def _looked(self, pending: list[str]) -> tuple[list[str], dict[str, File]]:
-        """Paths that are new or changed, and the files that are gone or ignored now."""
+        """Return new or changed paths, and the files now removed or ignored."""
         due: list[str] = []
         gone: dict[str, File] = {}
         while pending:
@@ -118,7 +118,7 @@ class Tree:
                 pending += self._look(path, opened, due, gone)
             finally:
                 os.close(opened)
-            self._count(len(due))  # already here: to walk through all of a disk takes minutes
+            self._count(len(due))  # checked here already: walking a whole disk takes minutes
         return due, gone
 
     def _count(self, files: int) -> None:
@@ -126,7 +126,7 @@ class Tree:
             raise TooManyFilesError(f"more than {self._most:,} files lie in {self._base!r}")
 
     def _look(self, path: str, opened: int, due: list[str], gone: dict[str, File]) -> list[str]:
-        """Folders in it that weren't known."""
+        """Examine one folder; returns its folders that weren't known."""
         folder, folders = self.folders.setdefault(path, Folder()), list[str]()
         found, now_ns = os.fstat(opened), time.time_ns()
         if folder.mark != found.st_ctime_ns:
@@ -153,14 +153,14 @@ class Tree:
         return folders
 
     def _entries(self, path: str) -> tuple[set[str], list[str]]:
-        """Names of files and links, and of folders, that aren't ignored."""
-        from interlock.tools._opening import open_directory  # with all tools, which a restore doesn't need
+        """Return the names of files and links, and of folders, that aren't ignored."""
+        from interlock.tools._opening import open_directory  # imports all tools, which a restore doesn't need
 
         folder = Path(self._base + path)
         ignored = self._workspace.ignored_in(folder)
         files: set[str] = set()
         folders: list[str] = []
-        # Gone meanwhile, or closed to us: as if it were empty.
+        # Gone or unreadable: treated as empty.
         with suppress(OSError), self._workspace.place(folder) as place, open_directory(place) as opened:
             for entry in os.scandir(opened):
                 is_folder = entry.is_dir(follow_symlinks=False)
@@ -173,13 +173,13 @@ class Tree:
         return files, folders
 
     def _read(self, path: str, paths: Iterable[str]) -> Iterator[Change]:
-        """Through no link on the way."""
+        """Read files of one folder without following links on the way."""
         folder = self.folders[path]
         try:
             with self._workspace.place(Path(self._base + path, "_")) as place:
                 for one in paths:
                     yield from self._one(one, folder, Place(place.directory, one.rpartition("/")[2]))
-        except OSError:  # the folder went meanwhile; the next look finds it so
+        except OSError:  # the folder was removed; the next look detects that
             folder.mark = None
 
     def _one(self, path: str, folder: Folder, place: Place) -> Iterator[Change]:
@@ -188,7 +188,7 @@ class Tree:
         try:
             found = os.stat(place.name, dir_fd=place.directory, follow_symlinks=False)
             data = _content(place, found, self._longest)
-        except OSError:  # closed to us, or no file any more
+        except OSError:  # unreadable, or no longer a file
             found, data = None, None
         if found is None or data is None:
             self._layout = b""
@@ -205,7 +205,7 @@ class Tree:
             yield Change(path, found.st_mode, data)
 
     def layout(self) -> bytes:
-        """What git doesn't keep: permissions, and empty folders; JSON."""
+        """Return what git doesn't store (permissions, empty folders) as JSON."""
         self._layout = self._layout or self._laid_out()
         return self._layout
 
@@ -229,7 +229,7 @@ class Tree:
 
 
 def _content(place: Place, found: os.stat_result, limit: int) -> bytes | None:
-    """A file's bytes, a link's target; None: too large. Raises OSError."""
+    """Return a file's bytes or a link's target; None if too large. Raises OSError."""
     if stat.S_ISLNK(found.st_mode):
         return os.fsencode(os.readlink(place.name, dir_fd=place.directory))
     if found.st_size > limit:
@@ -246,12 +246,12 @@ def _mark(found: os.stat_result, now_ns: int) -> tuple[int, int] | None:
 
 
 def _settled(changed_ns: int, now_ns: int) -> int | None:
-    """The change time, if another change would show by another."""
+    """Return the change time if a further change would alter it, else None."""
     return changed_ns if changed_ns < now_ns - (_TICK_NS if changed_ns % 10**9 else _COARSE_TICK_NS) else None
 
 
 def kind_of(mode: int) -> str:
-    """Under which its usual permissions are."""
+    """Kind by which the most common permissions are grouped."""
     return "folder" if stat.S_ISDIR(mode) else "program" if mode & 0o100 else "file"
 
 
